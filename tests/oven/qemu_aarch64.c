@@ -1,4 +1,4 @@
-// Runs calls of native stages that a file describes, inside qemu: see tests/qemu_aarch64.py.
+// Runs calls of native stages that a file describes, inside qemu: see tests/oven/qemu_aarch64.py.
 //
 // The file is mapped where its addresses expect it, and answers are written into it. It begins with
 //   calls, where they are, places, where they are, bytes of other memory, where it is to be

@@ -1,11 +1,11 @@
 """The code for aarch64 answers as definitions do: it is run by qemu.
 
-    python -m tests.qemu_aarch64        (scripts/test-aarch64 sees to what it needs)
+    python -m tests.oven.qemu_aarch64        (scripts/test-aarch64 sees to what it needs)
 
 This process compiles for aarch64, on any machine: the operators of tests/cases.py and some whole
 models. It writes a pack, and a file with the memory of every call: parameters, columns, and room
 for answers, at the addresses that they will have. The pack's object code is linked with
-tests/qemu_aarch64.c into a program that makes the calls, and its answers are compared with the
+tests/oven/qemu_aarch64.c into a program that makes the calls, and its answers are compared with the
 operators' definitions in numpy, as closely as those of x86-64 are.
 
 Plans of several runs are left out: the second run would need what the first one answers. So are
