@@ -14,10 +14,11 @@ from pathlib import Path
 
 from bench import environments, experiments, overload, prepare, results, survey
 from bench.clock import Clock
+from bench.cold import command as cold
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
-from bench.experiments import cold, engines, everywhere
+from bench.experiments import engines, everywhere
 from bench.goal import printed
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
@@ -62,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif asked.command == "everywhere":
         return printed(everywhere.measured(asked.parts))
     elif asked.command == "cold":
-        return cold.main(packs=not asked.no_pack)
+        parts = tuple(asked.only.split(",")) if asked.only else cold.PARTS
+        return cold.main(packs=not asked.no_pack, parts=parts, report=asked.report)
     elif asked.command == "overload":
         return overload.run(asked.seconds)
     elif asked.command == "report":
@@ -83,6 +85,8 @@ def parser() -> argparse.ArgumentParser:
     lesser.add_argument("parts", nargs="*", choices=[*everywhere.PARTS, []])
     new = commands.add_parser("cold", help=cold.QUESTION)
     new.add_argument("--no-pack", action="store_true", help="without the release's machine code")
+    new.add_argument("--only", help=f"parts, with commas: {', '.join(cold.PARTS)}")
+    new.add_argument("--report", action="store_true", help="write it into docs/performance.md")
     ours = commands.add_parser("environments", help="make the environments contestants need")
     ours.add_argument("names", nargs="*", choices=[*environments.ENVIRONMENTS, []])
     twice = commands.add_parser("overload", help=overload.QUESTION)

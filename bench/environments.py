@@ -37,7 +37,9 @@ ENVIRONMENTS = {
         ("scikit-learn-intelex", "scikit-learn==1.9.*", "lightgbm", "xgboost-cpu", "pandas"),
         "patches scikit-learn for its whole process",
     ),
-    "treelite": Environment(("treelite", "tl2cgen", "numpy"), "only contestants need them"),
+    "treelite": Environment(
+        ("treelite", "tl2cgen", "numpy", "scikit-learn==1.9.*"), "only contestants need them"
+    ),
     "lleaves": Environment(
         ("lleaves==1.3.0", "llvmlite<0.45", "lightgbm", "numpy<2.3"),
         "lleaves uses the pass manager that llvmlite 0.45 took out",

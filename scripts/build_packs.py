@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def main() -> None:
     if options.check:
         sys.exit(not all(_is_there(options.into, name) for name in names))
     with tempfile.TemporaryDirectory() as folder:
-        plans = list(_saved(Path(folder)))
+        plans = [*_saved(Path(folder)), *_converted(Path(folder))]
         for made in warm(plans, names, options.into):
             size = made.size / 1e6
             print(f"{made.level}: {made.functions} functions of {len(plans)} models, {size:.1f} MB")
@@ -68,12 +69,43 @@ def _saved(folder: Path) -> Iterator[Path]:
         yield path
 
 
+def _converted(folder: Path) -> Iterator[Path]:
+    """Plans of models as skl2onnx makes them, which sessions have."""
+    from skl2onnx import to_onnx
+    from sklearn.pipeline import Pipeline
+
+    from runtime.onnx.session import InferenceSession
+
+    rows, two, three = _numbers()
+    rows = rows.astype(np.float32)
+    fitted = [(model, two) for model in _classifiers()] + [
+        (model, three) for model in _classifiers()
+    ]
+    fitted += [(model, rows[:, 0] * 2 + rows[:, 1]) for model in _regressors()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as below
+        for number, (model, target) in enumerate(fitted):
+            model.fit(rows, target)
+            last = model[-1] if isinstance(model, Pipeline) else model
+            with_zipmap = hasattr(last, "predict_proba")
+            for options in (None, {id(last): {"zipmap": False}}) if with_zipmap else (None,):
+                path = folder / f"{number}-{options is None}.plan"
+                with suppress(NameError, ValueError):  # skl2onnx cannot convert all
+                    proto = to_onnx(model, rows[:1], options=options)
+                    InferenceSession(proto).plan.wait().save(path, durable=False)
+                    yield path
+
+
+def _numbers() -> tuple[Any, Any, Any]:
+    """Rows of numbers, and for each of them one of two classes, and one of three."""
+    rows = np.random.default_rng(0).normal(size=(ROWS, WIDTH))
+    return rows, (rows[:, 0] + rows[:, 1] > 0).astype(int), np.digitize(rows[:, 0], [-0.5, 0.5])
+
+
 def _models() -> Iterator[tuple[Any, Any]]:
     """Fitted models, each with rows to import it by, if it needs them."""
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(ROWS, WIDTH))
-    two = (rows[:, 0] + rows[:, 1] > 0).astype(int)
-    three = np.digitize(rows[:, 0], [-0.5, 0.5])
+    rng = np.random.default_rng(1)
+    rows, two, three = _numbers()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows, few steps: the numbers do not matter
         for target in (two, three):

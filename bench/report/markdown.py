@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bench.report import tables
 from bench.report.figures import Figures
@@ -52,7 +53,11 @@ def _untitled(table: Table, section: Section) -> Table:
 
 def machine(figures: Figures) -> str:
     """The machine and the date of the run."""
-    about = figures.run.about
+    return machine_of(figures.run.about)
+
+
+def machine_of(about: Mapping[str, Any]) -> str:
+    """The same, from the first line of a run."""
     where = about.get("machine", {})
     packages = ", ".join(f"{name} {version}" for name, version in about.get("packages", {}).items())
     virtual = ", virtual" if where.get("virtual") else ""
@@ -134,11 +139,11 @@ _LOADS = {
 }
 
 
-def put(path: Path, text: str) -> None:
+def put(path: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     """Replace the text between the marks of a file."""
     whole = path.read_text(encoding="utf-8")
-    if BEGIN not in whole or END not in whole:
-        raise LookupError(f"{path.name} has no place for it: {BEGIN} ... {END}")
-    before, rest = whole.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    if begin not in whole or end not in whole:
+        raise LookupError(f"{path.name} has no place for it: {begin} ... {end}")
+    before, rest = whole.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")

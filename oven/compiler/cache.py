@@ -186,20 +186,25 @@ def data(digest: str, make: Callable[[], bytes]) -> bytes:
 
 
 def find(digest: str, name: str) -> int | None:
-    """The address of the code of this digest, None if neither memory nor disk has it."""
+    """The address of the code of this digest, None if neither memory nor disk has it (yet)."""
     loaded = _addresses.get(digest)
     if loaded is not None:
         counters.from_memory += 1
         return loaded
     if _collected is not None:
         return None
-    with _lock_of(digest):
+    lock = _lock_of(digest)
+    if not lock.acquire(blocking=False):
+        return None  # another thread loads or compiles it, which may take seconds
+    try:
         if digest not in _addresses:
             loaded = _from_disk(digest, f"{name}_{digest}") or _from_packs(digest)
             if loaded is None:
                 return None
             _addresses[digest] = loaded
         return _addresses[digest]
+    finally:
+        lock.release()
 
 
 def here(digest: str) -> bool:

@@ -120,7 +120,7 @@ class InferenceSession:
                 return
             with proving(on=prove):
                 self._import(given or path_or_bytes, native_only, rows, compiled)
-            if lookup is not None and self._plan is not None:
+            if lookup is not None and self._plan is not None and self._compiling is None:
                 lookup.learn(self._plan, _of_documents, self._facts)
         except FlourError as problem:
             raise translated(problem) from problem
@@ -154,14 +154,27 @@ class InferenceSession:
         self._places: Mapping[str, int] = {name: k for k, name in enumerate(self._names)}
         #: How the plan's own entry is to read arrays, where it is the shortest way.
         self._ranks: Mapping[str, int] | None = None
-        self._short = None if self._plan is None else self._shortest(self._plan)
+        self._order: Order | None = None
+        self._short: Callable[[Feed], Sequence[Any] | None] | None = None
         self._count = len(self._inputs)
+        #: The plan whose native code is looked for before each call, until it is compiled.
+        self._compiling = self._plan
+        self._open_when_compiled()
+
+    def _open_when_compiled(self) -> None:
+        """Answer by way of the plan's entry from now on, if its native code is there."""
+        plan = self._compiling
+        if plan is None or not plan.ready:
+            return
+        self._compiling = None
+        short = self._shortest(plan)
         order = [(index, self._shapers.get(name)) for name, index in self._places.items()]
         #: All outputs in the model's order; None where that is how they are answered.
         plain = [(k, None) for k in range(len(order))]
-        self._order: Order | None = None if order == plain else order
-        if isinstance(self._short, BuiltinFunctionType):
-            self._open_native_run(self._short, order)
+        self._order = None if order == plain else order
+        self._short = short  # the last: other threads may be in `run`
+        if isinstance(short, BuiltinFunctionType):
+            self._open_native_run(short, order)
 
     def _facts(self) -> Facts | None:
         """What sessions over models of the same structure need not find out again."""
@@ -190,7 +203,7 @@ class InferenceSession:
         self._overridable = facts.overridable
         self._names, self._count = tuple(facts.places), len(facts.inputs)
         self._checks, self._shapers, self._places = facts.checks, facts.shapers, facts.places
-        self._order, self._ranks = facts.order, facts.ranks
+        self._order, self._ranks, self._compiling = facts.order, facts.ranks, None
         self._short = plan.column_entry(facts.ranks, _one_listed(plan, self._inputs[0].name))
         if isinstance(self._short, BuiltinFunctionType):
             self._open_native_run(self._short, facts.gate)
@@ -216,6 +229,8 @@ class InferenceSession:
         """The outputs of these names, or all in the model's order, for arrays by input name."""
         if output_names is not None and not len(output_names):
             output_names = None  # no names are all names, as there
+        if self._compiling is not None:
+            self._open_when_compiled()
         short = self._short
         if short is not None and type(input_feed) is dict and len(input_feed) == self._count:
             try:

@@ -250,6 +250,24 @@ def test_threads_that_want_the_same_code_compile_it_once() -> None:
     assert cache.counters.compiled == 1
 
 
+@pytest.mark.usefixtures("folder")
+def test_looking_for_code_does_not_wait_until_it_is_compiled() -> None:
+    text = SOURCE.format(number=29)
+    digest = cache.key(text)
+    found: list[int | None] = []
+
+    def build(unique: str) -> cache.Code:
+        other = threading.Thread(target=lambda: found.append(cache.find(digest, "probe")))
+        other.start()
+        other.join(10)
+        found.append(-1)
+        return compile_source(text.replace("probe", unique), unique)
+
+    made = cache.machine_code(digest, "probe", build)
+    assert found == [None, -1], "it was looked for while it was being compiled"
+    assert cache.find(digest, "probe") == made
+
+
 # --- processes ---------------------------------------------------------------------------------
 
 RACE = """

@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 from oven.compiler import cache, machine, object_loader
 from oven.compiler.object_loader import link
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64", reason="ELF for x86-64 only"
-)
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(
+        sys.platform != "linux" or platform.machine() != "x86_64", reason="ELF for x86-64 only"
+    ),
+]
 
 #: Constants, a table of addresses (of a switch), a table of numbers, functions of the C library.
 IR = """

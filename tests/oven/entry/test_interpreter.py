@@ -19,9 +19,12 @@ FOUND = """
 from oven.entry.interpreter import object_layout
 print(object_layout() is not None)
 """
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="entries are for machines that tests run on"
-)
+pytestmark = [
+    pytest.mark.once,
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="entries are for machines that tests run on"
+    ),
+]
 
 
 def test_entries_are_there_from_source_and_from_byte_code(tmp_path: Path) -> None:

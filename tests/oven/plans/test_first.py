@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import flour
 import oven
 from tests.house import run_python
+
+pytestmark = pytest.mark.once
 
 LOADED = """
 import sys

@@ -252,6 +252,7 @@ def test_equal_small_parameters_of_plans_of_one_structure_are_one_in_memory(
         np.testing.assert_array_equal(plan.run(rows)["output"], answer)
 
 
+@pytest.mark.once
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its pages")
 def test_a_new_plan_has_no_page_of_its_file_until_it_is_asked(tmp_path: Path) -> None:
     path, table = _wide(tmp_path)
@@ -264,6 +265,7 @@ def test_a_new_plan_has_no_page_of_its_file_until_it_is_asked(tmp_path: Path) ->
     assert resident_bytes(path) > 0
 
 
+@pytest.mark.once
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its pages")
 @pytest.mark.parametrize("most", [0, PRACTICE_BYTES], ids=["all", "a row"])
 def test_the_first_row_of_a_known_plan_waits_for_no_page(

@@ -7,6 +7,7 @@ import gc
 import inspect
 import pickle
 import sys
+import threading
 import weakref
 from collections import UserDict
 from pathlib import Path
@@ -25,11 +26,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Binarizer, MinMaxScaler, Normalizer, StandardScaler
 
 import runtime
 from flour.core.errors import FlourError
 from oven.entry.columns_entry import COLUMN
+from oven.plans import background
 from runtime.onnx import errors
 from runtime.onnx.native_session_run import open_gate
 from runtime.onnx.session import InferenceSession
@@ -450,3 +452,28 @@ def test_what_a_session_is_not() -> None:
     with pytest.raises(AttributeError, match=r"io_binding.*numpy arrays"):
         _ = ours.io_binding
     assert not hasattr(ours, "no_such_thing")
+
+
+def test_a_session_answers_while_its_code_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(background, "BY_DEFAULT", [True])
+    monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "code"))
+    go_on = threading.Event()
+    compiler = background.shared()
+    compiler.submit(go_on.wait)
+    steps = (StandardScaler(), MinMaxScaler(), Normalizer(), Binarizer(), LogisticRegression())
+    fit = make_pipeline(*steps).fit(X, X[:, 0] > X[:, 1])  # of a structure that no cache has
+    proto = to_onnx(fit, X[:1], options={"zipmap": False})
+    ours, theirs = both(proto.SerializeToString())
+    try:
+        for names in (None, ["probabilities"]):
+            want, got = theirs.run(names, {"X": X}), ours.run(names, {"X": X})
+            for one, other in zip(want, got, strict=True):
+                np.testing.assert_allclose(other, one, rtol=1e-5)
+        assert ours.plan.tier == 0
+    finally:
+        go_on.set()
+    ours.plan.wait(30)
+    np.testing.assert_allclose(ours.run(None, {"X": X})[1], want[0], rtol=1e-5)
+    assert type(ours.run) is BuiltinFunctionType
