@@ -16,9 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench.cold import pythons, serving, sessions
-from bench.cold.goals import Goal, Line, Told, table
+from bench.cold.goals import Line, Told, at_most, table
 from bench.cold.processes import Failed, best
 from bench.cold.workloads import Workload, workloads
+from bench.goal import Goal
 from bench.machine import fingerprint
 from bench.report import PERFORMANCE, markdown
 
@@ -61,7 +62,7 @@ def _first(workload: Workload, folder: Path, *, packs: bool) -> Iterator[Line]:
     if "predicted" in ours:
         yield Told(f"{name}: first predict", f"{1e3 * ours['predicted']:.0f} ms")
     yield Told(f"{name}: functions compiled", f"{ours['compiled']:.0f}")
-    yield Goal(f"{name}: first answer, ms", FIRST, 1e3 * ours["first"])
+    yield at_most(f"{name}: first answer, ms", FIRST, 1e3 * ours["first"])
     for who in _others(workload):
         try:
             theirs = best(who, folder)["first"]
@@ -70,11 +71,11 @@ def _first(workload: Workload, folder: Path, *, packs: bool) -> Iterator[Line]:
             continue
         yield Told(f"{name}: first answer of {who}", f"{1e3 * theirs:.1f} ms")
         if who != "original":
-            yield Goal(f"{name}: first answer, of {who}'s", 1.0, ours["first"] / theirs)
+            yield at_most(f"{name}: first answer, of {who}'s", 1.0, ours["first"] / theirs)
     most = TEXT_SECONDS if workload.is_text else SECONDS
-    yield Goal(f"{name}: full speed, CPU s", most, ours["full"])
+    yield at_most(f"{name}: full speed, CPU s", most, ours["full"])
     if "narrow" in ours:
-        yield Goal(f"{name}: first float32 request, ms", NARROW, 1e3 * ours["narrow"])
+        yield at_most(f"{name}: first float32 request, ms", NARROW, 1e3 * ours["narrow"])
 
 
 def _others(workload: Workload) -> Iterator[str]:

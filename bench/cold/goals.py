@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bench.goal import Goal
 from bench.report.tables import Table
 
 
-class Goal(NamedTuple):
-    """A figure, and what it may be at most."""
-
-    name: str
-    most: float
-    measured: float
-
-    @property
-    def met(self) -> bool:
-        """Whether it was reached."""
-        return self.measured <= self.most
-
-    def __str__(self) -> str:
-        verdict = "met" if self.met else "MISSED"
-        return f"{self.name:58} at most {self.most:7.1f}  measured {self.measured:7.1f}  {verdict}"
+def at_most(name: str, limit: float, measured: float) -> Goal:
+    """A goal with the most that its figure may be."""
+    return Goal(name, measured, limit, at_most=True)
 
 
 class Told(NamedTuple):
@@ -51,4 +40,4 @@ def _row(line: Line) -> list[str]:
     if isinstance(line, Told):
         return [line.name, "", line.text, ""]
     verdict = "met" if line.met else "**missed**"
-    return [line.name, f"{line.most:g}", f"{line.measured:.3g}", verdict]
+    return [line.name, f"{line.limit:g}", f"{line.measured:.3g}", verdict]

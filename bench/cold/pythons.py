@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bench import environments
-from bench.cold.goals import Goal, Line, Told
+from bench.cold.goals import Line, Told, at_most
 from bench.cold.processes import Failed, asked
 from bench.cold.workloads import WIDTH, workloads
 from bench.machine import ROOT
@@ -52,7 +52,7 @@ def measured() -> Iterator[Line]:
             yield Told(f"Python {name}", f"not measured: {refused[name]}")
             continue
         for workload, ours, theirs in zip(chosen, took[here], took[name], strict=True):
-            yield Goal(f"Python {name}: {workload.name}, by {here}'s", WITHIN, theirs / ours)
+            yield at_most(f"Python {name}: {workload.name}, by {here}'s", WITHIN, theirs / ours)
 
 
 def _in_turns(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.cold.goals import Goal, Line, Told
+from bench.cold.goals import Line, Told, at_most
 from bench.cold.processes import asked, new_user
 
 MODELS, MEDIAN, WORST = 300, 20.0, 200.0
@@ -44,14 +44,14 @@ def measured() -> Iterator[Line]:
         said = f"median {median:.1f} ms, 90th percentile {late:.1f} ms, worst {times.max():.1f} ms"
         yield Told(f"{called}: {who}", said)
     yield Told(f"{called}: the slowest", slowest)
-    yield Goal(f"{called}: median, ms", MEDIAN, float(np.median(ours)))
-    yield Goal(f"{called}: worst, ms", WORST, float(ours.max()))
+    yield at_most(f"{called}: median, ms", MEDIAN, float(np.median(ours)))
+    yield at_most(f"{called}: worst, ms", WORST, float(ours.max()))
 
 
 def _main(folder: Path) -> None:
     import onnxruntime
 
-    from runtime.onnx.session import InferenceSession
+    from runtime import InferenceSession
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from objectstore.errors import Explained
+from objectstore import Explained
 from runtime.cli.compiling import tier_facts, tier_text
 from runtime.cli.errors import Exit
 from runtime.cli.output import Output, table

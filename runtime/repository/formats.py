@@ -15,7 +15,7 @@ import flour
 from flour.core.errors import FlourError
 from flour.core.model_formats import FORMATS, that_begins, with_ending
 from flour.language.flow import Flow
-from objectstore.archive import Archive
+from objectstore import Archive
 from runtime.repository.errors import UnsupportedModel, Untrusted
 from runtime.repository.files import Folder, shown
 

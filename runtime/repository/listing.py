@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flour.core.errors import FlourError
-from objectstore.errors import Explained
+from objectstore import Explained
 from runtime.repository.errors import RepositoryError
 from runtime.repository.files import Print, natural, shown
 from runtime.repository.io_contract import IoContract, Plain

@@ -13,15 +13,16 @@ import pytest
 
 from bench import environments
 from bench.cold import command, onnx_models, processes, pythons, sessions
-from bench.cold.goals import Goal, Line, Told
+from bench.cold.goals import Line, Told, at_most
 from bench.cold.workloads import Workload, workloads
+from bench.goal import Goal
 from bench.report import markdown
 
 
 def lines() -> Iterator[Line]:
     yield Told("serve", "20 plans")
-    yield Goal("first answer, ms", 50.0, 12.34)
-    yield Goal("worst, ms", 200.0, 210.0)
+    yield at_most("first answer, ms", 50.0, 12.34)
+    yield at_most("worst, ms", 200.0, 210.0)
 
 
 def test_a_missed_goal_is_the_exit_status_and_in_the_page(
@@ -78,7 +79,7 @@ def test_sessions_are_timed_beside_onnxruntime(monkeypatch: pytest.MonkeyPatch) 
     assert len({name for name, _ in few}) == 3
     monkeypatch.setattr(onnx_models, "models", lambda _count: iter(few))
     made = list(sessions.measured())
-    assert [line.most for line in made if isinstance(line, Goal)] == [20.0, 200.0]
+    assert [line.limit for line in made if isinstance(line, Goal)] == [20.0, 200.0]
     assert sum("onnxruntime: median" in str(line) for line in made) == 1
 
 

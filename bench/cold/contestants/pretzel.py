@@ -15,7 +15,7 @@ import flour
 import oven
 import runtime
 from oven.compiler import cache
-from runtime.onnx.session import InferenceSession
+from runtime import InferenceSession
 
 
 def _session(data: bytes, rows: Any) -> dict[str, float]:
