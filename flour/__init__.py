@@ -34,6 +34,7 @@ from flour.language.sources import (
 if TYPE_CHECKING:
     from flour.boosters.lightgbm import from_lightgbm
     from flour.boosters.xgboost import from_xgboost
+    from flour.language.graphs import ensemble, fetch, first_match, model, plan, switch
     from flour.onnx import from_onnx
     from flour.sklearn.importer import from_sklearn
 
@@ -52,14 +53,20 @@ __all__ = [
     "category",
     "concat",
     "csv",
+    "ensemble",
+    "fetch",
+    "first_match",
     "from_lightgbm",
     "from_onnx",
     "from_sklearn",
     "from_xgboost",
+    "model",
     "outputs",
     "pairs",
+    "plan",
     "record",
     "scalar",
+    "switch",
     "text",
     "tokens",
     "vector",
@@ -72,6 +79,7 @@ __all__ = [
 for _point, _places in {
     "apply": ("flour.language.flow:apply",),
     "operators": ("flour.ops:load",),
+    "bundle": ("flour.ops.record:bundle",),
     "column": ("flour.ops.record:column",),
     "columns": ("flour.ops.record:columns",),
     "take": ("flour.ops.structure:take",),
@@ -80,6 +88,9 @@ for _point, _places in {
     "opaque_session": ("flour.onnx.ort:Held",),
     "onnx_model": ("flour.onnx.export.writer:to_onnx",),
     "native_plan": ("oven:bake",),
+    "load_plan": ("oven:load",),
+    "late_flow": ("flour.language.late:LateFlow",),
+    "graph": ("flour.language.graphs:word",),
 }.items():
     declare(_point, *_places)
 
@@ -103,7 +114,13 @@ register(
 )
 
 
+#: The words of graphs, imported when the first one is used.
+_GRAPHS = frozenset({"ensemble", "fetch", "first_match", "model", "plan", "switch"})
+
+
 def __getattr__(name: str) -> object:
+    if name in _GRAPHS:
+        return extension("graph")(name)
     if name.startswith("from_") and name.removeprefix("from_") in FORMATS:
         return extension(name)
     raise AttributeError(f"module 'flour' has no attribute {name!r}")

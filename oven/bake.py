@@ -39,6 +39,27 @@ def bake(
     return _bake(flow, exact=exact, background=background)
 
 
+def link(
+    written: Flow,
+    optimised: Flow,
+    *,
+    exact: bool = False,
+    background: bool | Executor | None = None,
+) -> Plan:
+    """The plan of programs that were rewritten each by itself, and then put together.
+
+    Only rewrites that keep every bit are made, so it answers what the parts answer one by one.
+    """
+    return Plan(written, rewritten(optimised), exact=exact, background=background)
+
+
+def rewritten(flow: Flow) -> Flow:
+    """The program after all rewrites that keep every bit."""
+    from oven.optimise.rewrite import optimise
+
+    return optimise(flow, exact=True)
+
+
 def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor | None) -> Plan:
     # The rules and the operators they are about: who only loads plans does without them.
     from oven.optimise.rewrite import optimise, trace

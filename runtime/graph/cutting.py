@@ -1,0 +1,269 @@
+"""Cut a linked graph into steps: plans, choices whose branches run for some rows only, fetches.
+
+A *path* says for which rows a value is wanted: () is all of them, ((choice, 1),) those for which
+the choice takes its second branch. A node belongs to the longest path that all its readers share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flour.core.node import Node, node, readers, rebuild, topological
+from flour.core.op import Bound
+from flour.core.source import Source
+from flour.core.types import Pairs, Text, Tokens
+from flour.language.flow import Flow, with_origins
+
+#: A choice, and the number of its branch.
+Guard = tuple[Node, int]
+Path = tuple[Guard, ...]
+_CHOICES = frozenset({"Choose", "ChooseText", "Where"})
+#: A branch with fewer bytes of parameters costs less than going round it.
+WORTH_BYTES = 2048
+
+
+@dataclass(eq=False)
+class Step:
+    """A part of a graph that runs at once: a plan, a choice, or a fetch."""
+
+    number: int
+    kind: str
+    """"plan", "choice" or "fetch"."""
+    path: Path
+    nodes: tuple[Node, ...]
+    reads: tuple[Node, ...]
+    gives: tuple[Node, ...]
+    after: tuple[int, ...] = ()
+    program: Flow | None = None
+    """Of a plan: reads by the name of a source, or `name_of` a value."""
+    calls: int = 0
+    rows: int = 0
+    seconds: float = field(default=0.0)
+
+    @property
+    def op(self) -> Any:
+        """The operator of a choice or a fetch."""
+        return self.nodes[0].op
+
+    @property
+    def title(self) -> str:
+        """The step in few words."""
+        if self.kind == "fetch":
+            return f"fetch {self.op.label}"
+        names = dict.fromkeys(item.op.name for item in self.nodes)
+        return f"{self.kind} of {', '.join(list(names)[:6])}"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The steps of a graph, each after those that it reads."""
+
+    steps: tuple[Step, ...]
+    paths: Mapping[Node, Path]
+    outputs: Mapping[str, Node]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request may have to wait."""
+        return any(step.kind == "fetch" for step in self.steps)
+
+    def wanted(self, outputs: Iterable[str]) -> frozenset[int]:
+        """The numbers of the steps that these outputs need."""
+        made = {item: step for step in self.steps for item in step.gives}
+        found: set[int] = set()
+        stack = [made[self.outputs[name]] for name in outputs if self.outputs[name] in made]
+        while stack:
+            step = stack.pop()
+            if step.number not in found:
+                found.add(step.number)
+                stack.extend(self.steps[number] for number in step.after)
+        return frozenset(found)
+
+
+def name_of(item: Node) -> str:
+    """What a value is called among the inputs and outputs of plans."""
+    return item.op.label if isinstance(item.op, Source) else f"~{item.digest}"
+
+
+def is_free(item: Node) -> bool:
+    """Whether every step can have this value at once: an input, or columns of one."""
+    if isinstance(item.op, Source):
+        return True
+    return item.op.name in ("Field", "Pick", "Narrow") and is_free(item.inputs[0])
+
+
+def cut(flow: Flow) -> Cut:
+    """The steps of a linked graph."""
+    order = topological(flow.outputs.values())
+    paths = _paths(order, flow, _lazy(order, flow))
+    lazy = {guard[0] for path in paths.values() for guard in path}
+    keys = _keys(order, paths, lazy)
+    groups: dict[Any, list[Node]] = {}
+    for item in order:
+        if not is_free(item):
+            groups.setdefault(keys[item], []).append(item)
+    return Cut(tuple(_steps(groups, paths, flow)), paths, flow.outputs)
+
+
+# --- which rows want a value ---------------------------------------------------------------------
+
+
+def _branches(item: Node) -> int:
+    """How many conditions a choice has; 0 for all other operators."""
+    return len(item.inputs) // 2 if item.op.name in _CHOICES else 0
+
+
+def _paths(order: Sequence[Node], flow: Flow, lazy: Iterable[Node]) -> dict[Node, Path]:
+    """The path of each node; choices that are not lazy want all their values for all rows."""
+    lazy = frozenset(lazy)
+    wanted: dict[Node, list[Path]] = {item: [] for item in order}
+    for item in flow.outputs.values():
+        wanted[item].append(())
+    paths: dict[Node, Path] = {}
+    for item in reversed(order):
+        paths[item] = path = _common(wanted[item])
+        conditions = _branches(item)
+        for place, source in enumerate(item.inputs):
+            guarded = item in lazy and place >= conditions
+            wanted[source].append((*path, (item, place - conditions)) if guarded else path)
+    return paths
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    first = paths[0]
+    length = 0
+    while all(len(path) > length and path[length] == first[length] for path in paths):
+        length += 1
+    return first[:length]
+
+
+def _lazy(order: Sequence[Node], flow: Flow) -> set[Node]:
+    """The choices with a branch that is worth leaving out."""
+    choices = [item for item in order if _branches(item)]
+    behind: dict[Node, int] = dict.fromkeys(choices, 0)
+    for item, path in _paths(order, flow, choices).items():
+        if not is_free(item):
+            for choice, _ in path:
+                behind[choice] += _weight(item)
+    return {choice for choice, weight in behind.items() if weight >= WORTH_BYTES}
+
+
+def _weight(item: Node) -> int:
+    """About what a node costs; a node that may refuse a row is worth any cut."""
+    op = item.op
+    heavy = op.name == "Fetch" or op.bound is Bound.COMPUTE or not op.has_emit()
+    texts = any(isinstance(kind, Text | Tokens | Pairs) for kind in _types(item))
+    refuses = op.name.startswith("Require") or bool(getattr(op, "strict", False))
+    if (heavy and op.name not in ("TakeText", "Bundle")) or texts or refuses:
+        return WORTH_BYTES
+    return sum(parameter.nbytes for parameter in op.parameters())
+
+
+def _types(item: Node) -> list[object]:
+    return [item.type, *(source.type for source in item.inputs)]
+
+
+# --- what runs together --------------------------------------------------------------------------
+
+
+def _keys(
+    order: Sequence[Node], paths: Mapping[Node, Path], lazy: Iterable[Node]
+) -> dict[Node, Any]:
+    """The step of each node: nodes with one key run together.
+
+    Those of a plan have one path, wait for the same fetches, and lie behind as many borders.
+    """
+    lazy = frozenset(lazy)
+    waits: dict[Node, frozenset[Node]] = {}
+    level: dict[Node, int] = {}
+    keys: dict[Node, Any] = {}
+    for item in order:
+        waits[item] = frozenset[Node]().union(*(waits[source] for source in item.inputs))
+        alone = item in lazy or item.op.name == "Fetch"
+        level[item] = 0
+        for source in item.inputs:
+            if not is_free(source):
+                border = source in lazy or paths[source] != paths[item]
+                level[item] = max(level[item], level[source] + border)
+        keys[item] = item if alone else (paths[item], waits[item], level[item])
+        if item.op.name == "Fetch":
+            waits[item] |= {item}
+    return keys
+
+
+def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: Flow) -> list[Step]:
+    reading = readers(flow.outputs.values())
+    wanted = set(flow.outputs.values())
+    drafts: list[Step] = []
+    for key, inside in groups.items():
+        kind = "plan" if isinstance(key, tuple) else "fetch" if key.op.name == "Fetch" else "choice"
+        own = set(inside)
+        reads = dict.fromkeys(
+            each for item in inside for source in item.inputs for each in _borders(source, own)
+        )
+        gives = [i for i in inside if i in wanted or any(r not in own for r in reading[i])]
+        drafts.append(Step(-1, kind, paths[inside[0]], tuple(inside), tuple(reads), tuple(gives)))
+    steps = _ordered(drafts)
+    for step in steps:
+        if step.kind == "plan":
+            step.program = _program(step, flow)
+    return steps
+
+
+def _borders(item: Node, own: set[Node]) -> list[Node]:
+    """What a step reads for this value: the value itself, or the inputs it is picked from."""
+    if item in own:
+        return []
+    if is_free(item) and not isinstance(item.op, Source):
+        return _borders(item.inputs[0], own)
+    return [item]
+
+
+def _ordered(drafts: Sequence[Step]) -> list[Step]:
+    """The steps with their numbers, each after those that it reads or that choose its rows."""
+    made = {item: step for step in drafts for item in step.gives}
+    before: dict[Step, set[Step]] = {}
+    for step in drafts:
+        needs = [*step.reads]
+        for choice, _ in step.path:
+            needs += choice.inputs[: _branches(choice)]
+        before[step] = {made[item] for item in needs if item in made} - {step}
+    done: list[Step] = []
+    left = list(drafts)
+    while left:
+        step = next(each for each in left if before[each] <= set(done))
+        left.remove(step)
+        step.number = len(done)
+        step.after = tuple(sorted(each.number for each in before[step]))
+        done.append(step)
+    return done
+
+
+def _program(step: Step, flow: Flow) -> Flow:
+    """The program of a plan's step, over the values that it reads."""
+    borders = {item for item in step.reads if not isinstance(item.op, Source)}
+    origins = flow.origins()
+
+    def change(old: Node, inputs: tuple[Node, ...]) -> Node:
+        if old in borders:
+            return node(Source(name_of(old), old.type), ())
+        moved = node(old.op, inputs)
+        notes[moved] = origins.get(old, ())
+        return moved
+
+    notes: dict[Node, Any] = {}
+    made = rebuild(step.gives, change)
+    return with_origins(dict(zip(map(name_of, step.gives), made, strict=True)), notes)
+
+
+def draw(cut_: Cut) -> str:
+    """The steps in lines of text."""
+    lines = []
+    for step in cut_.steps:
+        rows = " > ".join(f"{choice.op.name} branch {branch}" for choice, branch in step.path)
+        after = f" after {', '.join(map(str, step.after))}" if step.after else ""
+        only = f", for rows of {rows}" if rows else ""
+        lines.append(f"step {step.number}: {step.title}{after}{only}")
+    return "\n".join(lines)
