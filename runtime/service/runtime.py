@@ -231,6 +231,10 @@ class Runtime:
         """Every registered version, by "name@version"; for those who look, as `find` is."""
         return {each.owner: each for each in self._endpoints.all()}
 
+    def graph_problem(self, owner: str) -> str:
+        """Why a graph ("name@version") has not followed a model that switched; empty if it has."""
+        return self._graphs.problem(owner)
+
     # --- answering ---------------------------------------------------------------------------
 
     def predict(
