@@ -129,12 +129,13 @@ def _choice(conditions: Sequence[Flow], values: Sequence[Any]) -> Flow:
 
 
 def _constant(like: Flow, condition: Flow, value: Any) -> Flow:
-    """A value of a choice as a flow."""
+    """A value of a choice as a flow, which reads no branch."""
     if isinstance(value, Flow):
         return value
     if isinstance(value, str):
         return condition.cast("int64").take([value, value])
-    return like._constant(np.asarray(value))  # noqa: SLF001 (a method of all flows)
+    array = like._array(value)  # noqa: SLF001 (a method of all flows)
+    return condition.fill(array.reshape(-1), scalar=array.ndim == 0)
 
 
 # --- ensembles -----------------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flour.core.node import Node, node, readers, rebuild, topological
-from flour.core.op import Bound
 from flour.core.source import Source
-from flour.core.types import Pairs, Text, Tokens
+from flour.core.types import Pairs, Text, Tokens, Vector
 from flour.language.flow import Flow, with_origins
 
 #: A choice, and the number of its branch.
@@ -87,11 +86,21 @@ def name_of(item: Node) -> str:
     return item.op.label if isinstance(item.op, Source) else f"~{item.digest}"
 
 
-def is_free(item: Node) -> bool:
-    """Whether every step can have this value at once: an input, or columns of one."""
+def is_input(item: Node) -> bool:
+    """Whether this is an input, or columns of one."""
     if isinstance(item.op, Source):
         return True
-    return item.op.name in ("Field", "Pick", "Narrow") and is_free(item.inputs[0])
+    return item.op.name in ("Field", "Pick", "Narrow") and is_input(item.inputs[0])
+
+
+def is_carried(item: Node) -> bool:
+    """Whether it is worked out again by every step that reads it.
+
+    Words and sparse vectors are: a sum over what was stored in between may differ in its last bit.
+    """
+    kind = item.type
+    sparse = isinstance(kind, Tokens | Pairs) or (isinstance(kind, Vector) and kind.sparse)
+    return is_input(item) or (sparse and item.op.name not in (*_CHOICES, "Fetch"))
 
 
 def cut(flow: Flow) -> Cut:
@@ -100,9 +109,10 @@ def cut(flow: Flow) -> Cut:
     paths = _paths(order, flow, _lazy(order, flow))
     lazy = {guard[0] for path in paths.values() for guard in path}
     keys = _keys(order, paths, lazy)
+    wanted = {item for item in flow.outputs.values() if not is_input(item)}
     groups: dict[Any, list[Node]] = {}
     for item in order:
-        if not is_free(item):
+        if item in wanted or not is_carried(item):
             groups.setdefault(keys[item], []).append(item)
     return Cut(tuple(_steps(groups, paths, flow)), paths, flow.outputs)
 
@@ -144,7 +154,7 @@ def _lazy(order: Sequence[Node], flow: Flow) -> set[Node]:
     choices = [item for item in order if _branches(item)]
     behind: dict[Node, int] = dict.fromkeys(choices, 0)
     for item, path in _paths(order, flow, choices).items():
-        if not is_free(item):
+        if not is_input(item):
             for choice, _ in path:
                 behind[choice] += _weight(item)
     return {choice for choice, weight in behind.items() if weight >= WORTH_BYTES}
@@ -153,10 +163,10 @@ def _lazy(order: Sequence[Node], flow: Flow) -> set[Node]:
 def _weight(item: Node) -> int:
     """About what a node costs; a node that may refuse a row is worth any cut."""
     op = item.op
-    heavy = op.name == "Fetch" or op.bound is Bound.COMPUTE or not op.has_emit()
+    slow = op.name == "Fetch" or not (op.has_emit() or op.has_kernel())
     texts = any(isinstance(kind, Text | Tokens | Pairs) for kind in _types(item))
     refuses = op.name.startswith("Require") or bool(getattr(op, "strict", False))
-    if (heavy and op.name not in ("TakeText", "Bundle")) or texts or refuses:
+    if (slow and op.name not in ("TakeText", "Bundle", "ChooseText")) or texts or refuses:
         return WORTH_BYTES
     return sum(parameter.nbytes for parameter in op.parameters())
 
@@ -181,12 +191,12 @@ def _keys(
     keys: dict[Node, Any] = {}
     for item in order:
         waits[item] = frozenset[Node]().union(*(waits[source] for source in item.inputs))
-        alone = item in lazy or item.op.name == "Fetch"
         level[item] = 0
         for source in item.inputs:
-            if not is_free(source):
+            if not is_input(source):
                 border = source in lazy or paths[source] != paths[item]
                 level[item] = max(level[item], level[source] + border)
+        alone = item in lazy or item.op.name == "Fetch"
         keys[item] = item if alone else (paths[item], waits[item], level[item])
         if item.op.name == "Fetch":
             waits[item] |= {item}
@@ -204,6 +214,7 @@ def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: F
             each for item in inside for source in item.inputs for each in _borders(source, own)
         )
         gives = [i for i in inside if i in wanted or any(r not in own for r in reading[i])]
+        gives = [i for i in gives if i in wanted or not is_carried(i)]
         drafts.append(Step(-1, kind, paths[inside[0]], tuple(inside), tuple(reads), tuple(gives)))
     steps = _ordered(drafts)
     for step in steps:
@@ -213,11 +224,11 @@ def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: F
 
 
 def _borders(item: Node, own: set[Node]) -> list[Node]:
-    """What a step reads for this value: the value itself, or the inputs it is picked from."""
+    """What a step reads for this value: the value itself, or what it is worked out of."""
     if item in own:
         return []
-    if is_free(item) and not isinstance(item.op, Source):
-        return _borders(item.inputs[0], own)
+    if is_carried(item) and not isinstance(item.op, Source):
+        return [each for source in item.inputs for each in _borders(source, own)]
     return [item]
 
 

@@ -113,9 +113,9 @@ class Links:
             if any(digest(address) not in (None, tried) for address, tried in each.tried.items())
         ]
 
-    def close(self) -> None:
-        """End the event loop of requests that wait."""
-        self._loop.close()
+    def close(self, seconds: float) -> None:
+        """End the event loop of requests that wait, which have so many seconds left."""
+        self._loop.close(seconds)
 
 
 def _name(owner: str) -> str:

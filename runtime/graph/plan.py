@@ -217,7 +217,8 @@ class GraphPlan:
         loop = asyncio.get_running_loop()
         router = self._routers.get(loop)
         if router is None:
-            router = self._routers[loop] = Router(self.name, self.graph, self.step)
+            requests = self._loop.requests if self._loop.is_here() else None
+            router = self._routers[loop] = Router(self.name, self.graph, self.step, requests)
         request = router.request(Values(self.graph, columns, rows), wanted)
         request.future.add_done_callback(partial(self._answered, answer))
         answer.add_done_callback(partial(_given_up, loop, router, request))

@@ -72,7 +72,8 @@ class Values:
             return self._values[item], self._graph.paths[item]
         if isinstance(item.op, Source):
             return self._columns[item.op.label], ()
-        return apply_op(item, [self.at(source, ()) for source in item.inputs]), ()
+        path = self._graph.paths[item]
+        return apply_op(item, [self.at(source, path) for source in item.inputs]), path
 
     def choose(self, step: Step) -> Columns:
         """What a choice gives: the rows of all its branches, in their order."""

@@ -13,12 +13,11 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 from flour.core.errors import FlourError
 from flour.core.op import Columns
-from runtime.errors import NodeFailed
+from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.graph.cutting import Cut, Step, name_of
 from runtime.graph.request import Values, part_of, stacked
 from scheduler import DeadlineExceeded
@@ -50,8 +49,10 @@ class Request:
 class Router:
     """The requests of one graph on one event loop."""
 
-    def __init__(self, name: str, graph: Cut, run: Run) -> None:
-        self._name, self._graph, self._run = name, graph, run
+    def __init__(
+        self, name: str, graph: Cut, run: Run, requests: dict[Request, Router] | None = None
+    ) -> None:
+        self.name, self._graph, self._run = name, graph, run
         self._readers: dict[int, list[int]] = {step.number: [] for step in graph.steps}
         for step in graph.steps:
             for before in step.after:
@@ -60,8 +61,8 @@ class Router:
         self._doors = {s.number: _Door(s.op.limit) for s in graph.steps if s.kind == "fetch"}
         self._kept: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
         self._plans: dict[tuple[str, ...], dict[int, int]] = {}
-        #: Requests under way.
-        self.requests: set[Request] = set()
+        #: Requests under way, of this router or of all of the loop.
+        self.requests: dict[Request, Router] = {} if requests is None else requests
 
     # --- a request ---------------------------------------------------------------------------
 
@@ -69,7 +70,7 @@ class Router:
         """Take a request in; called on the loop's thread."""
         if not request.future.set_running_or_notify_cancel():
             return
-        self.requests.add(request)
+        self.requests[request] = self
         if timeout is not None:
             loop = asyncio.get_running_loop()
             request.timer = loop.call_later(timeout, self._late, request)
@@ -96,7 +97,7 @@ class Router:
             request,
             DeadlineExceeded(
                 "the deadline passed before the graph had answered",
-                where=self._name,
+                where=self.name,
                 found="it waited for " + ", ".join(waits or ["its turn"])[:160],
                 hint="allow more time, or give the fetch a shorter timeout= and otherwise=",
             ),
@@ -120,7 +121,7 @@ class Router:
 
     def _close(self, request: Request) -> None:
         request.open = False
-        self.requests.discard(request)
+        self.requests.pop(request, None)
         if request.timer is not None:
             request.timer.cancel()
         for task in request.tasks:
@@ -286,7 +287,7 @@ class Router:
             said = problem.found or problem.what
         failed = NodeFailed(
             f"node {name!r} {'did not answer in time' if late else 'failed'}",
-            where=f"{self._name}.{name}",
+            where=f"{self.name}.{name}",
             found=f"nothing after {step.op.timeout:g} s" if late else said[:200],
             hint="otherwise= names a value to go on with; retries= asks again",
         )
@@ -362,32 +363,50 @@ class LoopThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        #: The requests that are under way here, each with its router.
+        self.requests: dict[Request, Router] = {}
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, running."""
+    def call(self, function: Callable[..., object]) -> None:
+        """Call something on the loop's thread, soon."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                thread = threading.Thread(
-                    target=self._loop.run_forever, name="pretzel-graphs", daemon=True
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="pretzel-graphs", daemon=True
                 )
-                thread.start()
-            return self._loop
+                self._thread.start()
+            self._loop.call_soon_threadsafe(function)
 
-    def call(self, function: Callable[..., object], *given: object) -> None:
-        """Call something on the loop's thread, soon."""
-        self.loop.call_soon_threadsafe(partial(function, *given))
+    def is_here(self) -> bool:
+        """Whether this thread is the loop's."""
+        return threading.current_thread() is self._thread
 
-    def close(self) -> None:
-        """End the loop; what still waits on it is cancelled."""
+    def close(self, seconds: float) -> None:
+        """End the loop; what waits may end in so many seconds, and is then given up."""
+        end = time.monotonic() + seconds
+        while self.requests and time.monotonic() < end:
+            time.sleep(0.002)
         with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(_end, loop)
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(self._end, loop)
+            thread.join(1.0)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        for request, router in list(self.requests.items()):
+            router.fail(request, RuntimeClosed("this runtime was closed", where=router.name))
+        loop.stop()
 
 
-def _end(loop: asyncio.AbstractEventLoop) -> None:
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    loop.call_soon(loop.stop)
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped; then end its tasks."""
+    try:
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks))
+    finally:
+        loop.close()

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from runtime.graph.plan import GraphPlan
 
 log = logging.getLogger("pretzel.graphs")
+#: How long requests that wait may still wait when the runtime is closed, unless told otherwise.
+DRAIN_SECONDS = 2.0
 #: Operators that only graphs have.
 _OPERATORS = frozenset({"ModelCall", "Deferred", "Fetch", "Choose", "ChooseText"})
 
@@ -176,7 +178,7 @@ class Graphs:
         answer.add_done_callback(lambda given: coming.cancel() if given.cancelled() else None)
         return answer
 
-    def close(self) -> None:
-        """Give up what still waits."""
+    def close(self, seconds: float) -> None:
+        """Let what waits end in so many seconds, and give up the rest."""
         if self._links is not None:
-            self._links.close()
+            self._links.close(seconds)

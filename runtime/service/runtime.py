@@ -33,7 +33,7 @@ from runtime.service.done_future import DoneFuture
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.entry import INLINE_SAMPLE, SAMPLE, UNTIMED, Outputs
-from runtime.service.graphs import Graphs, is_graph
+from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph
 from runtime.service.inputs import refuse_extra
 from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
@@ -543,7 +543,7 @@ class Runtime:
         self._closed = True
         vars(self).pop("predict", None)  # it refers to this runtime, as this does to it
         gone = self._endpoints.clear()
-        self._graphs.close()
+        self._graphs.close((DRAIN_SECONDS if timeout is None else timeout) * drain)
         ended = self._engines.close(drain=drain, timeout=timeout)
         for version in gone:
             self._materialiser.leave(version)
