@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flour.core.node import Node, node, readers, rebuild, topological
+from flour.core.node import Node, readers, topological
 from flour.core.source import Source
 from flour.core.types import Pairs, Text, Tokens, Vector
 from flour.language.flow import Flow, with_origins
+from runtime.graph.form import Form, program_of
 
 #: A choice, and the number of its branch.
 Guard = tuple[Node, int]
@@ -36,7 +37,9 @@ class Step:
     gives: tuple[Node, ...]
     after: tuple[int, ...] = ()
     program: Flow | None = None
-    """Of a plan: reads by the name of a source, or `name_of` a value."""
+    """Of a plan; its outputs are called as `name_of` says."""
+    form: Form | None = None
+    """What a plan reads, in which form."""
     calls: int = 0
     rows: int = 0
     seconds: float = field(default=0.0)
@@ -81,11 +84,6 @@ class Cut:
         return frozenset(found)
 
 
-def name_of(item: Node) -> str:
-    """What a value is called among the inputs and outputs of plans."""
-    return item.op.label if isinstance(item.op, Source) else f"~{item.digest}"
-
-
 def is_input(item: Node) -> bool:
     """Whether this is an input, or columns of one."""
     if isinstance(item.op, Source):
@@ -96,11 +94,12 @@ def is_input(item: Node) -> bool:
 def is_carried(item: Node) -> bool:
     """Whether it is worked out again by every step that reads it.
 
-    Words and sparse vectors are: a sum over what was stored in between may differ in its last bit.
+    Documents, words and sparse vectors are: a sum over stored ones may differ in its last bit.
     """
     kind = item.type
-    sparse = isinstance(kind, Tokens | Pairs) or (isinstance(kind, Vector) and kind.sparse)
-    return is_input(item) or (sparse and item.op.name not in (*_CHOICES, "Fetch"))
+    sparse = isinstance(kind, Vector) and kind.sparse
+    texts = isinstance(kind, Text | Tokens | Pairs)
+    return is_input(item) or ((sparse or texts) and item.op.name not in (*_CHOICES, "Fetch"))
 
 
 def cut(flow: Flow) -> Cut:
@@ -216,10 +215,11 @@ def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: F
         gives = [i for i in inside if i in wanted or any(r not in own for r in reading[i])]
         gives = [i for i in gives if i in wanted or not is_carried(i)]
         drafts.append(Step(-1, kind, paths[inside[0]], tuple(inside), tuple(reads), tuple(gives)))
-    steps = _ordered(drafts)
+    steps, origins = _ordered(drafts), flow.origins()
     for step in steps:
         if step.kind == "plan":
-            step.program = _program(step, flow)
+            made, notes, step.form = program_of(step.reads, step.gives, origins)
+            step.program = with_origins(made, notes)
     return steps
 
 
@@ -250,23 +250,6 @@ def _ordered(drafts: Sequence[Step]) -> list[Step]:
         step.after = tuple(sorted(each.number for each in before[step]))
         done.append(step)
     return done
-
-
-def _program(step: Step, flow: Flow) -> Flow:
-    """The program of a plan's step, over the values that it reads."""
-    borders = {item for item in step.reads if not isinstance(item.op, Source)}
-    origins = flow.origins()
-
-    def change(old: Node, inputs: tuple[Node, ...]) -> Node:
-        if old in borders:
-            return node(Source(name_of(old), old.type), ())
-        moved = node(old.op, inputs)
-        notes[moved] = origins.get(old, ())
-        return moved
-
-    notes: dict[Node, Any] = {}
-    made = rebuild(step.gives, change)
-    return with_origins(dict(zip(map(name_of, step.gives), made, strict=True)), notes)
 
 
 def draw(cut_: Cut) -> str:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import oven
 from flour.core.errors import FlourError
@@ -17,14 +17,16 @@ from flour.core.op import Columns, Parameter
 from flour.core.reference import public
 from flour.core.source import Source
 from flour.core.types import Type
-from flour.data.batch import BatchReader
+from flour.data.batch import BatchReader, Kind
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
 from oven import Plan
 from oven.plans.skeleton import classes
-from runtime.graph.cutting import Cut, Step, cut, draw, name_of
+from runtime.graph.cutting import Cut, Step, cut, draw
+from runtime.graph.form import name_of
 from runtime.graph.request import Values
 from runtime.graph.router import LoopThread, Request, Router, gathered
+from runtime.graph.rows import Known, NotARow, Rows
 
 #: How much of a new measurement goes into a step's time.
 _NEWEST = 0.1
@@ -66,6 +68,9 @@ class GraphPlan:
             for step in graph.steps
             if step.program is not None
         }
+        rows = Rows(graph, self._plans, self.inputs)
+        #: The way of single rows; None where a value of one is no value of Python's.
+        self.by_row = rows if rows.possible else None
         self._routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Router] = (
             weakref.WeakKeyDictionary()
         )
@@ -197,47 +202,75 @@ class GraphPlan:
         apart: bool = False,
     ) -> Future[dict[str, Any]]:
         """A future of the outputs: on this thread's event loop, or on one `apart`."""
-        wanted = outputs or tuple(self.outputs)
-        answer: Future[dict[str, Any]] = Future()
-        begin = partial(self._begin, columns, rows, wanted, timeout, answer)
-        if apart or not _on_a_loop():
-            self._loop.call(begin)
-        else:
-            begin()
-        return answer
+        values = Values(self.graph, columns, rows)
+        return self._started(values, outputs, timeout, apart=apart)
 
-    def _begin(
+    def submit_row(
         self,
-        columns: Mapping[str, Columns],
-        rows: int,
-        wanted: tuple[str, ...],
+        data: object,
+        outputs: tuple[str, ...] | None = None,
+        timeout: float | None = None,
+        *,
+        apart: bool = False,
+    ) -> Future[dict[str, Any]] | None:
+        """The same for a single row, whose answers are values; None if it has to be a block."""
+        if self.by_row is None:
+            return None
+        try:
+            known = self.by_row.checked(data)
+        except (NotARow, LookupError, TypeError):
+            return None
+        return self._started(known, outputs, timeout, apart=apart)
+
+    def _started(
+        self,
+        values: Values | Known,
+        outputs: tuple[str, ...] | None,
         timeout: float | None,
-        answer: Future[dict[str, Any]],
-    ) -> None:
+        *,
+        apart: bool,
+    ) -> Future[dict[str, Any]]:
+        begun = _Begun(values, outputs or tuple(self.outputs), timeout, Future())
+        if apart or not _on_a_loop():
+            self._loop.call(partial(self._begin, begun))
+        else:
+            self._begin(begun)
+        return begun.answer
+
+    def _begin(self, begun: _Begun) -> None:
         loop = asyncio.get_running_loop()
         router = self._routers.get(loop)
         if router is None:
             requests = self._loop.requests if self._loop.is_here() else None
-            router = self._routers[loop] = Router(self.name, self.graph, self.step, requests)
-        request = router.request(Values(self.graph, columns, rows), wanted)
-        request.future.add_done_callback(partial(self._answered, answer))
-        answer.add_done_callback(partial(_given_up, loop, router, request))
-        router.begin(request, timeout)
+            router = Router(self.name, self.graph, self.step, self.by_row, requests)
+            self._routers[loop] = router
+        request = router.request(begun.values, begun.outputs)
+        request.future.add_done_callback(partial(self._answered, begun))
+        begun.answer.add_done_callback(partial(_given_up, loop, router, request))
+        router.begin(request, begun.timeout)
 
-    def _answered(self, answer: Future[dict[str, Any]], done: Future[Any]) -> None:
+    def _answered(self, begun: _Begun, done: Future[Any]) -> None:
+        answer = begun.answer
         if answer.cancelled() or not answer.set_running_or_notify_cancel():
             return
         problem = done.exception()
         if problem is not None:
             answer.set_exception(problem)
-        else:
+        elif isinstance(begun.values, Values):
             answer.set_result(self._public(done.result()))
+        else:
+            answer.set_result(done.result())
 
     def entry(self, look: Callable[[object], None] | None = None) -> Callable[[object], Any]:
         """A function from a row, or a block of rows, to the outputs as a tuple."""
 
         def call(data: object) -> tuple[Any, ...]:
             batch = self.reader.read(data)
+            if batch.kind is Kind.ROW and self.by_row is not None:
+                try:
+                    return self.by_row.run(batch.data)
+                except Exception:  # noqa: BLE001, S110 (the way of blocks says what is wrong)
+                    pass
             if look is not None:
                 look(batch.block)
             columns, rows = coerce(self.inputs, batch.block)
@@ -254,6 +287,15 @@ class GraphPlan:
 
     def __repr__(self) -> str:
         return f"GraphPlan({', '.join(self.outputs)}: {len(self.graph.steps)} steps)"
+
+
+class _Begun(NamedTuple):
+    """A request as it was made, and the future of its answers."""
+
+    values: Values | Known
+    outputs: tuple[str, ...]
+    timeout: float | None
+    answer: Future[dict[str, Any]]
 
 
 def _on_a_loop() -> bool:

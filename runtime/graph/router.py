@@ -13,30 +13,50 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from flour.core.errors import FlourError
+from flour.core.node import Node
 from flour.core.op import Columns
+from flour.core.types import Scalar
 from runtime.errors import NodeFailed, RuntimeClosed
-from runtime.graph.cutting import Cut, Step, name_of
+from runtime.graph.cutting import Cut, Step
+from runtime.graph.form import name_of
 from runtime.graph.request import Values, part_of, stacked
+from runtime.graph.rows import Known, Rows, taken
 from scheduler import DeadlineExceeded
 
 Answers = dict[str, Columns]
 Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
 #: Rows that meet at a plan go through it in blocks of at most so many.
 MOST_TOGETHER = 4096
+#: From so many single rows on, a block is faster than one row after the other.
+MANY_ROWS = 8
 #: Answers of one fetch that are kept at most.
 MOST_KEPT = 4096
 
 
 class Request:
-    """One request: what it has so far, and how many steps each step still waits for."""
+    """One request: what it has so far, and how many steps each step still waits for.
 
-    __slots__ = ("future", "left", "open", "outputs", "tasks", "timer", "values", "waiting")
+    A single row has values of Python's in `known`, a block has columns in `values`.
+    """
 
-    def __init__(self, values: Values, outputs: tuple[str, ...], steps: Mapping[int, int]) -> None:
-        self.values, self.outputs = values, outputs
+    __slots__ = (
+        *("chosen", "future", "known", "left", "open", "outputs", "tasks", "timer", "values"),
+        "waiting",
+    )
+
+    def __init__(
+        self, values: Values | Known, outputs: tuple[str, ...], steps: Mapping[int, int]
+    ) -> None:
+        self.known = values if isinstance(values, dict) else None
+        self.values: Any = values
+        self.chosen: dict[Node, int] = {}
+        self.outputs = outputs
         self.future: Future[Answers] = Future()
         #: For each step that is wanted: how many of those before it are not done.
         self.waiting = dict(steps)
@@ -50,15 +70,22 @@ class Router:
     """The requests of one graph on one event loop."""
 
     def __init__(
-        self, name: str, graph: Cut, run: Run, requests: dict[Request, Router] | None = None
+        self,
+        name: str,
+        graph: Cut,
+        run: Run,
+        by_row: Rows | None = None,
+        requests: dict[Request, Router] | None = None,
     ) -> None:
-        self.name, self._graph, self._run = name, graph, run
+        self.name, self._graph, self._run, self._by_row = name, graph, run, by_row
         self._readers: dict[int, list[int]] = {step.number: [] for step in graph.steps}
         for step in graph.steps:
             for before in step.after:
                 self._readers[before].append(step.number)
         self._meeting: dict[int, list[Request]] = {}
         self._doors = {s.number: _Door(s.op.limit) for s in graph.steps if s.kind == "fetch"}
+        #: Answers of this type need no look: they are what was promised.
+        self._plain = {s.number: _plain(s.op) for s in graph.steps if s.kind == "fetch"}
         self._kept: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
         self._plans: dict[tuple[str, ...], dict[int, int]] = {}
         #: Requests under way, of this router or of all of the loop.
@@ -80,7 +107,7 @@ class Router:
         if not request.left:
             self._finish(request)
 
-    def request(self, values: Values, outputs: tuple[str, ...]) -> Request:
+    def request(self, values: Values | Known, outputs: tuple[str, ...]) -> Request:
         """A request for these outputs: what they do not need is left out."""
         if outputs not in self._plans:
             wanted = self._graph.wanted(outputs)
@@ -116,8 +143,19 @@ class Router:
     def _finish(self, request: Request) -> None:
         if request.open:
             self._close(request)
-            outputs, values = self._graph.outputs, request.values
-            request.future.set_result({n: values.at(outputs[n], ()) for n in request.outputs})
+            try:
+                answers = self._answers(request)
+            except Exception as problem:  # noqa: BLE001 (it is the request's)
+                request.future.set_exception(problem)
+                return
+            request.future.set_result(answers)
+
+    def _answers(self, request: Request) -> Answers:
+        if request.known is not None:
+            assert self._by_row is not None, "rows are taken where they can be"
+            return self._by_row.answers(request.known, request.outputs)
+        outputs, values = self._graph.outputs, request.values
+        return {name: values.at(outputs[name], ()) for name in request.outputs}
 
     def _close(self, request: Request) -> None:
         request.open = False
@@ -134,17 +172,23 @@ class Router:
         """A step has all that it reads."""
         step = self._graph.steps[number]
         try:
-            if not request.values.count(step.path):
+            if not _count(request, step):
                 self._done(request, step)
             elif step.kind == "fetch":
                 self._fetch(request, step)
             elif step.kind == "choice":
-                request.values.give(step.nodes[0], request.values.choose(step))
+                self._choose(request, step)
                 self._done(request, step)
             else:
                 self._meet(request, number)
         except Exception as problem:  # noqa: BLE001 (it is the request's)
             self.fail(request, self._explained(step, problem))
+
+    def _choose(self, request: Request, step: Step) -> None:
+        if request.known is not None and self._by_row is not None:
+            self._by_row.step(step)(request.known, request.chosen)
+        else:
+            request.values.give(step.nodes[0], request.values.choose(step))
 
     def _done(self, request: Request, step: Step) -> None:
         """A step is over: those that waited for it may be ready."""
@@ -171,15 +215,37 @@ class Router:
     def _go(self, number: int) -> None:
         step = self._graph.steps[number]
         ready = [request for request in self._meeting.pop(number) if request.open]
-        while ready:
-            block, rows = list[Request](), 0
-            while ready and rows < MOST_TOGETHER:
-                block.append(ready.pop(0))
-                rows += block[-1].values.count(step.path)
+        rows = [request for request in ready if request.known is not None]
+        if rows:
+            self._rows_together(step, rows)
+        blocks = [request for request in ready if request.known is None]
+        while blocks:
+            block, count = list[Request](), 0
+            while blocks and count < MOST_TOGETHER:
+                block.append(blocks.pop(0))
+                count += _count(block[-1], step)
             self._together(step, block)
 
+    def _rows_together(self, step: Step, rows: list[Request]) -> None:
+        """Single rows: few by the plan's entry one by one, many as a block."""
+        assert self._by_row is not None, "rows are taken where they can be"
+        run: Any = self._by_row.step(step)
+        if len(rows) >= MANY_ROWS:
+            with suppress(Exception):  # below, each is told what is wrong with its own row
+                run.together([request.known for request in rows])
+                for request in rows:
+                    self._done(request, step)
+                return
+        for request in rows:
+            try:
+                run(request.known, request.chosen)
+            except Exception as problem:  # noqa: BLE001 (it is the request's)
+                self.fail(request, self._explained(step, problem))
+            else:
+                self._done(request, step)
+
     def _together(self, step: Step, block: list[Request]) -> None:
-        counts = [request.values.count(step.path) for request in block]
+        counts = [_count(request, step) for request in block]
         try:
             given = [gathered(step, request.values) for request in block]
             columns = {name: stacked([one[name] for one in given]) for name in given[0]}
@@ -205,10 +271,36 @@ class Router:
 
     def _fetch(self, request: Request, step: Step) -> None:
         (item,) = step.nodes
-        inputs = [request.values.at(source, step.path) for source in item.inputs]
-        task = asyncio.get_running_loop().create_task(self._rows(request, step, inputs))
+        if request.known is not None and self._by_row is not None:
+            values = self._by_row.read(item, request.known)
+            coming = self._one(request, step, values)
+        else:
+            inputs = [request.values.at(source, step.path) for source in item.inputs]
+            coming = self._rows(request, step, inputs)
+        task = asyncio.get_running_loop().create_task(coming)
         request.tasks.add(task)
         task.add_done_callback(request.tasks.discard)
+
+    async def _one(self, request: Request, step: Step, values: list[Any]) -> None:
+        """The fetch of a single row."""
+        assert request.known is not None, "it is one"
+        assert self._by_row is not None, "rows are taken where they can be"
+        op = step.op
+        step.calls += 1
+        step.rows += 1
+        try:
+            if op.together:
+                values = [np.asarray([value]) for value in values]
+            read = tuple(values[: len(values) - op.spare])
+            answer = await self._row(step, read, [[values[-1]]], 0)
+            if op.together:
+                answer = op.column(answer)[0]
+            value = self._by_row.answer(step.nodes[0], answer)
+        except BaseException as problem:  # noqa: BLE001 (it is the request's)
+            self.fail(request, self._explained(step, problem))
+            return
+        request.known[step.nodes[0]] = value
+        self._done(request, step)
 
     async def _rows(self, request: Request, step: Step, inputs: list[Columns]) -> None:
         """Every row of a fetch, at the same time."""
@@ -227,10 +319,7 @@ class Router:
                 answers = [task.result() for task in tasks]
             value = op.column(answers[0] if op.together else answers)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
-            if not isinstance(problem, asyncio.CancelledError):
-                self.fail(request, self._explained(step, _first(problem)))
-            elif request.open:
-                self.fail(request, self._explained(step, problem))
+            self.fail(request, self._explained(step, _first(problem)))
             return
         request.values.give(step.nodes[0], value)
         self._done(request, step)
@@ -266,7 +355,8 @@ class Router:
             try:
                 async with self._doors[step.number], asyncio.timeout(op.timeout or None):
                     answer = await op.ask(*values)
-                op.column(answer if op.together else [answer])
+                if type(answer) is not self._plain[step.number]:
+                    op.column(answer if op.together else [answer])
             except Exception:
                 if not left:
                     raise
@@ -296,9 +386,25 @@ class Router:
         return failed
 
 
+def _count(request: Request, step: Step) -> int:
+    """How many rows of a request go through a step."""
+    if request.known is not None:
+        return int(taken(step, request.known, request.chosen))
+    count: int = request.values.count(step.path)
+    return count
+
+
 def gathered(step: Step, values: Values) -> dict[str, Columns]:
     """What a plan's step reads, for the rows that it runs for."""
-    return {name_of(item): values.at(item, step.path) for item in step.reads}
+    assert step.form is not None, "a plan has one"
+    return step.form.given({item: values.at(item, step.path) for item in step.reads})
+
+
+def _plain(op: Any) -> type | None:
+    """The type of answers that are right as they are."""
+    if op.together or not isinstance(op.gives, Scalar):
+        return None
+    return {"float64": float, "string": str}.get(op.gives.dtype)
 
 
 def _first(problem: BaseException) -> BaseException:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from flour.data.batch import Batch
+from flour.data.batch import Batch, Kind
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
 from oven import Plan
@@ -155,10 +155,15 @@ class Graphs:
     ) -> Future[Answers]:
         """A future of the answers of a graph that waits; `apart`, never on this thread's loop."""
         batch = data if isinstance(data, Batch) else version.reader.read(data)
-        block = batch.block
-        refuse_extra(version.inputs, block)
         made: Any = self._take(version)
         plan: GraphPlan = made
+        if batch.kind is Kind.ROW:
+            soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
+            if soon is not None:
+                version.counts.inline.tick()
+                return soon
+        block = batch.block
+        refuse_extra(version.inputs, block)
         columns, rows = coerce(plan.inputs, block)
         version.counts.inline.tick()
         coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
