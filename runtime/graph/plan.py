@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import oven
 from flour.core.errors import FlourError
@@ -25,7 +25,7 @@ from oven.plans.skeleton import classes
 from runtime.graph.cutting import Cut, Step, cut, draw
 from runtime.graph.form import name_of
 from runtime.graph.request import Values
-from runtime.graph.router import LoopThread, Request, Router, gathered
+from runtime.graph.router import LoopThread, Router, gathered
 from runtime.graph.rows import Known, NotARow, Rows
 
 #: How much of a new measurement goes into a step's time.
@@ -230,36 +230,28 @@ class GraphPlan:
         *,
         apart: bool,
     ) -> Future[dict[str, Any]]:
-        begun = _Begun(values, outputs or tuple(self.outputs), timeout, Future())
+        answer: Future[dict[str, Any]] = Future()
+        wanted = outputs or tuple(self.outputs)
         if apart or not _on_a_loop():
-            self._loop.call(partial(self._begin, begun))
+            self._loop.call(partial(self._begin, values, wanted, answer, timeout))
         else:
-            self._begin(begun)
-        return begun.answer
+            self._begin(values, wanted, answer, timeout)
+        return answer
 
-    def _begin(self, begun: _Begun) -> None:
+    def _begin(
+        self,
+        values: Values | Known,
+        outputs: tuple[str, ...],
+        answer: Future[dict[str, Any]],
+        timeout: float | None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         router = self._routers.get(loop)
         if router is None:
             requests = self._loop.requests if self._loop.is_here() else None
             router = Router(self.name, self.graph, self.step, self.by_row, requests)
             self._routers[loop] = router
-        request = router.request(begun.values, begun.outputs)
-        request.future.add_done_callback(partial(self._answered, begun))
-        begun.answer.add_done_callback(partial(_given_up, loop, router, request))
-        router.begin(request, begun.timeout)
-
-    def _answered(self, begun: _Begun, done: Future[Any]) -> None:
-        answer = begun.answer
-        if answer.cancelled() or not answer.set_running_or_notify_cancel():
-            return
-        problem = done.exception()
-        if problem is not None:
-            answer.set_exception(problem)
-        elif isinstance(begun.values, Values):
-            answer.set_result(self._public(done.result()))
-        else:
-            answer.set_result(done.result())
+        router.begin(values, outputs, answer, timeout)
 
     def entry(self, look: Callable[[object], None] | None = None) -> Callable[[object], Any]:
         """A function from a row, or a block of rows, to the outputs as a tuple."""
@@ -289,15 +281,6 @@ class GraphPlan:
         return f"GraphPlan({', '.join(self.outputs)}: {len(self.graph.steps)} steps)"
 
 
-class _Begun(NamedTuple):
-    """A request as it was made, and the future of its answers."""
-
-    values: Values | Known
-    outputs: tuple[str, ...]
-    timeout: float | None
-    answer: Future[dict[str, Any]]
-
-
 def _on_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
@@ -309,13 +292,6 @@ def _on_a_loop() -> bool:
 def _first_row(value: Any) -> Any:
     first = value[0]
     return first.item() if hasattr(first, "item") and not getattr(first, "ndim", 1) else first
-
-
-def _given_up(
-    loop: asyncio.AbstractEventLoop, router: Router, request: Request, answer: Future[Any]
-) -> None:
-    if answer.cancelled() and request.open:
-        loop.call_soon_threadsafe(router.cancel, request)
 
 
 class Whole:

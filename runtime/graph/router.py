@@ -12,8 +12,9 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from flour.core.errors import FlourError
 from flour.core.node import Node
 from flour.core.op import Columns
+from flour.core.reference import public
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.graph.cutting import Cut, Step
@@ -51,13 +53,18 @@ class Request:
     )
 
     def __init__(
-        self, values: Values | Known, outputs: tuple[str, ...], steps: Mapping[int, int]
+        self,
+        values: Values | Known,
+        outputs: tuple[str, ...],
+        steps: Mapping[int, int],
+        future: Future[Answers],
     ) -> None:
         self.known = values if isinstance(values, dict) else None
         self.values: Any = values
         self.chosen: dict[Node, int] = {}
         self.outputs = outputs
-        self.future: Future[Answers] = Future()
+        #: None once it is answered: the future's callbacks refer to the request.
+        self.future: Future[Answers] | None = future
         #: For each step that is wanted: how many of those before it are not done.
         self.waiting = dict(steps)
         self.left = len(steps)
@@ -93,13 +100,21 @@ class Router:
 
     # --- a request ---------------------------------------------------------------------------
 
-    def begin(self, request: Request, timeout: float | None) -> None:
-        """Take a request in; called on the loop's thread."""
-        if not request.future.set_running_or_notify_cancel():
+    def begin(
+        self,
+        values: Values | Known,
+        outputs: tuple[str, ...],
+        future: Future[Answers],
+        timeout: float | None = None,
+    ) -> None:
+        """Take a request in for these outputs; called on the loop's thread."""
+        if future.cancelled():
             return
+        loop = asyncio.get_running_loop()
+        request = Request(values, outputs, self._wanted(outputs), future)
         self.requests[request] = self
+        future.add_done_callback(partial(self._given_up, loop, request))
         if timeout is not None:
-            loop = asyncio.get_running_loop()
             request.timer = loop.call_later(timeout, self._late, request)
         for number, before in list(request.waiting.items()):
             if not before:
@@ -107,8 +122,8 @@ class Router:
         if not request.left:
             self._finish(request)
 
-    def request(self, values: Values | Known, outputs: tuple[str, ...]) -> Request:
-        """A request for these outputs: what they do not need is left out."""
+    def _wanted(self, outputs: tuple[str, ...]) -> Mapping[int, int]:
+        """The steps that outputs need, each with the number of steps before it."""
         if outputs not in self._plans:
             wanted = self._graph.wanted(outputs)
             steps = self._graph.steps
@@ -116,7 +131,14 @@ class Router:
                 number: sum(before in wanted for before in steps[number].after)
                 for number in sorted(wanted)
             }
-        return Request(values, outputs, self._plans[outputs])
+        return self._plans[outputs]
+
+    def _given_up(
+        self, loop: asyncio.AbstractEventLoop, request: Request, future: Future[Answers]
+    ) -> None:
+        """The caller wants no answer any more; called on whichever thread says so."""
+        if future.cancelled() and request.open:
+            loop.call_soon_threadsafe(self._close, request)
 
     def _late(self, request: Request) -> None:
         waits = [self._graph.steps[n].title for n, before in request.waiting.items() if not before]
@@ -130,34 +152,39 @@ class Router:
             ),
         )
 
-    def cancel(self, request: Request) -> None:
-        """Give a request up."""
-        self._close(request)
-
     def fail(self, request: Request, problem: BaseException) -> None:
         """End a request with an error, and what is still waiting for it."""
-        if request.open:
-            self._close(request)
-            request.future.set_exception(problem)
+        future = self._close(request)
+        if future is not None:
+            with suppress(InvalidStateError):  # it was cancelled meanwhile
+                future.set_exception(problem)
 
     def _finish(self, request: Request) -> None:
-        if request.open:
-            self._close(request)
-            try:
-                answers = self._answers(request)
-            except Exception as problem:  # noqa: BLE001 (it is the request's)
-                request.future.set_exception(problem)
-                return
-            request.future.set_result(answers)
+        if not request.open:
+            return
+        try:
+            answers = self._answers(request)
+        except Exception as problem:  # noqa: BLE001 (it is the request's)
+            self.fail(request, problem)
+            return
+        future = self._close(request)
+        if future is not None:
+            with suppress(InvalidStateError):  # as above
+                future.set_result(answers)
 
     def _answers(self, request: Request) -> Answers:
         if request.known is not None:
             assert self._by_row is not None, "rows are taken where they can be"
             return self._by_row.answers(request.known, request.outputs)
         outputs, values = self._graph.outputs, request.values
-        return {name: values.at(outputs[name], ()) for name in request.outputs}
+        return {
+            name: public(values.at(outputs[name], ()), outputs[name].type)
+            for name in request.outputs
+        }
 
-    def _close(self, request: Request) -> None:
+    def _close(self, request: Request) -> Future[Answers] | None:
+        """End a request; its future, if it had not ended before."""
+        future, request.future = request.future, None
         request.open = False
         self.requests.pop(request, None)
         if request.timer is not None:
@@ -165,6 +192,7 @@ class Router:
         for task in request.tasks:
             task.cancel()
         request.tasks.clear()
+        return future
 
     # --- steps -------------------------------------------------------------------------------
 
