@@ -34,6 +34,7 @@ from flour.language.sources import (
 if TYPE_CHECKING:
     from flour.boosters.lightgbm import from_lightgbm
     from flour.boosters.xgboost import from_xgboost
+    from flour.language.graph_file import load_graph, save_graph
     from flour.language.graphs import ensemble, fetch, first_match, model, plan, switch
     from flour.onnx import from_onnx
     from flour.sklearn.importer import from_sklearn
@@ -60,11 +61,13 @@ __all__ = [
     "from_onnx",
     "from_sklearn",
     "from_xgboost",
+    "load_graph",
     "model",
     "outputs",
     "pairs",
     "plan",
     "record",
+    "save_graph",
     "scalar",
     "switch",
     "text",
@@ -91,6 +94,7 @@ for _point, _places in {
     "load_plan": ("oven:load",),
     "late_flow": ("flour.language.late:LateFlow",),
     "graph": ("flour.language.graphs:word",),
+    "graph_file": ("flour.language.graph_file:word",),
 }.items():
     declare(_point, *_places)
 
@@ -114,13 +118,16 @@ register(
 )
 
 
-#: The words of graphs, imported when the first one is used.
-_GRAPHS = frozenset({"ensemble", "fetch", "first_match", "model", "plan", "switch"})
+#: The words of graphs, by the extension point that has them: imported when the first one is used.
+_GRAPHS = {
+    **dict.fromkeys(("ensemble", "fetch", "first_match", "model", "plan", "switch"), "graph"),
+    **dict.fromkeys(("load_graph", "save_graph"), "graph_file"),
+}
 
 
 def __getattr__(name: str) -> object:
     if name in _GRAPHS:
-        return extension("graph")(name)
+        return extension(_GRAPHS[name])(name)
     if name.startswith("from_") and name.removeprefix("from_") in FORMATS:
         return extension(name)
     raise AttributeError(f"module 'flour' has no attribute {name!r}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ def measured() -> Iterator[Goal]:
 # --- models --------------------------------------------------------------------------------------
 
 
-def _register(runtime: Any, name: str, flow: Any) -> Call:
+def _register(runtime: Any, name: str, flow: Any) -> Callable[[Any], object]:
     """Register a program, and let its code be there."""
     runtime.register(name, flow, background=False)
     return partial(runtime.predict, name)
@@ -156,7 +156,7 @@ def _ensemble(runtime: Any) -> Iterator[Goal]:
     yield Goal("ensemble of ten with one vocabulary", 5, parts / times["graph"], "x", at_least=True)
 
 
-def _by_hand(calls: list[Call], data: object) -> dict[str, Call]:
+def _by_hand(calls: list[Callable[[Any], object]], data: object) -> dict[str, Call]:
     return {str(number): partial(call, data) for number, call in enumerate(calls)}
 
 
@@ -284,7 +284,7 @@ def _timed(call: Call) -> float:
     return time.perf_counter() - start
 
 
-def _least(ways: dict[str, Call]) -> dict[str, float]:
+def _least(ways: Mapping[str, Call]) -> dict[str, float]:
     """Seconds of a call: ways take turns, and the least of many short rounds counts."""
     counts = {name: _count(call) for name, call in ways.items()}
     found = dict.fromkeys(ways, float("inf"))

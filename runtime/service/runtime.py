@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import oven
 from flour.data.batch import Batch
 from flour.language.flow import Flow
+from flour.language.graph_file import is_graph_file, load_graph
 from objectstore import MemoryStore, Store
 from oven import Plan
 from oven.compiler import cache
@@ -165,6 +166,10 @@ class Runtime:
                 return plan, None, linked
             case Flow():
                 return oven.bake(source, exact=exact, background=background), None, None
+            case str() | Path() if is_graph_file(source):
+                graph = load_graph(source)
+                plan, linked = self._graphs.plan(owner, graph, exact=exact, background=background)
+                return plan, None, linked
             case str() | Path():
                 store = None if isinstance(self.store, MemoryStore) else self.store
                 path = Path(source).absolute()
