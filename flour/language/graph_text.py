@@ -167,7 +167,7 @@ class _Reader:
         )
 
     def _node(self, name: str, facts: Mapping[str, Any]) -> Flow:
-        kinds = [kind for kind in _KINDS if isinstance(facts, Mapping) and kind in facts]
+        kinds = [kind for kind in _KINDS if kind in facts]
         if len(kinds) != 1:
             raise self._wrong(name, "a node is one of " + ", ".join(_KINDS), repr(facts)[:80], "")
         (kind,) = kinds
@@ -266,8 +266,8 @@ class _Reader:
                 return _SIGNS[type(sign)](self._eval(left, name), self._eval(right, name))
             case ast.BoolOp(op=sign, values=values):
                 made = self._eval(values[0], name)
-                for value in values[1:]:
-                    made = _SIGNS[type(sign)](made, self._eval(value, name))
+                for other in values[1:]:
+                    made = _SIGNS[type(sign)](made, self._eval(other, name))
                 return made
             case ast.Call(func=ast.Name(id=word), args=given, keywords=[]) if word in _WORDS:
                 return _WORDS[word](*(self._eval(each, name) for each in given))

@@ -145,7 +145,7 @@ def _choice(step: Step) -> Run | None:
     def run(known: Known, chosen: dict[Node, int]) -> None:
         if item not in chosen:
             chosen[item] = _branch(item, known)
-        known[item] = convert(readers[chosen[item]](known))  # type: ignore[misc, operator]  # all are there
+        known[item] = convert(readers[chosen[item]](known))  # type: ignore[misc]  # all are there
 
     return run
 
@@ -228,13 +228,12 @@ def _record(columns: tuple[tuple[str, Node, str | int | None], ...]) -> Callable
 def _reader(item: Node) -> Callable[[Known], Any] | None:
     """What gives a value of a row: computed by a step, an input, or a column of one."""
     op: Any = item.op
+    convert = _converter(item.type)
     if op.name == "Field" and isinstance(item.inputs[0].op, Source):
         record, label = item.inputs[0], op.label
-        convert = _converter(item.type)
-        return None if convert is None else lambda known: convert(known[record][label])
+        return convert and (lambda known: convert(known[record][label]))
     if isinstance(item.op, Source):
-        convert = _converter(item.type)
-        return None if convert is None else lambda known: convert(known[item])
+        return convert and (lambda known: convert(known[item]))
     if item.op.name in ("Pick", "Narrow") or (isinstance(item.type, Vector) and item.type.sparse):
         return None
     return lambda known: known[item]
