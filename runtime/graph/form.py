@@ -41,6 +41,13 @@ class Form:
         """Whether a row of it is a dict or a single value."""
         return bool(self.columns) or self.only is not None
 
+    def block(self, given: Mapping[str, Columns]) -> Columns:
+        """What a plan of this form takes by its entry, of what it is `given`."""
+        (inside,) = given.values()
+        return (
+            list(inside) if self.only is not None and isinstance(self.only.type, Text) else inside
+        )
+
     def given(self, values: Mapping[Node, Columns]) -> dict[str, Columns]:
         """The inputs of the plan, from the values that it reads."""
         if not self.columns:

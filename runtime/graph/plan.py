@@ -182,7 +182,11 @@ class GraphPlan:
     def step(self, step: Step, columns: Mapping[str, Columns], rows: int) -> Mapping[str, Columns]:
         """What the plan of a step answers; counted and timed."""
         start = time.perf_counter()
-        made = self._plans[step.number].run_columns(columns, rows)
+        plan, form = self._plans[step.number], step.form
+        if form is not None and form.is_row and plan.ready:
+            made: Mapping[str, Columns] = plan.run(form.block(columns))
+        else:
+            made = plan.run_columns(columns, rows)
         seconds = time.perf_counter() - start
         step.calls += 1
         step.rows += rows
