@@ -7,6 +7,7 @@ from functools import partial
 
 from flour.core.errors import TypeMismatch
 from flour.core.extension_points import extension
+from flour.core.types import Later
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.tracing.model_flow import ModelFlow
@@ -79,4 +80,13 @@ def _check(flow: object) -> None:
             where="oven.bake",
             found=type(flow).__name__,
             hint="import a fitted estimator first: oven.bake(flour.from_sklearn(estimator))",
+        )
+    if isinstance(flow, ModelFlow):
+        return
+    if any(isinstance(kind, Later) for kind in flow.types.values()):
+        raise TypeMismatch(
+            "a graph has no plan before the models that it names are put in",
+            where="oven.bake",
+            found=repr(flow)[:120],
+            hint="register it where its models are: runtime.register(name, graph)",
         )

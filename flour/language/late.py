@@ -83,6 +83,8 @@ def _encoded(value: Any, flows: list[Flow], arrays: list[Any]) -> object:  # noq
 def said(word: str, arguments: tuple[Any, ...], arrays: Any, flows: list[Flow]) -> Flow:
     """The word with its arguments, now that all types are known."""
     *given, named = [_decoded(value, flows, arrays) for value in arguments]
+    if word.startswith("flour."):
+        extension("graph")  # their module fills the table
     if word in FUNCTIONS:
         return FUNCTIONS[word](*given, **named)
     if word not in METHODS:

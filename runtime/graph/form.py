@@ -44,9 +44,8 @@ class Form:
     def block(self, given: Mapping[str, Columns]) -> Columns:
         """What a plan of this form takes by its entry, of what it is `given`."""
         (inside,) = given.values()
-        return (
-            list(inside) if self.only is not None and isinstance(self.only.type, Text) else inside
-        )
+        documents = self.only is not None and isinstance(self.only.type, Text)
+        return list(inside) if documents else inside
 
     def given(self, values: Mapping[Node, Columns]) -> dict[str, Columns]:
         """The inputs of the plan, from the values that it reads."""

@@ -13,7 +13,8 @@ import oven
 from flour.core.errors import ParameterError, PythonRefused
 from runtime import Runtime
 from runtime.repository.repository import Repository
-from tests.runtime.graph.models import columns, forest, people, row, table_model, text_model
+from tests.house import run_python
+from tests.runtime.graph.models import columns, people, row, table_model, text_model
 
 ROWS = columns(people(64, seed=7))
 TEXT = """
@@ -100,9 +101,26 @@ def test_a_saved_graph_is_the_graph(tmp_path: Path) -> None:
         assert np.array_equal(np.ravel(runtime.predict("inner", ROWS)["output"]), expected)
 
 
-async def load(age: float) -> list[float]:
-    """A coroutine that can be imported."""
-    return [age, 2.0]
+def test_a_new_process_knows_the_words_of_a_saved_graph(tmp_path: Path) -> None:
+    """Only what linking needs is imported there."""
+    oven.bake(table_model(0)).save(tmp_path / "risk.pretzel")
+    oven.bake(text_model(0)).save(tmp_path / "spam.pretzel")
+    flour.save_graph(written_in_python(), tmp_path / "decide.graph")
+    code = """
+import sys
+from runtime import Runtime
+with Runtime() as runtime:
+    for name in ("risk.pretzel", "spam.pretzel", "decide.graph"):
+        runtime.register(name.partition(".")[0], f"{sys.argv[1]}/{name}")
+    row = {"age": 40.0, "income": 20.0, "city": "Oslo", "note": "word01"}
+    print(sorted(runtime.predict("decide", row)))
+"""
+    assert run_python(code, str(tmp_path)) == "['approve', 'both', 'label', 'score']\n"
+
+
+def test_a_graph_alone_cannot_be_baked() -> None:
+    with pytest.raises(flour.FlourError, match="before the models"):
+        oven.bake(written_in_python())
 
 
 def test_coroutines_of_files_need_permission(tmp_path: Path) -> None:
@@ -178,4 +196,3 @@ def test_a_folder_serves_a_graph_after_its_models(tmp_path: Path) -> None:
         for _ in range(3):
             repository.poll()
         assert not np.array_equal(runtime.predict("decide", ROWS)["score"], first)
-        assert forest(0) is not None
