@@ -13,6 +13,7 @@ from typing import Any
 from flour.core.errors import FlourError, TypeMismatch
 from flour.core.extension_points import extension
 from flour.core.node import Node, node
+from flour.core.op import REGISTRY
 from flour.core.provenance import Origin, at, here
 from flour.core.source import Source
 from flour.core.types import FLOATS, Record, Scalar, Type, Vector
@@ -120,7 +121,7 @@ def put(program: Flow, label: str, given: Sequence[tuple[str, Flow]]) -> Flow:
             if op.name == "Field":
                 return _node(extension("column")(Flow({"record": read[0]}), op.label))
             if op.name == "Pick":
-                return _node(extension("columns")(Flow({"record": read[0]}), op.labels))
+                return _picked(read[0], op.labels)
         return node(old.op, read)
 
     return program.rebuilt(change, keep=set(sources.values()))
@@ -128,6 +129,21 @@ def put(program: Flow, label: str, given: Sequence[tuple[str, Flow]]) -> Flow:
 
 def _node(flow: Flow) -> Node:
     return flow.node
+
+
+def _picked(record: Node, labels: Sequence[str]) -> Node:
+    """Columns of a record that was put together: of an input that has them all, at once."""
+    op: Any = record.op
+    if op.name == "Bundle" and len(op.labels) == len(record.inputs):
+        parts = dict(zip(op.labels, record.inputs, strict=True))
+        picked = [parts[label] for label in labels]
+        origins = {part.inputs[0] for part in picked if part.op.name == "Field"}
+        if all(part.op.name == "Field" for part in picked) and len(origins) == 1:
+            (origin,) = origins
+            if isinstance(origin.op, Source):
+                fields: list[Any] = [part.op for part in picked]
+                return node(REGISTRY["Pick"](tuple(field.label for field in fields)), [origin])
+    return _node(extension("columns")(Flow({"record": record}), labels))
 
 
 class _Arguments:
