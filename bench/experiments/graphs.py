@@ -62,7 +62,7 @@ def measured() -> Iterator[Goal]:
     """Every goal, with what was measured."""
     from runtime import Runtime
 
-    for part in (_chain, _shared_chain, _ensemble, _switch, _fetches, _waiting):
+    for part in (_chain, _shared_chain, _ensemble, _fifty, _switch, _fetches, _waiting):
         with Runtime() as runtime:
             yield from part(runtime)
 
@@ -155,6 +155,24 @@ def _ensemble(runtime: Any) -> Iterator[Goal]:
     times = _least({"graph": partial(graph, document), **_by_hand(calls, document)})
     parts = sum(seconds for name, seconds in times.items() if name != "graph")
     yield Goal("ensemble of ten with one vocabulary", 5, parts / times["graph"], "x", at_least=True)
+
+
+def _fifty(runtime: Any) -> Iterator[Goal]:
+    """Fifty text models of one vocabulary on one text: as a graph, and as fifty calls."""
+    import flour
+
+    document, note = _document(), flour.text("note")
+    calls = [_register(runtime, f"t{n}", _text(n)) for n in range(50)]
+    scores = {f"s{n}": flour.model(f"t{n}")(note)["scores"] for n in range(50)}
+    graph = _register(runtime, "fifty", flour.outputs(**scores))
+
+    def by_hand() -> None:
+        for call in calls:
+            call(document)
+
+    times = _least({"graph": partial(graph, document), "calls": by_hand})
+    gain = times["calls"] / times["graph"]
+    yield Goal("fifty models with one vocabulary, one text", 3, gain, "x", at_least=True)
 
 
 def _by_hand(calls: list[Callable[[Any], object]], data: object) -> dict[str, Call]:

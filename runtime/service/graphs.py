@@ -144,6 +144,15 @@ class Graphs:
         linked = None if self._links is None else self._links.get(owner)
         return "" if linked is None else linked.problem
 
+    def described(self, version: ModelVersion) -> str:
+        """What there is to say of a graph, in lines; of any other version, nothing."""
+        linked = None if self._links is None else self._links.get(version.owner)
+        if linked is None:
+            return ""
+        from runtime.graph.links import described
+
+        return "".join(f"\n{line}" for line in described(linked, self._take(version)))
+
     def users(self, owner: str) -> list[str]:
         """The graphs that use a version."""
         return [] if self._links is None else self._links.users(owner)

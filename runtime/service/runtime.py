@@ -529,7 +529,8 @@ class Runtime:
         """Which engine a call with this many rows would go to now, and why, in words."""
         version = self._find(name)
         call = Call.of(version, timeout=timeout, blocking=blocking)
-        return explained(version, self._policy.decide(version, call, rows), rows)
+        text = explained(version, self._policy.decide(version, call, rows), rows)
+        return text + self._graphs.described(version)
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -210,3 +211,17 @@ def test_a_graph_that_cannot_follow_goes_on(runtime: Runtime) -> None:
     until(lambda: runtime.graph_problem("uses@1"))
     assert "reads 2 columns" in runtime.graph_problem("uses@1")
     same(runtime.predict("uses", ROWS)["x"], before)
+
+
+def test_explain_names_the_models_of_a_graph_and_what_they_share(runtime: Runtime) -> None:
+    person = row()
+    notes = [flour.model(f"text{n}")(person["note"])["scores"] for n in (0, 1)]
+    risk = flour.model("linear@1")(person["age", "income", "city"])["probabilities"][1]
+    total = flour.first_match([(risk > 0.5, notes[0] + notes[1])], otherwise=risk)
+    register(runtime, "told", flour.outputs(x=total))
+    runtime.predict("told", ROWS)
+    text = runtime.explain("told")
+    assert "a graph of 3 models" in text
+    assert re.search(r"text0 \(text0@1\): \d+ operators, \d+ shared with text1", text)
+    assert re.search(r"linear@1 \(linear@1\): \d+ operators\n", text)
+    assert re.search(r"step 0, plan of .*: 1 calls, 64 rows", text)
