@@ -22,6 +22,8 @@ Path = tuple[Guard, ...]
 _CHOICES = frozenset({"Choose", "ChooseText", "Where"})
 #: A branch with fewer bytes of parameters costs less than going round it.
 WORTH_BYTES = 2048
+#: Sums over one sparse vector that a plan makes in one pass.
+MOST_HEADS = 16
 
 
 @dataclass(eq=False)
@@ -184,7 +186,7 @@ def _keys(
 
     Those of a plan have one path, wait for the same fetches, and lie behind as many borders.
     """
-    lazy = frozenset(lazy)
+    lazy, heads = frozenset(lazy), _many_heads(order)
     waits: dict[Node, frozenset[Node]] = {}
     level: dict[Node, int] = {}
     keys: dict[Node, Any] = {}
@@ -193,13 +195,30 @@ def _keys(
         level[item] = 0
         for source in item.inputs:
             if not is_input(source):
-                border = source in lazy or paths[source] != paths[item]
+                border = source in lazy or source in heads or paths[source] != paths[item]
                 level[item] = max(level[item], level[source] + border)
         alone = item in lazy or item.op.name == "Fetch"
-        keys[item] = item if alone else (paths[item], waits[item], level[item])
+        plan = (paths[item], waits[item], level[item], heads.get(item, -1))
+        keys[item] = item if alone else plan
         if item.op.name == "Fetch":
             waits[item] |= {item}
     return keys
+
+
+def _many_heads(order: Sequence[Node]) -> dict[Node, int]:
+    """The group of each sum over words or sparse vectors, where these have very many.
+
+    A plan of more than some twenty would store the sparse vector, which costs more than making it
+    again, and adds it up in another order.
+    """
+    heads = [item for item in order if not is_carried(item) and any(map(_is_made, item.inputs))]
+    if len(heads) <= MOST_HEADS:
+        return {}
+    return {item: place // MOST_HEADS for place, item in enumerate(heads)}
+
+
+def _is_made(item: Node) -> bool:
+    return is_carried(item) and not is_input(item)
 
 
 def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: Flow) -> list[Step]:

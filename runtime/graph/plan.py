@@ -30,6 +30,7 @@ from runtime.graph.rows import Known, NotARow, Rows
 
 #: How much of a new measurement goes into a step's time.
 _NEWEST = 0.1
+_SINGLE = (Kind.ROW, Kind.DOCUMENT)
 
 
 class GraphPlan:
@@ -262,7 +263,7 @@ class GraphPlan:
 
         def call(data: object) -> tuple[Any, ...]:
             batch = self.reader.read(data)
-            if batch.kind is Kind.ROW and self.by_row is not None:
+            if batch.kind in _SINGLE and self.by_row is not None:
                 try:
                     return self.by_row.run(batch.data)
                 except Exception:  # noqa: BLE001, S110 (the way of blocks says what is wrong)

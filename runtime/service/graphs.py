@@ -166,7 +166,7 @@ class Graphs:
         batch = data if isinstance(data, Batch) else version.reader.read(data)
         made: Any = self._take(version)
         plan: GraphPlan = made
-        if batch.kind is Kind.ROW:
+        if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:
             soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
             if soon is not None:
                 version.counts.inline.tick()

@@ -88,6 +88,20 @@ def test_what_models_share_is_one_node(runtime: Runtime) -> None:
     same(runtime.predict("mean", ROWS)["output"], (alone[0] + alone[1] + alone[2]) / 3.0)
 
 
+def test_very_many_models_of_one_vocabulary(runtime: Runtime) -> None:
+    """More than one stage of native code has room for, and still in every bit."""
+    note, seeds = row()["note"], range(40)
+    plans = {f"s{seed}": oven.bake(text_model(seed), background=False) for seed in seeds}
+    scores = {name: flour.plan(plan)(note)["scores"] for name, plan in plans.items()}
+    register(runtime, "many", flour.outputs(**scores))
+    answers = runtime.predict("many", ROWS)
+    single = runtime.predict("many", {name: values[5] for name, values in ROWS.items()})
+    for name, plan in plans.items():
+        alone = plan.run(NOTES)["scores"]
+        same(answers[name], alone)
+        assert single[name] == alone[5]
+
+
 def test_weights_and_votes(runtime: Runtime) -> None:
     person = row()
     table = person["age", "income", "city"]
