@@ -1,6 +1,7 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench cold`, `engines`, `everywhere` and `overload` are tables of goals by themselves.
+`python -m bench cold`, `engines`, `everywhere`, `graphs` and `overload` are tables of goals by
+themselves.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bench.cold import command as cold
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
-from bench.experiments import engines, everywhere
+from bench.experiments import engines, everywhere, graphs
 from bench.goal import printed
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
@@ -62,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return printed(engines.measured())
     elif asked.command == "everywhere":
         return printed(everywhere.measured(asked.parts))
+    elif asked.command == "graphs":
+        return graphs.main()
     elif asked.command == "cold":
         parts = tuple(asked.only.split(",")) if asked.only else cold.PARTS
         return cold.main(packs=not asked.no_pack, parts=parts, report=asked.report)
@@ -83,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("engines", help=engines.QUESTION)
     lesser = commands.add_parser("everywhere", help=everywhere.QUESTION)
     lesser.add_argument("parts", nargs="*", choices=[*everywhere.PARTS, []])
+    commands.add_parser("graphs", help=graphs.QUESTION)
     new = commands.add_parser("cold", help=cold.QUESTION)
     new.add_argument("--no-pack", action="store_true", help="without the release's machine code")
     new.add_argument("--only", help=f"parts, with commas: {', '.join(cold.PARTS)}")

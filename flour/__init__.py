@@ -34,6 +34,8 @@ from flour.language.sources import (
 if TYPE_CHECKING:
     from flour.boosters.lightgbm import from_lightgbm
     from flour.boosters.xgboost import from_xgboost
+    from flour.language.graph_file import load_graph, save_graph
+    from flour.language.graphs import ensemble, fetch, first_match, model, plan, switch
     from flour.onnx import from_onnx
     from flour.sklearn.importer import from_sklearn
 
@@ -52,14 +54,22 @@ __all__ = [
     "category",
     "concat",
     "csv",
+    "ensemble",
+    "fetch",
+    "first_match",
     "from_lightgbm",
     "from_onnx",
     "from_sklearn",
     "from_xgboost",
+    "load_graph",
+    "model",
     "outputs",
     "pairs",
+    "plan",
     "record",
+    "save_graph",
     "scalar",
+    "switch",
     "text",
     "tokens",
     "vector",
@@ -72,6 +82,7 @@ __all__ = [
 for _point, _places in {
     "apply": ("flour.language.flow:apply",),
     "operators": ("flour.modules:load_operator",),
+    "bundle": ("flour.ops.record:bundle",),
     "column": ("flour.ops.record:column",),
     "columns": ("flour.ops.record:columns",),
     "take": ("flour.ops.structure:take",),
@@ -80,6 +91,10 @@ for _point, _places in {
     "opaque_session": ("flour.onnx.ort:Held",),
     "onnx_model": ("flour.onnx.export.writer:to_onnx",),
     "native_plan": ("oven:bake",),
+    "load_plan": ("oven:load",),
+    "late_flow": ("flour.language.late:LateFlow",),
+    "graph": ("flour.language.graphs:word",),
+    "graph_file": ("flour.language.graph_file:word",),
 }.items():
     declare(_point, *_places)
 
@@ -103,7 +118,16 @@ register(
 )
 
 
+#: The words of graphs, by the extension point that has them: imported when the first one is used.
+_GRAPHS = {
+    **dict.fromkeys(("ensemble", "fetch", "first_match", "model", "plan", "switch"), "graph"),
+    **dict.fromkeys(("load_graph", "save_graph"), "graph_file"),
+}
+
+
 def __getattr__(name: str) -> object:
+    if name in _GRAPHS:
+        return extension(_GRAPHS[name])(name)
     if name.startswith("from_") and name.removeprefix("from_") in FORMATS:
         return extension(name)
     raise AttributeError(f"module 'flour' has no attribute {name!r}")

@@ -1,6 +1,7 @@
 """Oven: a program becomes native code.
 
 plan = oven.bake(flow)          rewrite, cut into stages, emit, compile
+oven.link(written, optimised)   the plan of programs that were put together
 plan.run(rows)                  {output name: array}
 plan.save(path)                 data, never code
 oven.load(path)                 checked on the way in
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from flour.core.extension_points import declare
 from flour.core.provenance import belongs_to_us
-from oven.bake import bake
+from oven.bake import bake, link, rewritten
 from oven.plans.plan import Plan
 
 if TYPE_CHECKING:
     from oven.plans.saved import load
 
-__all__ = ["Plan", "bake", "load"]
+__all__ = ["Plan", "bake", "link", "load", "rewritten"]
 
 
 belongs_to_us(__file__)

@@ -8,6 +8,7 @@ from functools import partial
 from flour.core.errors import TypeMismatch
 from flour.core.extension_points import extension
 from flour.core.importing import paused_collector
+from flour.core.types import Later
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.tracing.model_flow import ModelFlow
@@ -42,6 +43,27 @@ def bake(
         return _bake(flow, exact=exact, background=background)
 
 
+def link(
+    written: Flow,
+    optimised: Flow,
+    *,
+    exact: bool = False,
+    background: bool | Executor | None = None,
+) -> Plan:
+    """The plan of programs that were rewritten each by itself, and then put together.
+
+    Only rewrites that keep every bit are made, so it answers what the parts answer one by one.
+    """
+    return Plan(written, rewritten(optimised), exact=exact, background=background)
+
+
+def rewritten(flow: Flow) -> Flow:
+    """The program after all rewrites that keep every bit."""
+    from oven.optimise.rewrite import optimise
+
+    return optimise(flow, exact=True)
+
+
 def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor | None) -> Plan:
     # The rules and the operators they are about: who only loads plans does without them.
     from oven.optimise.rewrite import optimise, trace
@@ -61,4 +83,13 @@ def _check(flow: object) -> None:
             where="oven.bake",
             found=type(flow).__name__,
             hint="import a fitted estimator first: oven.bake(flour.from_sklearn(estimator))",
+        )
+    if isinstance(flow, ModelFlow):
+        return
+    if any(isinstance(kind, Later) for kind in flow.types.values()):
+        raise TypeMismatch(
+            "a graph has no plan before the models that it names are put in",
+            where="oven.bake",
+            found=repr(flow)[:120],
+            hint="register it where its models are: runtime.register(name, graph)",
         )

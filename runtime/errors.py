@@ -4,10 +4,12 @@
     ├── UnknownEndpoint   nothing is registered under this name or version (also a LookupError)
     ├── AlreadyTaken      this name and version is registered (also a ValueError)
     ├── InService         this version answers the endpoint's requests and cannot be taken out
+    │   └── InUse         a graph uses it
     ├── BadRegistration   what was to be registered cannot be (also a TypeError)
     ├── BadCall           a call asks for something that cannot be (also a ValueError)
     ├── LostPlan          a plan that was dropped for memory cannot be brought back
     ├── RuntimeClosed     the runtime was closed before this call
+    ├── NodeFailed        a node of a graph has no answer, and nothing to go on with
     ├── NotOffered        the program has no such output (also an AttributeError)
     └── Unfaithful        a served program does not answer as the original does
 
@@ -45,6 +47,16 @@ class LostPlan(FlourError):
 
 class RuntimeClosed(FlourError):
     """The runtime was closed before this call."""
+
+
+class NodeFailed(FlourError):
+    """A node of a graph has no answer; `late` where it did not answer in time."""
+
+    late: bool = False
+
+
+class InUse(InService):
+    """A graph uses this version, so it cannot be taken out."""
 
 
 class NotOffered(FlourError, AttributeError):

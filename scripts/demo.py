@@ -4,7 +4,8 @@
     scripts/demo --once    ends when everything has been shown
 
 For each pipeline it prints the program's stages, and one answer of the server beside scikit-learn's
-own, with what one row and a block of rows take on both sides. An answer that differs ends it.
+own, with what one row and a block of rows take on both sides. A graph then decides by the answers
+of two of them. An answer that differs ends it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,34 @@ from runtime.verify import compare, verify
 
 TRIES = 50
 METHODS = {"label": "predict", "value": "predict", "probabilities": "predict_proba"}
+#: A graph of two of the models, as it stands in a folder of models.
+GRAPH = """
+[inputs]
+age = "number"
+basket = "number"
+city = "category"
+channel = "category"
+review = "text"
+
+[nodes.returns]                        # a table model: will this order be sent back?
+model = "orders"
+reads = ["age", "basket", "city", "channel"]
+
+[nodes.mood]                           # a text model: what does the customer say?
+model = "reviews"
+reads = "review"
+
+[nodes.risk]
+value = "0.6 * returns.probabilities[1] + 0.4 * mood.probabilities[0]"
+
+[nodes.final]                          # an obvious case needs no second opinion
+choose = [{ when = "returns.probabilities[1] > 0.99", then = "returns.probabilities[1]" }]
+otherwise = "risk"
+
+[outputs]
+risk = "final"
+call_back = "final > 0.5"
+"""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -41,11 +70,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         models = Path(place) / "models"
         samples = [bring(make(), models) for make in ALL]
+        write_graph(models)
         say(f"\n=== pretzel serve {models}")
         with serving(models) as url:
             client = connect(url)
             for sample in samples:
                 ask(sample, client)
+            decide({sample.name: sample for sample in samples}, client)
             say("\nall answers are scikit-learn's")
             if not options.once:
                 leave_running(url)
@@ -105,6 +136,28 @@ def ask(sample: Sample, client: Client) -> None:
     say(f"  pretzel, over HTTP        {first!s:>18}   {times[1]}")
     theirs, ours = micro(lambda: original(rows)), micro(lambda: client.infer(sample.name, many))
     say(f"  {len(rows)} rows: scikit-learn {theirs.strip()}, pretzel {ours.strip()}")
+
+
+def write_graph(models: Path) -> None:
+    """Put the graph into the folder of models."""
+    say(f"\n=== decision: a graph of two of these models\n{GRAPH}")
+    (models / "decision").mkdir()
+    (models / "decision" / "graph.toml").write_text(GRAPH, encoding="utf-8")
+
+
+def decide(samples: dict[str, Sample], client: Client) -> None:
+    """Ask the graph, and work the same out by hand with scikit-learn."""
+    orders, reviews = samples["orders"], samples["reviews"]
+    rows = orders.rows.assign(review=np.resize(reviews.rows, len(orders.rows)))
+    made = client.infer("decision", list(tensors_of(client.metadata("decision"), rows)))
+    returns = orders.pipeline.predict_proba(orders.rows)[:, 1]
+    mood = reviews.pipeline.predict_proba(rows["review"].tolist())[:, 0]
+    risk = np.where(returns > 0.99, returns, 0.6 * returns + 0.4 * mood)
+    bad = compare("risk", made["risk"], risk, 1e-9)
+    if bad is not None:
+        raise SystemExit(f"the graph answers otherwise: {bad}")
+    say(f"\ndecision, a graph, asked with {client.name}")
+    say(f"  {len(risk)} rows: risk {made['risk'].ravel()[0]:.3f} and so on, as by hand")
 
 
 def leave_running(url: str) -> None:

@@ -31,6 +31,7 @@ from flour.ops import (
     elementwise,
     encode,
     gaussian_process,
+    graph,
     impute,
     impute_models,
     interpolate,
@@ -114,6 +115,19 @@ EDGES = [0.0, 0.25, 0.5, 1.0]
 KNOTS = [[-1.0, -0.75, -0.5, 0.0, 0.75, 1.0, 1.5]]
 
 GRAMS = onnx_ngrams.Grams.of([(1,), (2,), (1, 2), (2, 2, 0)], (3, 0, 1, 1), 4, (1, 3, 1))
+
+
+async def pair(number: float, whole: int) -> list[float]:
+    """Answer as a store of features does."""
+    return [number, float(whole)]
+
+
+TEST = Scalar("bool")
+CHOICES = [
+    Case(graph.Choose(), (TEST, Scalar(), Scalar())),
+    Case(graph.Choose(), (TEST, TEST, Scalar("float32"), Scalar(), Scalar("int64")), label="mixed"),
+    Case(graph.Choose(), (TEST, TEST, Vector(3), Vector(3), Vector(3)), label="vectors"),
+]
 
 CASES: list[Case] = [
     # --- flour/core/source.py
@@ -231,6 +245,14 @@ CASES: list[Case] = [
     Case(opaque.Opaque(**absolute(3)), (Vector(3, "float32"),), native=False),
     Case(onnx_text.UpperLetters(), (Text(),), native=False),
     # --- flour/ops/python.py
+    *CHOICES,
+    Case(graph.ChooseText(), (Scalar("bool"), Scalar("string"), Scalar("string")), native=False),
+    Case(
+        graph.Fetch("load", function(pair), Vector(2)),
+        (Scalar(), Scalar("int64")),
+        native=False,
+        odd=False,
+    ),
     Case(python.PythonText(function(dedent)), (Text(),), native=False),
     Case(python.PythonWords(function(sorted)), (Text(),), native=False),
     Case(python.PythonColumns(function(np.fliplr), 3), (Vector(3),), native=False),

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from flour.core.errors import TypeMismatch
 from flour.core.op import Op
-from flour.core.types import Type
+from flour.core.types import Later, Type
 from objectstore import combine
 
 
@@ -73,6 +73,8 @@ def _made(op: Op, inputs: tuple[Node, ...], kind: Type, digest: str) -> Node:
 
 def _infer(op: Op, inputs: Sequence[Node]) -> Type:
     kinds = [item.type for item in inputs]
+    if Later() in kinds and not op.takes_later:
+        return Later()
     try:
         return op.infer(*kinds)
     except TypeMismatch as problem:

@@ -85,6 +85,9 @@ class Op:
     #: Native code has the strings it makes in memory of its own, for those who read them there.
     makes_strings: ClassVar[bool] = False
 
+    #: It knows its type although those of its inputs are known only when a graph is linked.
+    takes_later: ClassVar[bool] = False
+
     #: Who runs it where there is no native code, for `explain`.
     runs_on: ClassVar[str] = "python"
 

@@ -8,6 +8,7 @@
     Vector(width, dtype, sparse)    `width` values of one dtype
     Record({name: type})            named columns
     Whole(kind)                     one value for all rows: a tensor of any shape, a sequence, a map
+    Later()                         not known until the models that a graph names are put in
 
 `dtype` is a numpy name ("float32", "int64", "bool", ...) or "string".
 """
@@ -249,7 +250,15 @@ class Whole:
 _WHOLE = re.compile(r"[a-z][a-z0-9_(),]{0,199}")
 
 
-Type = Scalar | Category | Text | Tokens | Pairs | Vector | Record | Whole
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What a model that is known by its name answers: its type is known when the model is."""
+
+    def __str__(self) -> str:
+        return "Later"
+
+
+Type = Scalar | Category | Text | Tokens | Pairs | Vector | Record | Whole | Later
 
 
 def to_data(kind: Type) -> list[Any]:  # noqa: PLR0911 (one for each kind)
@@ -292,8 +301,8 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
             return Pairs(separator, lenient, *rest)
         case ["Text", str(encoding), str(errors)] if encoding:
             return _text(encoding, errors)
-        case ["Text" | "Tokens" as name]:
-            return Text() if name == "Text" else Tokens()
+        case ["Text" | "Tokens" | "Later" as name]:
+            return Text() if name == "Text" else Tokens() if name == "Tokens" else Later()
     raise DamagedProgram("this is not a type", found=repr(data)[:80])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,13 @@ from flour.core.op import REGISTRY, Op, operator
 from flour.core.provenance import Origin, here
 from flour.core.reference import evaluate, public
 from flour.core.source import Source
-from flour.core.types import Record, Type, Vector
+from flour.core.types import Later, Record, Scalar, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.signs import Operand, Signs
 from objectstore import combine
 
 #: What picks from a flow: a name, a column's number, a slice, a list of either; after `:` or alone.
-Key: TypeAlias = str | int | slice | Sequence[Any] | NDArray[Any] | tuple[slice, Any]
+Key: TypeAlias = str | int | slice | Sequence[Any] | NDArray[Any] | tuple[Any, ...]
 
 
 class Flow(Signs):
@@ -33,6 +33,15 @@ class Flow(Signs):
     __slots__ = ("__weakref__", "_retyped", "made_from", "notes", "origin", "outputs")
 
     outputs: Mapping[str, Node]
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """A flow: a LateFlow where its type is known only when a graph is linked."""
+        if cls is Flow:
+            outputs: Mapping[str, Node] = given[0] if given else named["outputs"]
+            if any(isinstance(item.type, Later) for item in outputs.values()):
+                late: type[Self] = extension("late_flow")
+                return object.__new__(late)
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -128,7 +137,10 @@ class Flow(Signs):
         A flow is the value of one row, so `x[2]`, `x[0:3]` and `x[[0, 2]]` pick columns, and so do
         `x[:, 2]` and `x[:, 0:3]`, as they are written for arrays.
         """
-        key = key[1] if isinstance(key, tuple) and len(key) == 2 and _is_all(key[0]) else key
+        if isinstance(key, tuple) and len(key) == 2 and _is_all(key[0]):
+            key = key[1]
+        elif isinstance(key, tuple) and key and all(isinstance(name, str) for name in key):
+            key = list(key)
         if isinstance(key, str):
             return self._named(key)
         if len(self.outputs) > 1 and isinstance(key, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from flour.core.errors import FlourError, ParameterError
 from flour.core.provenance import here
@@ -49,9 +50,29 @@ def pairs(name: str = "pairs", separator: str = "=", *, lenient: bool = False) -
     return source(name, _typed(Pairs, separator, lenient))
 
 
-def record(name: str, fields: Mapping[str, Type]) -> Flow:
-    """An input of named columns: record["age"] is one of them."""
-    return source(name, Record(_columns(fields)))
+def record(name: Any = "row", fields: Mapping[str, Any] | None = None, /, **columns: Any) -> Flow:
+    """An input of named columns: record["age"] is one of them.
+
+    Columns are given by type, or as `str`, `float`, `int`, `bool` or `flour.text`:
+    `flour.record(age=float, city=str, note=flour.text)`.
+    """
+    more = {label: type_of(kind) for label, kind in columns.items()}
+    return source(name, Record(_columns({**(fields or {}), **more} if more else fields)))
+
+
+def type_of(kind: Any) -> Any:
+    """The type that is meant by a type, by one of Python's, or by `flour.text`."""
+    if kind is text:
+        return Text()
+    return _PYTHON.get(kind, kind) if isinstance(kind, type) else kind
+
+
+_PYTHON: Mapping[type, Type] = {
+    str: Category(),
+    float: Scalar(),
+    int: Scalar("int64"),
+    bool: Scalar("bool"),
+}
 
 
 def csv(columns: Mapping[str, Type], separator: str = ",", name: str = "csv") -> Flow:

@@ -121,3 +121,8 @@ def _runs(bundle: Flow, labels: Sequence[str]) -> list[Flow]:
         else:
             parts.append(part.select(picked))
     return parts
+
+
+def bundle(labels: Sequence[str], flows: Sequence[Flow]) -> Flow:
+    """The flows as the named columns of a record."""
+    return Bundle(tuple(labels))(*flows)

@@ -14,7 +14,7 @@ import numpy as np
 
 from flour.core.node import Node, topological
 from flour.core.source import Source
-from flour.core.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
+from flour.core.types import Later, Pairs, Record, Text, Tokens, Type, Vector, Whole
 from flour.ops.require import RequireFinite
 from flour.ops.source import Field, Pick
 
@@ -89,7 +89,7 @@ def _source_of(item: Node) -> str:
 
 def dtype_of(kind: Type) -> str:
     """The dtype of a column's values, "string" for documents; empty if it has several or none."""
-    if isinstance(kind, Record | Tokens | Pairs | Whole):
+    if isinstance(kind, Record | Tokens | Pairs | Whole | Later):
         return ""
     return "string" if isinstance(kind, Text) else kind.dtype
 

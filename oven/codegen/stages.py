@@ -26,7 +26,7 @@ from flour.core.emission import Value as Emitted
 from flour.core.node import Node, readers, topological
 from flour.core.op import Op, Parameter
 from flour.core.source import Source
-from flour.core.types import FLOATS, Pairs, Record, Text, Tokens, Type, Vector, Whole
+from flour.core.types import FLOATS, Later, Pairs, Record, Text, Tokens, Type, Vector, Whole
 from flour.ops.linear import Linear
 from flour.ops.require import RequireFinite
 from flour.ops.structure import TakeText
@@ -147,7 +147,7 @@ def is_text(kind: Type) -> bool:
 
 def _dtype(kind: Type) -> str:
     """The dtype of a column in native code."""
-    if isinstance(kind, Record | Whole):
+    if isinstance(kind, Record | Whole | Later):
         return ""
     return "string" if isinstance(kind, Text | Tokens | Pairs) else kind.dtype
 

@@ -61,6 +61,9 @@ ANSWERED_SECONDS = 0.01
 class Plan:
     """Native code for a program: a pure function from named columns to named columns."""
 
+    #: Whether a request may have to wait for something else than a processor: a graph's may.
+    waits = False
+
     def __init__(
         self,
         flow: Flow,

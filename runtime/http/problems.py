@@ -71,6 +71,8 @@ def response(error: BaseException) -> Response:
     """The response for an error."""
     if isinstance(error, HttpError):
         return refusal(text(error), error.status, error.headers)
+    if isinstance(error, runtime.NodeFailed):
+        return refusal(text(error), 504 if error.late else 502)
     for kind, status in STATUS:
         if isinstance(error, kind):
             return refusal(text(error), status, _later(error))

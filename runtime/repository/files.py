@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from flour.language.graph_file import is_graph_file
 from runtime.repository.errors import NoFolder, NotSettled, RepositoryError, UnsafePath
 
 MAX_BYTES = 4 << 30
@@ -205,6 +206,8 @@ def _too_large(path: Path, size: int, limit: int) -> RepositoryError:
 def is_ignored(name: str) -> bool:
     """Whether this is not part of a repository: hidden, half-written, or a note beside a model."""
     low = name.lower()
+    if is_graph_file(low):
+        return low.startswith((".", "_"))
     return low.startswith((".", "_")) or low.endswith(_ENDINGS) or low == "lost+found"
 
 

@@ -1,6 +1,7 @@
 """File formats of models, and the importer of each.
 
-Plans end in .pretzel or .plan and are read by `oven.load`; the formats of other libraries' models
+Plans end in .pretzel or .plan and are read by `oven.load`, graphs are called graph.toml or end in
+.graph; the formats of other libraries' models
 are the rows of `flour.core.model_formats`, which flour/__init__.py fills in. The ending says which
 formats a file may have, its first bytes which it has.
 """
@@ -15,11 +16,13 @@ import flour
 from flour.core.errors import FlourError
 from flour.core.model_formats import FORMATS, that_begins, with_ending
 from flour.language.flow import Flow
+from flour.language.graph_file import graph_of, is_graph_file
 from objectstore import Archive
 from runtime.repository.errors import UnsupportedModel, Untrusted
 from runtime.repository.files import Folder, shown
 
 PLAN, LIGHTGBM, XGBOOST, ONNX, SKLEARN = "plan", "lightgbm", "xgboost", "onnx", "sklearn"
+GRAPH = "graph"
 
 _PLANS = (".pretzel", ".plan")
 _HEAD = 16
@@ -34,6 +37,8 @@ def endings() -> list[str]:
 def by_name(path: Path) -> tuple[str, ...]:
     """The formats that a file of this name may have; none if it is no model."""
     ending = path.suffix.lower()
+    if is_graph_file(path):
+        return (GRAPH,)
     return (PLAN,) if ending in _PLANS else tuple(each.name for each in with_ending(ending))
 
 
@@ -84,6 +89,8 @@ def estimator(raw: bytes, where: str) -> Any:
 
 def program(form: str, raw: bytes, where: str) -> Flow:
     """The program of a model, with the outputs that its importer gives it."""
+    if form == GRAPH:
+        return graph_of(raw, where)
     if form == SKLEARN:
         return flour.from_sklearn(estimator(raw, where))
     read = importer(form, where)

@@ -4,6 +4,7 @@
     DIR/name@7.onnx             version 7
     DIR/name/7/anything.ubj     version 7
     DIR/name/model.txt          version 1
+    DIR/name/graph.toml         a graph of the folder's models; also name.graph.toml, name.graph
 
 Beside a model there may be rows with their expected answers: `verify.jsonl` in its folder, or
 `name@7.verify.jsonl` beside `name@7.onnx`. Triton's layout without a configuration reads the same.
@@ -34,8 +35,9 @@ def is_model(path: Path) -> bool:
 def file(folder: Folder, path: Path, into: Findings) -> None:
     """A model file in the folder that is served."""
     if is_model(path):
-        name, _, version = path.stem.partition("@")
-        rows = path.with_name(f"{path.stem}.{ROWS}")
+        stem = path.stem.removesuffix(".graph")
+        name, _, version = stem.partition("@")
+        rows = path.with_name(f"{stem}.{ROWS}")
         add(folder, path, rows, (name, version or FIRST_VERSION), into)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from objectstore import Explained
-from runtime.repository import sample
+from runtime.repository import formats, sample
 from runtime.repository.errors import NoRoom
 from runtime.repository.files import Folder, shown
 from runtime.repository.listing import Model
@@ -61,7 +61,7 @@ class LocalImporter:
         staged = self._staging.bring(
             self._folder, model, trust_pickle=self._trust, exact=self._exact
         )
-        if staged != current:
+        if staged != current and model.form != formats.GRAPH:
             rows = None if model.rows is None else self._folder.read(model.rows, sample.MAX_BYTES)
             where = shown(model.path if model.rows is None else model.rows)
             sample.check(self._staging.load(staged, model), rows, where)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Self
 
 from objectstore import Explained
-from runtime.errors import RuntimeClosed, UnknownEndpoint
+from runtime.errors import InUse, RuntimeClosed, UnknownEndpoint
 from runtime.http.interfaces import ModelState
+from runtime.repository import formats
 from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
@@ -203,7 +204,7 @@ class Repository:
         events: list[Event] = []
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
-        for model in models:
+        for model in sorted(models, key=lambda one: one.form == formats.GRAPH):  # after its models
             events += self._load_changed(model, patient=patient)
         for trouble in troubles:
             events += self._report(trouble, patient=patient)
@@ -256,7 +257,8 @@ class Repository:
             kind = self._register(staged, model, entry)
         except RuntimeClosed:
             raise
-        except NoRoom as problem:  # reported once, and tried again
+        # Reported once, and tried again: of a graph, models may come later.
+        except (NoRoom, UnknownEndpoint) as problem:
             entry.stamp = ()
             said = patient and entry.reason.endswith(self._without_folder(reason_of(problem)))
             return [] if said else [self._refused(model, entry, problem)]
@@ -351,7 +353,8 @@ class Repository:
             self._set_state(entry, UNAVAILABLE, reason)
             if last > 1:
                 self._serve_latest(name, set())
-            with suppress(UnknownEndpoint):  # already unregistered
+            # It is gone already, or a graph goes on with it.
+            with suppress(UnknownEndpoint, InUse):
                 self.runtime.unregister(name, version)
             events.append(self._emit("unloaded", _Address(name, version), reason))
         return events

@@ -25,6 +25,7 @@ from shutil import rmtree
 from tempfile import NamedTemporaryFile, gettempdir, mkdtemp
 
 import oven
+from flour.language.graph_file import ENDING, save_graph
 from objectstore import Explained
 from objectstore.atomic import sweep
 from runtime.repository import formats
@@ -81,6 +82,10 @@ class Staging:
             return self._copy_plan(folder, model)
         raw = folder.read(model.path)
         path = self._path(_digest(raw, model, exact=exact))
+        if model.form == formats.GRAPH:  # its models are looked up where it is registered
+            path = path.with_suffix(ENDING)
+            save_graph(formats.program(model.form, raw, where), path, durable=False)
+            return path
         self.use(path)
         if not path.exists():
             program = model.promise.program(model.form, raw, where)

@@ -14,13 +14,14 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from weakref import ref
 
 import oven
 from flour.core.errors import FlourError
 from flour.data.batch import Batch
 from flour.language.flow import Flow
+from flour.language.graph_file import is_graph_file, load_graph
 from objectstore import MemoryStore, Store
 from oven import Plan
 from oven.compiler import cache
@@ -36,6 +37,7 @@ from runtime.service.done_future import DoneFuture
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.entry import INLINE_SAMPLE, SAMPLE, UNTIMED, Outputs
+from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph
 from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
 from runtime.service.native_predict import open_native_predict
@@ -43,6 +45,9 @@ from runtime.service.policy import BY_ENTRY, Choice, Policy, Way
 from runtime.service.stats import RuntimeStats, explained, version_stats
 from runtime.service.version import ModelVersion
 from scheduler import Engine, QueueRules, Settings
+
+if TYPE_CHECKING:
+    from runtime.graph.links import Linked
 
 #: What sub-plan materialisation may keep, unless told otherwise.
 RESULT_BYTES = 32 << 20
@@ -90,6 +95,7 @@ class Runtime:
         self._memory = Residency(memory_budget, self._catalog, Path(spill) if spill else None)
         self._materialiser = Materialiser(result_bytes)
         self._memory.on_drop = self._materialiser.part
+        self._graphs = Graphs(self._endpoints, self._memory.take, self.register)
         self._closed = self._has_native = False
 
     # --- registering -------------------------------------------------------------------------
@@ -107,7 +113,7 @@ class Runtime:
         replace: bool = False,
         notes: Mapping[str, object] | None = None,
     ) -> str:
-        """Serve a plan, a program or the file of a plan; the version it got.
+        """Serve a plan, a program, a graph or the file of a plan; the version it got.
 
         It answers the endpoint's requests from now on, or with `activate=False` only those that
         name its version, until `switch`. `reserve` gives it as many executors of its own. `exact`
@@ -120,7 +126,7 @@ class Runtime:
         number = self._endpoints.next_version(name) if version is None else str(version)
         self._endpoints.check(name, number, replace=replace)
         start, compiled = time.perf_counter(), cache.counters.compile_seconds
-        plan, path = self._plan(source, exact=exact, background=background)
+        plan, path, linked = self._plan(source, exact, background, f"{name}@{number}")
         # What bringing it back would take: its code stays, so compiling is no part of that.
         compiled = cache.counters.compile_seconds - compiled
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
@@ -144,21 +150,35 @@ class Runtime:
         if former is not None:
             former.residence.retired = True
             self._memory.forget(former)
+        self._graphs.registered(model, linked)
         return number
 
     def _plan(
-        self, source: object, *, exact: bool, background: bool | None
-    ) -> tuple[Plan, Path | None]:
+        self,
+        source: object,
+        exact: bool,  # noqa: FBT001 (an option of every function about a bake)
+        background: bool | None,  # noqa: FBT001 (as above)
+        owner: str,
+    ) -> tuple[Plan, Path | None, Linked | None]:
+        """The plan to be served, the file it is in, and the models that a graph uses."""
         match source:
             case Plan():
-                return source, None
+                return source, None, None
+            case Flow() if is_graph(source):
+                plan, linked = self._graphs.plan(owner, source, exact=exact, background=background)
+                return plan, None, linked
             case Flow():
-                return oven.bake(source, exact=exact, background=background), None
+                return oven.bake(source, exact=exact, background=background), None, None
+            case str() | Path() if is_graph_file(source):
+                graph = load_graph(source)
+                plan, linked = self._graphs.plan(owner, graph, exact=exact, background=background)
+                return plan, None, linked
             case str() | Path():
                 store = None if isinstance(self.store, MemoryStore) else self.store
                 path = Path(source).absolute()
                 trust = self._trust_code
-                return oven.load(path, store=store, background=background, trust_code=trust), path
+                plan = oven.load(path, store=store, background=background, trust_code=trust)
+                return plan, path, None
         raise BadRegistration(
             "this is no plan, program or file of a plan",
             found=type(source).__name__,
@@ -194,6 +214,7 @@ class Runtime:
         Requests that were accepted get their answers; nothing is waited for.
         """
         self._check_open()
+        self._graphs.check_free(name, None if version is None else str(version))
         self._retire(self._endpoints.remove(name, None if version is None else str(version)))
         self._catalog.sweep()
 
@@ -202,6 +223,7 @@ class Runtime:
             version.residence.retired = True
             self._part(version)
             self._memory.forget(version)
+            self._graphs.removed(version)
 
     def _part(self, version: ModelVersion) -> None:
         """A version gives up executors of its own, and what it has in common with others."""
@@ -213,6 +235,7 @@ class Runtime:
         """Let another version answer the endpoint's requests, from the next one on."""
         self._check_open()
         self._endpoints.switch(name, str(version))
+        self._graphs.changed()
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Every endpoint with its versions."""
@@ -221,6 +244,10 @@ class Runtime:
     def versions(self) -> dict[str, ModelVersion]:
         """Every registered version, by "name@version"; for those who look, as `find` is."""
         return {each.owner: each for each in self._endpoints.all()}
+
+    def graph_problem(self, owner: str) -> str:
+        """Why a graph ("name@version") has not followed a model that switched; empty if it has."""
+        return self._graphs.problem(owner)
 
     # --- answering ---------------------------------------------------------------------------
 
@@ -244,6 +271,8 @@ class Runtime:
         call = PLAIN
         if not (outputs is None is timeout and priority is None is engine):
             call = Call.of(version, outputs, timeout, priority, engine)
+        if version.waits:
+            return self._graphs.submit(version, data, call, apart=True).result()
         batch = version.reader.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
@@ -292,6 +321,8 @@ class Runtime:
         call = NONBLOCKING
         if not (outputs is None is timeout and priority is None is engine):
             call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
+        if version.waits:
+            return self._graphs.submit(version, data, call)
         batch, choice, values = self._at_once(version, data, call)
         if values is not None:
             return DoneFuture(dict(zip(version.outputs, values)))  # noqa: B905 (as in predict)
@@ -326,6 +357,8 @@ class Runtime:
         call = NONBLOCKING
         if not (outputs is None is timeout and priority is None is engine):
             call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
+        if version.waits:
+            return await asyncio.wrap_future(self._graphs.submit(version, data, call))
         batch, choice, values = self._at_once(version, data, call)
         if values is not None:
             return dict(zip(version.outputs, values, strict=True))
@@ -515,7 +548,8 @@ class Runtime:
         """Which engine a call with this many rows would go to now, and why, in words."""
         version = self._find(name)
         call = Call.of(version, timeout=timeout, blocking=blocking)
-        return explained(version, self._policy.decide(version, call, rows), rows)
+        text = explained(version, self._policy.decide(version, call, rows), rows)
+        return text + self._graphs.described(version)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -534,6 +568,7 @@ class Runtime:
         self._closed = True
         vars(self).pop("predict", None)  # it refers to this runtime, as this does to it
         gone = self._endpoints.clear()
+        self._graphs.close((DRAIN_SECONDS if timeout is None else timeout) * drain)
         ended = self._engines.close(drain=drain, timeout=timeout)
         for version in gone:
             self._materialiser.leave(version)

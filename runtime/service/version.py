@@ -89,7 +89,7 @@ class ModelVersion:
     __slots__ = (
         *("__weakref__", "classes", "counts", "digest", "entry", "front", "grows", "inputs"),
         *("kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner", "reader"),
-        *("reserved", "residence", "settled", "shared", "version"),
+        *("reserved", "residence", "settled", "shared", "version", "waits"),
     )
 
     def __init__(
@@ -113,6 +113,8 @@ class ModelVersion:
         self.digest = plan.digest
         #: Whether answers depend on other rows, so that requests must not go together.
         self.mixes_rows = plan.mixes_rows
+        #: Whether requests may have to wait for something else than a processor.
+        self.waits = plan.waits
         #: Whether the time of a row depends on how long it is.
         self.grows = any(isinstance(kind, Text | Pairs | Tokens) for kind in self.inputs.values())
         self.reserved = reserved
@@ -156,7 +158,8 @@ class ModelVersion:
             sharing = shared is not None and shared.group.rows.mode != "off"
             if self._shares_blocks():
                 self.entry.inline_characters = 0
-            if plan is None or sharing or not self.learned.inline_ok or not plan.ready:
+            closed = self.waits or not self.learned.inline_ok
+            if plan is None or sharing or closed or not plan.ready:
                 self.entry.function = None
                 return
             if self.residence.opened is None:

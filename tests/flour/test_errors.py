@@ -228,7 +228,7 @@ PROGRAMS: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
     ),
     "a type that is none": (
         errors.ParameterError,
-        lambda: flour.record("r", {"age": float}),  # type: ignore[dict-item]
+        lambda: flour.record("r", {"age": float}),
     ),
     "words for weights": (errors.ParameterError, lambda: flour.vector("x", 1).linear("abc", [0])),
     "ragged weights": (

@@ -1,0 +1,288 @@
+"""Graphs of models: models by name, choices, ensembles, values that are waited for.
+
+risk = flour.model("risk")                          # a registered model: followed, or "risk@3"
+score = risk(row["age", "city"])["probabilities"][1]
+final = flour.first_match([(score > 0.9, score)], flour.model("doubt")(row))
+runtime.register("decide", flour.outputs(score=final))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.callables import function
+from flour.core.errors import ParameterError, TypeMismatch
+from flour.core.extension_points import extension
+from flour.core.node import node
+from flour.core.op import REGISTRY
+from flour.core.provenance import here
+from flour.language.flow import Flow, outputs
+from flour.language.late import deferrable, output_nodes
+from flour.language.signs import Operand
+from flour.language.sources import type_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: What stands for the opinion of a model that has several outputs, the first that it has.
+_OPINIONS = ("probabilities", "value", "output", "scores")
+
+
+class Model:
+    """A model as a part of graphs: call it on the flows that it reads, in order or by name."""
+
+    def __init__(self, address: str, program: Flow | None = None) -> None:
+        """A model of the runtime by its address, or a program that is part of the graph."""
+        self.address, self._program = address, program
+
+    def __call__(self, *flows: Flow, **named: Flow) -> Flow:
+        """Its outputs for these flows; `["label"]` is one of them."""
+        given = [*flows, *named.values()]
+        for flow in given:
+            if not isinstance(flow, Flow):
+                raise TypeMismatch(
+                    "a model is called on flows",
+                    where=str(here()),
+                    found=type(flow).__name__,
+                    hint='flour.model("risk")(row["age", "city"], income=flow)',
+                )
+        extension("operators")()
+        names, program = ("",) * len(flows) + tuple(named), self._program
+        kept = () if program is None else tuple(program.outputs)
+        inside = () if program is None else output_nodes(program)
+        op = _here(REGISTRY["ModelCall"], self.address if program is None else "", names, kept)
+        made = node(op, [*(flow.node for flow in given), *inside])
+        return Flow({"output": made}, here(), tuple(given))
+
+    def __repr__(self) -> str:
+        return f"Model({self.address!r})"
+
+
+def model(address: str) -> Model:
+    """A model of the runtime that a graph is registered in: "risk", or a version, "risk@3".
+
+    The graph follows "risk" when it switches to another version; "risk@3" stays what it is.
+    """
+    if not str(address).strip():
+        raise ParameterError("a model has a name", where=str(here()), hint='"risk", "risk@3"')
+    return Model(address)
+
+
+def plan(source: Flow | str | Path | Any) -> Model:
+    """A program, a plan or the file of a plan as a part of graphs, which hold it themselves."""
+    if isinstance(source, Flow):
+        return Model("plan", source)
+    made = source if hasattr(source, "optimised") else extension("load_plan")(source)
+    return Model("plan", made.optimised)
+
+
+# --- choices -------------------------------------------------------------------------------------
+
+
+def switch(value: Flow, branches: Mapping[Any, Flow], otherwise: Operand) -> Flow:
+    """The branch whose key the value equals, else `otherwise`.
+
+    A branch that takes a model is computed only for the rows that go there.
+    """
+    pairs = [(value == key, branch) for key, branch in dict(branches).items()]
+    return first_match(pairs, otherwise)
+
+
+@deferrable
+def first_match(branches: Sequence[tuple[Flow, Operand]], otherwise: Operand) -> Flow:
+    """What stands behind the first condition that holds, else `otherwise`.
+
+    Of models with several outputs, those that all branches have.
+    """
+    pairs = [(condition, value) for condition, value in branches]
+    values = [*(value for _, value in pairs), otherwise]
+    if not pairs:
+        raise ParameterError("a choice needs at least one branch", where=str(here()))
+    several = [value for value in values if isinstance(value, Flow) and len(value.outputs) > 1]
+    if not several:
+        return _choice([condition for condition, _ in pairs], values)
+    names = [name for name in several[0].outputs if all(_has(value, name) for value in values)]
+    if not names:
+        raise TypeMismatch("the branches of a choice have no output in common", where=str(here()))
+    conditions = [condition for condition, _ in pairs]
+    made = {name: _choice(conditions, [v[name] for v in values]) for name in names}  # type: ignore[index]  # they are flows
+    return outputs(**made)
+
+
+def _has(value: object, name: str) -> bool:
+    return isinstance(value, Flow) and name in value.outputs
+
+
+def _choice(conditions: Sequence[Flow], values: Sequence[Any]) -> Flow:
+    """One output of a choice."""
+    first = next((value for value in values if isinstance(value, Flow)), conditions[0])
+    flows = [_constant(first, conditions[0], value) for value in values]
+    texts = getattr(flows[0].type, "dtype", "") == "string"
+    extension("operators")()
+    op = REGISTRY["ChooseText" if texts else "Choose"]()
+    made: Flow = op(*conditions, *flows)
+    return made
+
+
+def _constant(like: Flow, condition: Flow, value: Any) -> Flow:
+    """A value of a choice as a flow, which reads no branch."""
+    if isinstance(value, Flow):
+        return value
+    if isinstance(value, str):
+        return condition.cast("int64").take([value, value])
+    array = like._array(value)  # noqa: SLF001 (a method of all flows)
+    return condition.fill(array.reshape(-1), scalar=array.ndim == 0)
+
+
+# --- ensembles -----------------------------------------------------------------------------------
+
+
+class Ensemble:
+    """Several answers to one question: the outputs of models, or flows of them."""
+
+    def __init__(self, members: Sequence[Flow]) -> None:
+        """The members, in an order that sums keep."""
+        self._members = list(members)
+        if not self._members or not all(isinstance(flow, Flow) for flow in self._members):
+            raise ParameterError(
+                "an ensemble is a list of flows",
+                where=str(here()),
+                found=repr(members)[:80],
+                hint="call the models first: ensemble([one(row), another(row)])",
+            )
+
+    def mean(self) -> Flow:
+        """The mean of what the members say."""
+        return weighted(self._members, [1.0] * len(self._members))
+
+    def weighted(self, weights: Sequence[float]) -> Flow:
+        """The mean, in which each member has its weight."""
+        return weighted(self._members, [float(weight) for weight in weights])
+
+    def vote(self) -> Flow:
+        """The label that most members give; of several, the first in the order of the classes."""
+        return vote(self._members)
+
+
+def ensemble(members: Sequence[Flow]) -> Ensemble:
+    """Several answers to be made one: `.mean()`, `.weighted([2, 1])`, `.vote()`."""
+    return Ensemble(members)
+
+
+@deferrable
+def weighted(members: Sequence[Flow], weights: Sequence[float]) -> Flow:
+    """The weighted mean of flows, added up in their order."""
+    if len(weights) != len(members) or not sum(weights):
+        raise ParameterError(
+            "an ensemble has a weight for each member, and they do not add up to zero",
+            where=str(here()),
+            found=f"{len(members)} members, weights {list(weights)}"[:120],
+        )
+    parts = [_opinion(flow).as_float() for flow in members]
+    if any(weight != weights[0] for weight in weights):
+        parts = [part * weight for part, weight in zip(parts, weights, strict=True)]
+    total = sum(weights) if any(weight != weights[0] for weight in weights) else len(parts)
+    return reduce(lambda left, right: left + right, parts) / float(total)
+
+
+def _opinion(flow: Flow, *wanted: str) -> Flow:
+    """The output of a model that says what it thinks."""
+    names = wanted or _OPINIONS
+    found = next((name for name in names if name in flow.outputs), None)
+    return flow if len(flow.outputs) == 1 or found is None else flow[found]
+
+
+@deferrable
+def vote(members: Sequence[Flow]) -> Flow:
+    """The label that most flows of labels have."""
+    labels = [_opinion(flow, "label") for flow in members]
+    tables = [_table(flow) for flow in labels]
+    classes = sorted({value for table in tables for value in table})
+    places = {value: place for place, value in enumerate(classes)}
+    numbers = [
+        flow.input(0).take(np.array([places[value] for value in table])).as_vector()
+        for flow, table in zip(labels, tables, strict=True)
+    ]
+    together = numbers[0].concat(*numbers[1:]) if len(numbers) > 1 else numbers[0]
+    ones = np.ones(len(numbers))
+    return together.tally(ones, 0 * ones, len(classes)).arg_max().take(classes)
+
+
+def _table(label: Flow) -> list[Any]:
+    """The classes that a label is one of."""
+    op = label.node.op
+    if op.name == "TakeText":
+        return list(op.table.to_list())  # type: ignore[attr-defined]  # the operator's field
+    if op.name == "Take":
+        return list(op.table.array.tolist())  # type: ignore[attr-defined]  # the operator's field
+    raise TypeMismatch(
+        "only classifiers vote",
+        where=str(here()),
+        found=f"{label.type} from {op.name}",
+        hint="for numbers: ensemble([...]).mean()",
+    )
+
+
+# --- what is waited for --------------------------------------------------------------------------
+
+
+def fetch(  # noqa: PLR0913 (each has a default)
+    coroutine: Callable[..., Any],
+    *reads: Flow,
+    gives: Any,
+    timeout: float | None = None,
+    otherwise: Any = None,
+    retries: int = 0,
+    backoff: float = 0.05,
+    limit: int | None = None,
+    keep: float = 0.0,
+    together: bool = False,
+    name: str | None = None,
+) -> Flow:
+    """What a coroutine answers for each row: features of a store, an answer of another server.
+
+    It is called with the values of `reads`, once a row, or once a request if `together`. It has
+    `timeout` seconds, and `retries` more tries, `backoff` seconds apart at first and twice as long
+    each time. Where it has no answer in the end, the row is an error that names this node, or goes
+    on with `otherwise`: a value, or a flow. At most `limit` calls are under way at a time; answers
+    are kept for `keep` seconds by what was read.
+    """
+    kind = type_of(gives)
+    spare = isinstance(otherwise, Flow)
+    plain = () if otherwise is None or spare else (_plain(otherwise),)
+    extension("operators")()
+    op = _here(
+        REGISTRY["Fetch"],
+        *(name or getattr(coroutine, "__name__", "fetch"), function(coroutine), kind),
+        *(timeout or 0.0, retries, backoff, plain, spare, limit or 0, keep, together),
+    )
+    made: Flow = op(*reads, *([otherwise] if spare else []))
+    return made
+
+
+def _plain(value: Any) -> Any:
+    """A value as data."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _here(kind: type[Any], *fields: object) -> Any:
+    """An operator of these fields; a mistake in them is the caller's."""
+    try:
+        return kind(*fields)
+    except (ParameterError, TypeMismatch) as problem:
+        problem.where = problem.where or str(here())
+        raise
+
+
+_WORDS: Mapping[str, Any] = {
+    word.__name__: word for word in (ensemble, fetch, first_match, model, plan, switch)
+}
+
+
+def word(name: str) -> Any:
+    """A word of graphs, for the package that offers them all."""
+    return _WORDS[name]

@@ -1,0 +1,271 @@
+"""What graphs of models are made of: models by name, choices, values that are waited for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.callables import Function
+from flour.core.check import expect, is_string, numeric
+from flour.core.errors import FlourError, FunctionFailed, ParameterError, TypeMismatch
+from flour.core.op import Arrays, Columns, Op
+from flour.core.reference import row_count
+from flour.core.sparse import Sparse
+from flour.core.types import Later, Scalar, Type, Vector, promote
+from flour.data.coerce import coerce
+
+if TYPE_CHECKING:
+    from flour.core.emission import Emitter, RowValue
+
+#: What a retry waits at most, in seconds.
+LONGEST_BACKOFF = 30.0
+
+
+class ModelCall(Op):
+    """A model of the runtime on some flows; linking a graph puts its program in this place.
+
+    `given` has a name for each flow that is passed by name, "" for the others. A plan that is part
+    of the graph has no address: its `outputs` are the last inputs.
+    """
+
+    method = ""
+    takes_later = True
+    address: str
+    given: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        if not self.given or bool(self.address) is bool(self.outputs):
+            raise ParameterError("a model has an address or a program, and is called on flows")
+
+    def infer(self, *inputs: Type) -> Later:
+        expect(len(inputs) == len(self.given) + len(self.outputs), "every flow has a name or none")
+        return Later()
+
+
+class Deferred(Op):
+    """A word of the language on flows whose types are not known yet; linking a graph says it.
+
+    `arguments` are data in which ("flow", 1) stands for the second input, and ("array", 0) for
+    the first array: see flour.language.late.
+    """
+
+    method = ""
+    takes_later = True
+    word: str
+    arguments: tuple[object, ...]
+    arrays: Arrays = ()
+
+    def infer(self, *_: Type) -> Later:
+        return Later()
+
+
+class Choose(Op):
+    """The value behind the first condition that holds, else the last value.
+
+    Inputs are the conditions, then their values, then what there is otherwise. In a graph, a value
+    that takes a model to compute is computed only for the rows that ask for it.
+    """
+
+    method = ""
+
+    def infer(self, *inputs: Type) -> Type:
+        values = _choices(inputs)
+        kinds = [numeric(kind, "a choice") for kind in values]
+        widths = {getattr(kind, "width", 0) for kind in kinds}
+        expect(len(widths) == 1, "all values of a choice have one width")
+        dtype, width = promote(*(kind.dtype for kind in kinds)), widths.pop()
+        return Vector(width, dtype) if isinstance(kinds[0], Vector) else Scalar(dtype)
+
+    def reference(self, *inputs: Columns) -> Columns:
+        count = len(inputs) // 2
+        made = np.array(inputs[-1], np.result_type(*(x.dtype for x in inputs[count:])))
+        for i in reversed(range(count)):
+            made[inputs[i]] = inputs[count + i][inputs[i]]
+        return made
+
+    def emit(self, e: Emitter, *inputs: RowValue) -> RowValue:
+        from flour.core.emission import ScalarValue
+
+        count = len(inputs) // 2
+        dtype = promote(*(value.dtype for value in inputs[count:]))
+
+        def choose(*parts: str) -> str:
+            cells = [e.cast(parts[k], inputs[k].dtype, dtype) for k in range(count, len(parts))]
+            made = cells.pop()
+            for test, cell in reversed([*zip(parts[:count], cells, strict=True)]):
+                made = f"({cell} if {test} else {made})"
+            return made
+
+        if all(isinstance(value, ScalarValue) for value in inputs):
+            parts = [value.expr for value in inputs if isinstance(value, ScalarValue)]
+            return e.let(choose(*parts), dtype)
+        width = next(v.width for v in inputs if not isinstance(v, ScalarValue))
+        return e.map(lambda _, *parts: choose(*parts), *inputs, dtype=dtype, width=width)
+
+
+class ChooseText(Op):
+    """The string behind the first condition that holds, else the last one."""
+
+    method = ""
+
+    def infer(self, *inputs: Type) -> Scalar:
+        expect(all(map(is_string, _choices(inputs))), "strings and numbers share no choice")
+        return Scalar("string")
+
+    def reference(self, *inputs: Columns) -> Columns:
+        count = len(inputs) // 2
+        made = np.array(inputs[-1], object)
+        for i in reversed(range(count)):
+            made[inputs[i]] = np.asarray(inputs[count + i], object)[inputs[i]]
+        return made
+
+
+def _choices(inputs: Sequence[Type]) -> Sequence[Type]:
+    """The types of what is chosen among."""
+    count = len(inputs) // 2
+    expect(count and len(inputs) % 2, "a choice has a value for each condition, and another one")
+    fine = all(isinstance(kind, Scalar) and kind.dtype == "bool" for kind in inputs[:count])
+    expect(fine, "a choice needs conditions that are true or false", "compare first: x > 0")
+    return inputs[count:]
+
+
+class Fetch(Op):
+    """What a coroutine of the user's answers for each row: a value that is waited for.
+
+    It gets the values that are read, as Python's values and numpy's vectors; `together`, columns
+    of all rows of a request. An answer that is late or fails is asked for again `retries` times,
+    each after twice the pause, and then is `otherwise`: a value, or with `spare` the last input.
+    """
+
+    method = ""
+    takes_later = True
+    label: str
+    function: object
+    gives: object
+    timeout: float = 0.0
+    retries: int = 0
+    backoff: float = 0.05
+    otherwise: tuple[object, ...] = ()
+    spare: bool = False
+    limit: int = 0
+    keep: float = 0.0
+    together: bool = False
+
+    def check(self) -> None:
+        fine = isinstance(self.function, Function) and isinstance(self.gives, Type)
+        numbers = (self.timeout, self.retries, self.backoff, self.limit, self.keep)
+        if not fine or not all(n >= 0 for n in numbers):
+            found = f"timeout={self.timeout}, retries={self.retries}, limit={self.limit}"
+            what = "a fetch has a coroutine, a type, and no negative times"
+            raise ParameterError(what, found=found)
+        if self.otherwise:
+            self.column([self.fallback])
+
+    def infer(self, *inputs: Type) -> Type:
+        expect(len(inputs) > self.spare, "a fetch reads at least one value")
+        if self.spare and not isinstance(inputs[-1], Later) and inputs[-1] != self.gives:
+            raise TypeMismatch(f"{self.label} gives {self.gives}, otherwise {inputs[-1]}")
+        return self.gives  # type: ignore[return-value]  # checked when it was made
+
+    def remark(self) -> str:
+        return self.label
+
+    def mixes_rows(self) -> bool:
+        """True where the coroutine sees all rows of a request at once."""
+        return self.together
+
+    @property
+    def fallback(self) -> object:
+        """The value in place of one that cannot be had."""
+        return _listed(self.otherwise[0])
+
+    async def ask(self, *values: object) -> object:
+        """What the coroutine answers, once."""
+        assert isinstance(self.function, Function), "checked when it was made"
+        coming: Awaitable[object] = self.function.call(*values)
+        return await coming
+
+    def column(self, values: Any) -> Columns:
+        """What was answered, as a column of the promised type; FunctionFailed if it is none."""
+        assert isinstance(self.gives, Type), "checked when it was made"
+        try:
+            columns, _ = coerce({self.label: self.gives}, {self.label: values})
+        except FlourError as problem:
+            raise self.failed(f"{problem.what}, found {problem.found}") from problem
+        return columns[self.label]
+
+    def failed(self, said: str) -> FunctionFailed:
+        """The error for what the coroutine did."""
+        return FunctionFailed(
+            f"{self.label} has no answer",
+            where=self.label,
+            found=said[:200],
+            hint=f"it has to give {self.gives}; otherwise= names a value to go on with",
+        )
+
+    def rows_of(self, inputs: Sequence[Columns]) -> list[tuple[object, ...]]:
+        """The arguments of each call."""
+        read = inputs[: len(inputs) - self.spare]
+        if self.together:
+            return [tuple(read)]
+        return list(zip(*(_values(column) for column in read), strict=True))
+
+    def reference(self, *inputs: Columns) -> Columns:
+        answers = _run(lambda: self._all(self.rows_of(inputs)))
+        return self.column(answers[0] if self.together else answers)
+
+    async def _all(self, rows: list[tuple[object, ...]]) -> list[object]:
+        import asyncio  # it takes 30 ms, and most programs wait for nothing
+
+        return list(await asyncio.gather(*(self.ask(*row) for row in rows)))
+
+
+#: Kinds of operators that a request waits for.
+WAITING: tuple[type[Op], ...] = (Fetch,)
+
+
+def _listed(value: object) -> object:
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _values(column: Columns) -> list[Any]:
+    """The value of each row, as Python has it."""
+    if isinstance(column, dict):
+        names, parts = list(column), [_values(part) for part in column.values()]
+        return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)]
+    if isinstance(column, Sparse):
+        column = column.toarray()
+    if isinstance(column, np.ndarray) and column.ndim == 1:
+        return list(column.tolist())
+    return [column[i] for i in range(row_count(column))]
+
+
+def _run(start: Callable[[], Awaitable[list[object]]]) -> list[object]:
+    """The answers, on a thread with an event loop of its own: here may be one already."""
+    import asyncio  # as above
+
+    done: list[Any] = []
+
+    async def main() -> list[object]:
+        return await start()
+
+    def run() -> None:
+        try:
+            done.append(asyncio.run(main()))
+        except BaseException as problem:  # noqa: BLE001 (it is raised in the caller)
+            done.append(problem)
+
+    thread = threading.Thread(target=run, name="pretzel-fetch")
+    thread.start()
+    thread.join()
+    if isinstance(done[0], BaseException):
+        raise FunctionFailed(
+            "a coroutine of this program failed",
+            found=f"{type(done[0]).__name__}: {done[0]}"[:200],
+        ) from done[0]
+    answers: list[object] = done[0]
+    return answers

@@ -1,0 +1,282 @@
+"""Cut a linked graph into steps: plans, choices whose branches run for some rows only, fetches.
+
+A *path* says for which rows a value is wanted: () is all of them, ((choice, 1),) those for which
+the choice takes its second branch. A node belongs to the longest path that all its readers share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flour.core.node import Node, readers, topological
+from flour.core.source import Source
+from flour.core.types import Pairs, Text, Tokens, Vector
+from flour.language.flow import Flow, with_origins
+from runtime.graph.form import Form, program_of
+
+#: A choice, and the number of its branch.
+Guard = tuple[Node, int]
+Path = tuple[Guard, ...]
+_CHOICES = frozenset({"Choose", "ChooseText", "Where"})
+#: A branch with fewer bytes of parameters costs less than going round it.
+WORTH_BYTES = 2048
+#: Sums over one sparse vector that a plan makes in one pass.
+MOST_HEADS = 16
+
+
+@dataclass(eq=False)
+class Step:
+    """A part of a graph that runs at once: a plan, a choice, or a fetch."""
+
+    number: int
+    kind: str
+    """"plan", "choice" or "fetch"."""
+    path: Path
+    nodes: tuple[Node, ...]
+    reads: tuple[Node, ...]
+    gives: tuple[Node, ...]
+    after: tuple[int, ...] = ()
+    program: Flow | None = None
+    """Of a plan; its outputs are called as `name_of` says."""
+    form: Form | None = None
+    """What a plan reads, in which form."""
+    calls: int = 0
+    rows: int = 0
+    seconds: float = field(default=0.0)
+
+    @property
+    def op(self) -> Any:
+        """The operator of a choice or a fetch."""
+        return self.nodes[0].op
+
+    @property
+    def title(self) -> str:
+        """The step in few words."""
+        if self.kind == "fetch":
+            return f"fetch {self.op.label}"
+        names = dict.fromkeys(item.op.name for item in self.nodes)
+        return f"{self.kind} of {', '.join(list(names)[:6])}"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The steps of a graph, each after those that it reads."""
+
+    steps: tuple[Step, ...]
+    paths: Mapping[Node, Path]
+    outputs: Mapping[str, Node]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request may have to wait."""
+        return any(step.kind == "fetch" for step in self.steps)
+
+    def wanted(self, outputs: Iterable[str]) -> frozenset[int]:
+        """The numbers of the steps that these outputs need."""
+        made = {item: step for step in self.steps for item in step.gives}
+        found: set[int] = set()
+        stack = [made[self.outputs[name]] for name in outputs if self.outputs[name] in made]
+        while stack:
+            step = stack.pop()
+            if step.number not in found:
+                found.add(step.number)
+                stack.extend(self.steps[number] for number in step.after)
+        return frozenset(found)
+
+
+def is_input(item: Node) -> bool:
+    """Whether this is an input, or columns of one."""
+    if isinstance(item.op, Source):
+        return True
+    return item.op.name in ("Field", "Pick", "Narrow") and is_input(item.inputs[0])
+
+
+def is_carried(item: Node) -> bool:
+    """Whether it is worked out again by every step that reads it.
+
+    Documents, words and sparse vectors are: a sum over stored ones may differ in its last bit.
+    """
+    kind = item.type
+    sparse = isinstance(kind, Vector) and kind.sparse
+    texts = isinstance(kind, Text | Tokens | Pairs)
+    return is_input(item) or ((sparse or texts) and item.op.name not in (*_CHOICES, "Fetch"))
+
+
+def cut(flow: Flow) -> Cut:
+    """The steps of a linked graph."""
+    order = topological(flow.outputs.values())
+    paths = _paths(order, flow, _lazy(order, flow))
+    lazy = {guard[0] for path in paths.values() for guard in path}
+    keys = _keys(order, paths, lazy)
+    wanted = {item for item in flow.outputs.values() if not is_input(item)}
+    groups: dict[Any, list[Node]] = {}
+    for item in order:
+        if item in wanted or not is_carried(item):
+            groups.setdefault(keys[item], []).append(item)
+    return Cut(tuple(_steps(groups, paths, flow)), paths, flow.outputs)
+
+
+# --- which rows want a value ---------------------------------------------------------------------
+
+
+def _branches(item: Node) -> int:
+    """How many conditions a choice has; 0 for all other operators."""
+    return len(item.inputs) // 2 if item.op.name in _CHOICES else 0
+
+
+def _paths(order: Sequence[Node], flow: Flow, lazy: Iterable[Node]) -> dict[Node, Path]:
+    """The path of each node; choices that are not lazy want all their values for all rows."""
+    lazy = frozenset(lazy)
+    wanted: dict[Node, list[Path]] = {item: [] for item in order}
+    for item in flow.outputs.values():
+        wanted[item].append(())
+    paths: dict[Node, Path] = {}
+    for item in reversed(order):
+        paths[item] = path = _common(wanted[item])
+        conditions = _branches(item)
+        for place, source in enumerate(item.inputs):
+            guarded = item in lazy and place >= conditions
+            wanted[source].append((*path, (item, place - conditions)) if guarded else path)
+    return paths
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    first = paths[0]
+    length = 0
+    while all(len(path) > length and path[length] == first[length] for path in paths):
+        length += 1
+    return first[:length]
+
+
+def _lazy(order: Sequence[Node], flow: Flow) -> set[Node]:
+    """The choices with a branch that is worth leaving out."""
+    choices = [item for item in order if _branches(item)]
+    behind: dict[Node, int] = dict.fromkeys(choices, 0)
+    for item, path in _paths(order, flow, choices).items():
+        if not is_input(item):
+            for choice, _ in path:
+                behind[choice] += _weight(item)
+    return {choice for choice, weight in behind.items() if weight >= WORTH_BYTES}
+
+
+def _weight(item: Node) -> int:
+    """About what a node costs; a node that may refuse a row is worth any cut."""
+    op = item.op
+    slow = op.name == "Fetch" or not (op.has_emit() or op.has_kernel())
+    texts = any(isinstance(kind, Text | Tokens | Pairs) for kind in _types(item))
+    refuses = op.name.startswith("Require") or bool(getattr(op, "strict", False))
+    if (slow and op.name not in ("TakeText", "Bundle", "ChooseText")) or texts or refuses:
+        return WORTH_BYTES
+    return sum(parameter.nbytes for parameter in op.parameters())
+
+
+def _types(item: Node) -> list[object]:
+    return [item.type, *(source.type for source in item.inputs)]
+
+
+# --- what runs together --------------------------------------------------------------------------
+
+
+def _keys(
+    order: Sequence[Node], paths: Mapping[Node, Path], lazy: Iterable[Node]
+) -> dict[Node, Any]:
+    """The step of each node: nodes with one key run together.
+
+    Those of a plan have one path, wait for the same fetches, and lie behind as many borders.
+    """
+    lazy, heads = frozenset(lazy), _many_heads(order)
+    waits: dict[Node, frozenset[Node]] = {}
+    level: dict[Node, int] = {}
+    keys: dict[Node, Any] = {}
+    for item in order:
+        waits[item] = frozenset[Node]().union(*(waits[source] for source in item.inputs))
+        level[item] = 0
+        for source in item.inputs:
+            if not is_input(source):
+                border = source in lazy or source in heads or paths[source] != paths[item]
+                level[item] = max(level[item], level[source] + border)
+        alone = item in lazy or item.op.name == "Fetch"
+        plan = (paths[item], waits[item], level[item], heads.get(item, -1))
+        keys[item] = item if alone else plan
+        if item.op.name == "Fetch":
+            waits[item] |= {item}
+    return keys
+
+
+def _many_heads(order: Sequence[Node]) -> dict[Node, int]:
+    """The group of each sum over words or sparse vectors, where these have very many.
+
+    A plan of more than some twenty would store the sparse vector, which costs more than making it
+    again, and adds it up in another order.
+    """
+    heads = [item for item in order if not is_carried(item) and any(map(_is_made, item.inputs))]
+    if len(heads) <= MOST_HEADS:
+        return {}
+    return {item: place // MOST_HEADS for place, item in enumerate(heads)}
+
+
+def _is_made(item: Node) -> bool:
+    return is_carried(item) and not is_input(item)
+
+
+def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: Flow) -> list[Step]:
+    reading = readers(flow.outputs.values())
+    wanted = set(flow.outputs.values())
+    drafts: list[Step] = []
+    for key, inside in groups.items():
+        kind = "plan" if isinstance(key, tuple) else "fetch" if key.op.name == "Fetch" else "choice"
+        own = set(inside)
+        reads = dict.fromkeys(
+            each for item in inside for source in item.inputs for each in _borders(source, own)
+        )
+        gives = [i for i in inside if i in wanted or any(r not in own for r in reading[i])]
+        gives = [i for i in gives if i in wanted or not is_carried(i)]
+        drafts.append(Step(-1, kind, paths[inside[0]], tuple(inside), tuple(reads), tuple(gives)))
+    steps, origins = _ordered(drafts), flow.origins()
+    for step in steps:
+        if step.kind == "plan":
+            made, notes, step.form = program_of(step.reads, step.gives, origins)
+            step.program = with_origins(made, notes)
+    return steps
+
+
+def _borders(item: Node, own: set[Node]) -> list[Node]:
+    """What a step reads for this value: the value itself, or what it is worked out of."""
+    if item in own:
+        return []
+    if is_carried(item) and not isinstance(item.op, Source):
+        return [each for source in item.inputs for each in _borders(source, own)]
+    return [item]
+
+
+def _ordered(drafts: Sequence[Step]) -> list[Step]:
+    """The steps with their numbers, each after those that it reads or that choose its rows."""
+    made = {item: step for step in drafts for item in step.gives}
+    before: dict[Step, set[Step]] = {}
+    for step in drafts:
+        needs = [*step.reads]
+        for choice, _ in step.path:
+            needs += choice.inputs[: _branches(choice)]
+        before[step] = {made[item] for item in needs if item in made} - {step}
+    done: list[Step] = []
+    left = list(drafts)
+    while left:
+        step = next(each for each in left if before[each] <= set(done))
+        left.remove(step)
+        step.number = len(done)
+        step.after = tuple(sorted(each.number for each in before[step]))
+        done.append(step)
+    return done
+
+
+def draw(cut_: Cut) -> str:
+    """The steps in lines of text."""
+    lines = []
+    for step in cut_.steps:
+        rows = " > ".join(f"{choice.op.name} branch {branch}" for choice, branch in step.path)
+        after = f" after {', '.join(map(str, step.after))}" if step.after else ""
+        only = f", for rows of {rows}" if rows else ""
+        lines.append(f"step {step.number}: {step.title}{after}{only}")
+    return "\n".join(lines)

@@ -1,0 +1,155 @@
+"""Which graph uses which models: found at registration, asked when models come, switch and go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flour.core.source import Source
+from flour.language.flow import Flow
+from flour.language.late import addresses, is_graph
+from flour.language.link import link
+from oven import Plan
+from runtime.errors import BadRegistration, InUse
+from runtime.graph.plan import GraphPlan, graph_plan
+from runtime.graph.router import LoopThread
+
+#: "name" or "name@version" to the version that answers: its address, digest and plan.
+Take = Callable[[str], tuple[str, str, Any]]
+#: The digest of what answers under an address now; None where nothing does.
+Digest = Callable[[str], str | None]
+
+
+@dataclass(eq=False)
+class Linked:
+    """A registered graph, and the versions that it was linked with."""
+
+    owner: str
+    graph: Flow
+    options: dict[str, Any]
+    uses: dict[str, str] = field(default_factory=dict)
+    """By address, as it was written: the version that was found there."""
+    tried: dict[str, str | None] = field(default_factory=dict)
+    """By address: the digest of the program that it was last linked with, or that failed."""
+    problem: str = ""
+    """Why it could not follow a model that has switched; empty where it has."""
+
+
+class Links:
+    """The graphs of a runtime."""
+
+    def __init__(self, take: Take) -> None:
+        self._take, self._loop = take, LoopThread()
+        self._lock = threading.Lock()
+        self._graphs: dict[str, Linked] = {}
+
+    def plan(self, owner: str, graph: Flow, **options: Any) -> tuple[Plan | GraphPlan, Linked]:
+        """The plan of a graph that is to be registered as `owner`."""
+        made = Linked(owner, graph, options)
+        name = _name(owner)
+        found: dict[str, Any] = {}
+        for address in addresses(graph):
+            if address == owner or self._reaches(address, name, set()):
+                raise BadRegistration(
+                    f"graph {name!r} would need its own answer",
+                    where=owner,
+                    found=f"it uses {address!r}" + _then(address, name),
+                    hint="a graph has no cycles; a version can be pinned: name@version",
+                )
+            made.uses[address], made.tried[address], found[address] = self._take(address)
+        written = _linked(graph, lambda address: found[address].flow)
+        optimised = _linked(graph, lambda address: found[address].optimised)
+        return graph_plan(written, optimised, name, self._loop, **options), made
+
+    def _reaches(self, address: str, name: str, seen: set[str]) -> bool:
+        """Whether following an address leads to this name."""
+        if address == name:
+            return True
+        if "@" in address or address in seen:
+            return False
+        seen.add(address)
+        with self._lock:
+            known = [each for each in self._graphs.values() if _name(each.owner) == address]
+        return any(self._reaches(other, name, seen) for each in known for other in each.uses)
+
+    def add(self, linked: Linked) -> None:
+        """A graph has been registered, or linked again."""
+        with self._lock:
+            self._graphs[linked.owner] = linked
+
+    def remove(self, owner: str) -> None:
+        """A version has been taken out."""
+        with self._lock:
+            self._graphs.pop(owner, None)
+
+    def get(self, owner: str) -> Linked | None:
+        """The graph that is registered as this version."""
+        return self._graphs.get(owner)
+
+    def users(self, owner: str) -> list[str]:
+        """The graphs that use a version."""
+        with self._lock:
+            return [each.owner for each in self._graphs.values() if owner in each.uses.values()]
+
+    def check_free(self, owner: str, leaving: set[str]) -> None:
+        """Raise InUse if a graph that stays uses this version."""
+        users = [each for each in self.users(owner) if each not in leaving]
+        if users:
+            raise InUse(
+                "graphs use this version",
+                where=owner,
+                found=", ".join(users[:8]),
+                hint="unregister them first, or switch the endpoint so that they follow",
+            )
+
+    def stale(self, digest: Digest) -> list[Linked]:
+        """The graphs that were linked with other versions than answer now."""
+        with self._lock:
+            every = list(self._graphs.values())
+        return [
+            each
+            for each in every
+            if any(digest(address) not in (None, tried) for address, tried in each.tried.items())
+        ]
+
+    def close(self, seconds: float) -> None:
+        """End the event loop of requests that wait, which have so many seconds left."""
+        self._loop.close(seconds)
+
+
+def described(linked: Linked, plan: Any) -> list[str]:
+    """A graph in lines: its models, what they share, and its steps with what they took so far."""
+    places: dict[str, set[str]] = {address: set() for address in linked.uses}
+    for item, origins in plan.optimised.origins().items():
+        for origin in origins:
+            if origin.step in places and not isinstance(item.op, Source):
+                places[origin.step].add(item.digest)
+    lines = [f"  a graph of {len(places)} models"]
+    for address, own in places.items():
+        others = {each: len(own & inside) for each, inside in places.items() if each != address}
+        common = ", ".join(f"{count} shared with {each}" for each, count in others.items() if count)
+        lines.append(
+            f"    {address} ({linked.uses[address]}): {len(own)} operators"
+            + (f", {common}" if common else "")
+        )
+    for step in plan.graph.steps if isinstance(plan, GraphPlan) else ():
+        took = f", {step.seconds * 1e6:,.0f} us a block" if step.seconds else ""
+        rows = f"{step.calls:,} calls, {step.rows:,} rows{took}"
+        lines.append(f"    step {step.number}, {step.title}: {rows}")
+    return lines + ([f"    it could not follow: {linked.problem}"] if linked.problem else [])
+
+
+def _name(owner: str) -> str:
+    return owner.partition("@")[0]
+
+
+def _then(address: str, name: str) -> str:
+    return "" if address == name else f", which leads to {name!r}"
+
+
+def _linked(graph: Flow, find: Callable[[str], Flow]) -> Flow:
+    if is_graph(graph):
+        return link(graph, find)
+    return graph

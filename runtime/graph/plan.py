@@ -1,0 +1,343 @@
+"""A graph as a plan: what the runtime registers, and answers requests with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, ClassVar
+
+import oven
+from flour.core.errors import FlourError
+from flour.core.extension_points import extension
+from flour.core.op import Columns, Parameter
+from flour.core.reference import public
+from flour.core.source import Source
+from flour.core.types import Type
+from flour.data.batch import BatchReader, Kind
+from flour.data.coerce import coerce
+from flour.language.flow import Flow
+from oven import Plan
+from oven.plans.skeleton import classes
+from runtime.graph.cutting import Cut, Step, cut, draw
+from runtime.graph.form import name_of
+from runtime.graph.request import Values
+from runtime.graph.router import LoopThread, Router, gathered
+from runtime.graph.rows import Known, NotARow, Rows
+
+#: How much of a new measurement goes into a step's time.
+_NEWEST = 0.1
+_SINGLE = (Kind.ROW, Kind.DOCUMENT)
+
+
+class GraphPlan:
+    """A linked graph of more than one step. It has what the runtime asks of a plan."""
+
+    #: Rows of a request stay together: the router has blocks of its own.
+    mixes_rows: ClassVar[bool] = True
+    #: Nothing of it is one piece of machine code.
+    row_work = entry_work = None
+    steps: ClassVar[tuple[()]] = ()
+    variants: ClassVar[tuple[()]] = ()
+    memory_bytes = 0
+    unfolded = True
+
+    def __init__(
+        self,
+        flow: Flow,
+        graph: Cut,
+        name: str,
+        loop: LoopThread,
+        *,
+        exact: bool = False,
+        background: bool | None = None,
+    ) -> None:
+        self.flow = self.optimised = flow
+        self.exact, self.graph, self.name = exact, graph, name
+        self.inputs: dict[str, Type] = flow.inputs()
+        self.outputs: dict[str, Type] = flow.types
+        self.reader = BatchReader(self.inputs)
+        self.digest = flow.digest
+        self.classes = classes(flow.outputs.get("label"))
+        self.waits = graph.waits
+        self._loop = loop
+        self._plans: dict[int, Plan] = {
+            step.number: oven.link(step.program, step.program, exact=exact, background=background)
+            for step in graph.steps
+            if step.program is not None
+        }
+        rows = Rows(graph, self._plans, self.inputs)
+        #: The way of single rows; None where a value of one is no value of Python's.
+        self.by_row = rows if rows.possible else None
+        self._routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Router] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    # --- what plans say of themselves --------------------------------------------------------
+
+    @property
+    def plans(self) -> Sequence[Plan]:
+        """The plans of its steps."""
+        return tuple(self._plans.values())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the native code of all steps is there."""
+        return all(plan.ready for plan in self._plans.values())
+
+    @property
+    def tier(self) -> int:
+        """1 where native code answers, 0 while it is compiled."""
+        return int(self.ready)
+
+    def wait(self, timeout: float | None = None) -> GraphPlan:
+        """This plan, as soon as its native code is there."""
+        for plan in self._plans.values():
+            plan.wait(timeout)
+        return self
+
+    @property
+    def stages(self) -> tuple[Any, ...]:
+        """The stages of all steps."""
+        return tuple(stage for plan in self._plans.values() for stage in plan.stages)
+
+    @property
+    def stage_kinds(self) -> list[tuple[str, str | None]]:
+        """The kind of each stage, and the name of its machine code."""
+        return [kind for plan in self._plans.values() for kind in plan.stage_kinds]
+
+    @property
+    def node_digests(self) -> str:
+        """The digests of the program's nodes, its inputs left out."""
+        inside = self.flow.nodes()
+        return "".join(item.digest for item in inside if not isinstance(item.op, Source))
+
+    def parameters(self) -> frozenset[Parameter]:
+        """Every array and table that its steps read."""
+        return frozenset[Parameter]().union(*(plan.parameters() for plan in self.plans))
+
+    resident = parameters
+
+    def is_compiled_for(self, _: object) -> bool:
+        """Whether the native code is there."""
+        return self.ready
+
+    def for_dtypes(self, _: object) -> GraphPlan:
+        """This plan: data is converted to the types that it was written for."""
+        return self
+
+    def release(self) -> None:
+        """Give back memory that operators hold only to run faster."""
+        for plan in self.plans:
+            plan.release()
+
+    def save(self, path: object, *, durable: bool = True) -> None:
+        """Refuse: a graph of several steps is kept as its graph, not as a plan."""
+        raise FlourError(
+            "a graph that waits, or leaves branches out, is no plan that could be saved",
+            where=f"{path}",
+            found=f"{len(self.graph.steps)} steps; durable={durable}",
+            hint="save the graph itself: flour.save_graph(graph, path)",
+        )
+
+    def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
+        """The graph's steps, and then each of its plans as plans explain themselves."""
+        if stage in ("logical", "optimised"):
+            text: str = extension("show")(self.flow, form)
+            return text
+        if form == "html":
+            page: str = extension("show")(self.flow, form)
+            return page
+        parts = [draw(self.graph)]
+        for number, plan in self._plans.items():
+            parts += [f"--- step {number}", plan.explain(stage, form, data)]
+        return "\n".join(parts)
+
+    # --- running -----------------------------------------------------------------------------
+
+    def run(self, data: object) -> dict[str, Any]:
+        """Every output for a block of rows; a graph that waits is waited for."""
+        columns, rows = coerce(self.inputs, data)
+        if self.waits:
+            return self.submit(columns, rows, apart=True).result()
+        return self._public(self._run_here(columns, rows, tuple(self.outputs)))
+
+    def _run_here(self, columns: Mapping[str, Columns], rows: int, outputs: tuple[str, ...]) -> Any:
+        """The outputs of a graph that never waits, on this thread."""
+        values = Values(self.graph, columns, rows)
+        for step in self.graph.steps:
+            count = values.count(step.path)
+            if not count:
+                continue
+            if step.kind == "choice":
+                values.give(step.nodes[0], values.choose(step))
+                continue
+            made = self.step(step, gathered(step, values), count)
+            for item in step.gives:
+                values.give(item, made[name_of(item)])
+        return {name: values.at(self.graph.outputs[name], ()) for name in outputs}
+
+    def step(self, step: Step, columns: Mapping[str, Columns], rows: int) -> Mapping[str, Columns]:
+        """What the plan of a step answers; counted and timed."""
+        start = time.perf_counter()
+        plan, form = self._plans[step.number], step.form
+        if form is not None and form.is_row and plan.ready:
+            made: Mapping[str, Columns] = plan.run(form.block(columns))
+        else:
+            made = plan.run_columns(columns, rows)
+        seconds = time.perf_counter() - start
+        step.calls += 1
+        step.rows += rows
+        step.seconds += (seconds - step.seconds) * (_NEWEST if step.calls > 1 else 1.0)
+        return made
+
+    def _public(self, values: Mapping[str, Columns]) -> dict[str, Any]:
+        return {name: public(value, self.outputs[name]) for name, value in values.items()}
+
+    def submit(
+        self,
+        columns: Mapping[str, Columns],
+        rows: int,
+        outputs: tuple[str, ...] | None = None,
+        timeout: float | None = None,
+        *,
+        apart: bool = False,
+    ) -> Future[dict[str, Any]]:
+        """A future of the outputs: on this thread's event loop, or on one `apart`."""
+        values = Values(self.graph, columns, rows)
+        return self._started(values, outputs, timeout, apart=apart)
+
+    def submit_row(
+        self,
+        data: object,
+        outputs: tuple[str, ...] | None = None,
+        timeout: float | None = None,
+        *,
+        apart: bool = False,
+    ) -> Future[dict[str, Any]] | None:
+        """The same for a single row, whose answers are values; None if it has to be a block."""
+        if self.by_row is None:
+            return None
+        try:
+            known = self.by_row.checked(data)
+        except (NotARow, LookupError, TypeError):
+            return None
+        return self._started(known, outputs, timeout, apart=apart)
+
+    def _started(
+        self,
+        values: Values | Known,
+        outputs: tuple[str, ...] | None,
+        timeout: float | None,
+        *,
+        apart: bool,
+    ) -> Future[dict[str, Any]]:
+        answer: Future[dict[str, Any]] = Future()
+        wanted = outputs or tuple(self.outputs)
+        if apart or not _on_a_loop():
+            self._loop.call(partial(self._begin, values, wanted, answer, timeout))
+        else:
+            self._begin(values, wanted, answer, timeout)
+        return answer
+
+    def _begin(
+        self,
+        values: Values | Known,
+        outputs: tuple[str, ...],
+        answer: Future[dict[str, Any]],
+        timeout: float | None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        router = self._routers.get(loop)
+        if router is None:
+            requests = self._loop.requests if self._loop.is_here() else None
+            router = Router(self.name, self.graph, self.step, self.by_row, requests)
+            self._routers[loop] = router
+        router.begin(values, outputs, answer, timeout)
+
+    def entry(self, look: Callable[[object], None] | None = None) -> Callable[[object], Any]:
+        """A function from a row, or a block of rows, to the outputs as a tuple."""
+
+        def call(data: object) -> tuple[Any, ...]:
+            batch = self.reader.read(data)
+            if batch.kind in _SINGLE and self.by_row is not None:
+                try:
+                    return self.by_row.run(batch.data)
+                except Exception:  # noqa: BLE001, S110 (the way of blocks says what is wrong)
+                    pass
+            if look is not None:
+                look(batch.block)
+            columns, rows = coerce(self.inputs, batch.block)
+            made = self._public(self._run_here(columns, rows, tuple(self.outputs)))
+            if not batch.single:
+                return tuple(made.values())
+            return tuple(_first_row(value) for value in made.values())
+
+        return call
+
+    def begin(self, data: object) -> Whole:
+        """A run over this data, in one piece."""
+        return Whole(self, data)
+
+    def __repr__(self) -> str:
+        return f"GraphPlan({', '.join(self.outputs)}: {len(self.graph.steps)} steps)"
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _first_row(value: Any) -> Any:
+    first = value[0]
+    return first.item() if hasattr(first, "item") and not getattr(first, "ndim", 1) else first
+
+
+class Whole:
+    """A run of a graph that is not divided, in the form that the engines know."""
+
+    steps, memory_bytes, uncut = 1, 0, True
+
+    def __init__(self, plan: GraphPlan, data: object) -> None:
+        self._plan, self._answers = plan, dict[str, Any]()
+        self._columns, self.rows = coerce(plan.inputs, data)
+
+    def chunk(self, start: int, stop: int) -> tuple[int, int]:
+        """All rows."""
+        return start, stop
+
+    def step(self, _number: int, _chunk: object, _memory: object = None) -> None:
+        """Compute the answers."""
+        plan = self._plan
+        if plan.waits:
+            self._answers = plan.submit(self._columns, self.rows, apart=True).result()
+        else:
+            names = tuple(plan.outputs)
+            self._answers = plan._public(plan._run_here(self._columns, self.rows, names))  # noqa: SLF001 (its own run)
+
+    def finish(self) -> dict[str, Any]:
+        """Every output."""
+        return self._answers
+
+
+def graph_plan(
+    written: Flow,
+    optimised: Flow,
+    name: str,
+    loop: LoopThread,
+    *,
+    exact: bool = False,
+    background: bool | None = None,
+) -> Plan | GraphPlan:
+    """The plan of a linked graph: an ordinary one where it is a single step."""
+    flow = oven.rewritten(optimised)
+    steps = cut(flow)
+    if len(steps.steps) == 1 and steps.steps[0].kind == "plan":
+        return oven.link(written, flow, exact=exact, background=background)
+    return GraphPlan(flow, steps, name, loop, exact=exact, background=background)

@@ -1,0 +1,546 @@
+"""Requests on their way through a graph that waits, on one event loop: no thread waits for one.
+
+A step begins when what it reads is there. Requests that are ready for the same plan in one turn of
+the loop go through it as one block. What one of them cannot do ends that request alone: it is
+asked again by itself where a block fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from flour.core.errors import FlourError
+from flour.core.node import Node
+from flour.core.op import Columns
+from flour.core.reference import public
+from flour.core.types import Scalar
+from runtime.errors import NodeFailed, RuntimeClosed
+from runtime.graph.cutting import Cut, Step
+from runtime.graph.form import name_of
+from runtime.graph.request import Values, part_of, stacked
+from runtime.graph.rows import Known, Rows, taken
+from scheduler import DeadlineExceeded
+
+Answers = dict[str, Columns]
+Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
+#: Rows that meet at a plan go through it in blocks of at most so many.
+MOST_TOGETHER = 4096
+#: From so many single rows on, a block is faster than one row after the other.
+MANY_ROWS = 8
+#: Answers of one fetch that are kept at most.
+MOST_KEPT = 4096
+
+
+class Request:
+    """One request: what it has so far, and how many steps each step still waits for.
+
+    A single row has values of Python's in `known`, a block has columns in `values`.
+    """
+
+    __slots__ = (
+        *("chosen", "future", "known", "left", "open", "outputs", "tasks", "timer", "values"),
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        values: Values | Known,
+        outputs: tuple[str, ...],
+        steps: Mapping[int, int],
+        future: Future[Answers],
+    ) -> None:
+        self.known = values if isinstance(values, dict) else None
+        self.values: Any = values
+        self.chosen: dict[Node, int] = {}
+        self.outputs = outputs
+        #: None once it is answered: the future's callbacks refer to the request.
+        self.future: Future[Answers] | None = future
+        #: For each step that is wanted: how many of those before it are not done.
+        self.waiting = dict(steps)
+        self.left = len(steps)
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.timer: asyncio.TimerHandle | None = None
+        self.open = True
+
+
+class Router:
+    """The requests of one graph on one event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        graph: Cut,
+        run: Run,
+        by_row: Rows | None = None,
+        requests: dict[Request, Router] | None = None,
+    ) -> None:
+        self.name, self._graph, self._run, self._by_row = name, graph, run, by_row
+        self._readers: dict[int, list[int]] = {step.number: [] for step in graph.steps}
+        for step in graph.steps:
+            for before in step.after:
+                self._readers[before].append(step.number)
+        self._meeting: dict[int, list[Request]] = {}
+        self._doors = {s.number: _Door(s.op.limit) for s in graph.steps if s.kind == "fetch"}
+        #: Answers of this type need no look: they are what was promised.
+        self._plain = {s.number: _plain(s.op) for s in graph.steps if s.kind == "fetch"}
+        self._kept: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
+        self._plans: dict[tuple[str, ...], dict[int, int]] = {}
+        #: Requests under way, of this router or of all of the loop.
+        self.requests: dict[Request, Router] = {} if requests is None else requests
+
+    # --- a request ---------------------------------------------------------------------------
+
+    def begin(
+        self,
+        values: Values | Known,
+        outputs: tuple[str, ...],
+        future: Future[Answers],
+        timeout: float | None = None,
+    ) -> None:
+        """Take a request in for these outputs; called on the loop's thread."""
+        if future.cancelled():
+            return
+        loop = asyncio.get_running_loop()
+        request = Request(values, outputs, self._wanted(outputs), future)
+        self.requests[request] = self
+        future.add_done_callback(partial(self._given_up, loop, request))
+        if timeout is not None:
+            request.timer = loop.call_later(timeout, self._late, request)
+        for number, before in list(request.waiting.items()):
+            if not before:
+                self._ready(request, number)
+        if not request.left:
+            self._finish(request)
+
+    def _wanted(self, outputs: tuple[str, ...]) -> Mapping[int, int]:
+        """The steps that outputs need, each with the number of steps before it."""
+        if outputs not in self._plans:
+            wanted = self._graph.wanted(outputs)
+            steps = self._graph.steps
+            self._plans[outputs] = {
+                number: sum(before in wanted for before in steps[number].after)
+                for number in sorted(wanted)
+            }
+        return self._plans[outputs]
+
+    def _given_up(
+        self, loop: asyncio.AbstractEventLoop, request: Request, future: Future[Answers]
+    ) -> None:
+        """The caller wants no answer any more; called on whichever thread says so."""
+        if future.cancelled() and request.open:
+            loop.call_soon_threadsafe(self._close, request)
+
+    def _late(self, request: Request) -> None:
+        waits = [self._graph.steps[n].title for n, before in request.waiting.items() if not before]
+        self.fail(
+            request,
+            DeadlineExceeded(
+                "the deadline passed before the graph had answered",
+                where=self.name,
+                found="it waited for " + ", ".join(waits or ["its turn"])[:160],
+                hint="allow more time, or give the fetch a shorter timeout= and otherwise=",
+            ),
+        )
+
+    def fail(self, request: Request, problem: BaseException) -> None:
+        """End a request with an error, and what is still waiting for it."""
+        future = self._close(request)
+        if future is not None:
+            with suppress(InvalidStateError):  # it was cancelled meanwhile
+                future.set_exception(problem)
+
+    def _finish(self, request: Request) -> None:
+        if not request.open:
+            return
+        try:
+            answers = self._answers(request)
+        except Exception as problem:  # noqa: BLE001 (it is the request's)
+            self.fail(request, problem)
+            return
+        future = self._close(request)
+        if future is not None:
+            with suppress(InvalidStateError):  # as above
+                future.set_result(answers)
+
+    def _answers(self, request: Request) -> Answers:
+        if request.known is not None:
+            assert self._by_row is not None, "rows are taken where they can be"
+            return self._by_row.answers(request.known, request.outputs)
+        outputs, values = self._graph.outputs, request.values
+        return {
+            name: public(values.at(outputs[name], ()), outputs[name].type)
+            for name in request.outputs
+        }
+
+    def _close(self, request: Request) -> Future[Answers] | None:
+        """End a request; its future, if it had not ended before."""
+        future, request.future = request.future, None
+        request.open = False
+        self.requests.pop(request, None)
+        if request.timer is not None:
+            request.timer.cancel()
+        for task in request.tasks:
+            task.cancel()
+        request.tasks.clear()
+        return future
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def _ready(self, request: Request, number: int) -> None:
+        """A step has all that it reads."""
+        step = self._graph.steps[number]
+        try:
+            if not _count(request, step):
+                self._done(request, step)
+            elif step.kind == "fetch":
+                self._fetch(request, step)
+            elif step.kind == "choice":
+                self._choose(request, step)
+                self._done(request, step)
+            else:
+                self._meet(request, number)
+        except Exception as problem:  # noqa: BLE001 (it is the request's)
+            self.fail(request, self._explained(step, problem))
+
+    def _choose(self, request: Request, step: Step) -> None:
+        if request.known is not None and self._by_row is not None:
+            self._by_row.step(step)(request.known, request.chosen)
+        else:
+            request.values.give(step.nodes[0], request.values.choose(step))
+
+    def _done(self, request: Request, step: Step) -> None:
+        """A step is over: those that waited for it may be ready."""
+        if not request.open:
+            return
+        request.waiting[step.number] = -1
+        request.left -= 1
+        for number in self._readers[step.number]:
+            if number in request.waiting:
+                request.waiting[number] -= 1
+                if not request.waiting[number]:
+                    self._ready(request, number)
+        if not request.left:
+            self._finish(request)
+
+    def _meet(self, request: Request, number: int) -> None:
+        """Wait for the end of this turn of the loop for others that go the same way."""
+        waiting = self._meeting.get(number)
+        if waiting is None:
+            waiting = self._meeting[number] = []
+            asyncio.get_running_loop().call_soon(self._go, number)
+        waiting.append(request)
+
+    def _go(self, number: int) -> None:
+        step = self._graph.steps[number]
+        ready = [request for request in self._meeting.pop(number) if request.open]
+        rows = [request for request in ready if request.known is not None]
+        if rows:
+            self._rows_together(step, rows)
+        blocks = [request for request in ready if request.known is None]
+        while blocks:
+            block, count = list[Request](), 0
+            while blocks and count < MOST_TOGETHER:
+                block.append(blocks.pop(0))
+                count += _count(block[-1], step)
+            self._together(step, block)
+
+    def _rows_together(self, step: Step, rows: list[Request]) -> None:
+        """Single rows: few by the plan's entry one by one, many as a block."""
+        assert self._by_row is not None, "rows are taken where they can be"
+        run: Any = self._by_row.step(step)
+        if len(rows) >= MANY_ROWS:
+            with suppress(Exception):  # below, each is told what is wrong with its own row
+                run.together([request.known for request in rows])
+                for request in rows:
+                    self._done(request, step)
+                return
+        for request in rows:
+            try:
+                run(request.known, request.chosen)
+            except Exception as problem:  # noqa: BLE001 (it is the request's)
+                self.fail(request, self._explained(step, problem))
+            else:
+                self._done(request, step)
+
+    def _together(self, step: Step, block: list[Request]) -> None:
+        counts = [_count(request, step) for request in block]
+        try:
+            given = [gathered(step, request.values) for request in block]
+            columns = {name: stacked([one[name] for one in given]) for name in given[0]}
+            made = self._run(step, columns, sum(counts))
+        except Exception as problem:  # noqa: BLE001 (it is told to whom it belongs)
+            if len(block) == 1:
+                self.fail(block[0], self._explained(step, problem))
+                return
+            for request in block:
+                self._together(step, [request])
+            return
+        start = 0
+        for request, count in zip(block, counts, strict=True):
+            for item in step.gives:
+                value = made[name_of(item)]
+                whole = len(block) == 1
+                request.values.give(item, value if whole else part_of(value, start, start + count))
+            start += count
+        for request in block:
+            self._done(request, step)
+
+    # --- fetches -----------------------------------------------------------------------------
+
+    def _fetch(self, request: Request, step: Step) -> None:
+        (item,) = step.nodes
+        if request.known is not None and self._by_row is not None:
+            values = self._by_row.read(item, request.known)
+            coming = self._one(request, step, values)
+        else:
+            inputs = [request.values.at(source, step.path) for source in item.inputs]
+            coming = self._rows(request, step, inputs)
+        task = asyncio.get_running_loop().create_task(coming)
+        request.tasks.add(task)
+        task.add_done_callback(request.tasks.discard)
+
+    async def _one(self, request: Request, step: Step, values: list[Any]) -> None:
+        """The fetch of a single row."""
+        assert request.known is not None, "it is one"
+        assert self._by_row is not None, "rows are taken where they can be"
+        op = step.op
+        step.calls += 1
+        step.rows += 1
+        try:
+            if op.together:
+                values = [np.asarray([value]) for value in values]
+            read = tuple(values[: len(values) - op.spare])
+            answer = await self._row(step, read, [[values[-1]]], 0)
+            if op.together:
+                answer = op.column(answer)[0]
+            value = self._by_row.answer(step.nodes[0], answer)
+        except BaseException as problem:  # noqa: BLE001 (it is the request's)
+            self.fail(request, self._explained(step, problem))
+            return
+        request.known[step.nodes[0]] = value
+        self._done(request, step)
+
+    async def _rows(self, request: Request, step: Step, inputs: list[Columns]) -> None:
+        """Every row of a fetch, at the same time."""
+        op, calls = step.op, step.op.rows_of(inputs)
+        step.calls += 1
+        step.rows += len(calls)
+        try:
+            if len(calls) == 1:
+                answers = [await self._row(step, calls[0], inputs, 0)]
+            else:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [
+                        group.create_task(self._row(step, values, inputs, row))
+                        for row, values in enumerate(calls)
+                    ]
+                answers = [task.result() for task in tasks]
+            value = op.column(answers[0] if op.together else answers)
+        except BaseException as problem:  # noqa: BLE001 (it is the request's)
+            self.fail(request, self._explained(step, _first(problem)))
+            return
+        request.values.give(step.nodes[0], value)
+        self._done(request, step)
+
+    async def _row(
+        self, step: Step, values: tuple[Any, ...], inputs: list[Columns], row: int
+    ) -> Any:
+        """What a fetch answers for one row, or what there is in its place."""
+        op = step.op
+        key = (step.number, _key(values)) if op.keep else None
+        if key is not None:
+            until, known = self._kept.get(key, (0.0, None))
+            if until > time.monotonic():
+                return known
+        try:
+            answer = await self._tried(step, values)
+        except Exception:
+            if op.spare:
+                return inputs[-1] if op.together else inputs[-1][row]
+            if not op.otherwise:
+                raise
+            return op.fallback
+        if key is not None:
+            self._kept[key] = (time.monotonic() + op.keep, answer)
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return answer
+
+    async def _tried(self, step: Step, values: tuple[Any, ...]) -> Any:
+        """One answer after as many tries as are allowed; it has the type that was promised."""
+        op, pause = step.op, step.op.backoff
+        for left in reversed(range(op.retries + 1)):
+            try:
+                async with self._doors[step.number], asyncio.timeout(op.timeout or None):
+                    answer = await op.ask(*values)
+                if type(answer) is not self._plain[step.number]:
+                    op.column(answer if op.together else [answer])
+            except Exception:
+                if not left:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
+            else:
+                return answer
+        raise AssertionError("the last try has answered or raised")
+
+    def _explained(self, step: Step, problem: BaseException) -> BaseException:
+        """An error that says in which node of which graph it happened."""
+        if step.kind != "fetch" and isinstance(problem, FlourError):
+            return problem
+        name = step.op.label if step.kind == "fetch" else step.title
+        late = isinstance(problem, TimeoutError)
+        said = f"{type(problem).__name__}: {problem}".removesuffix(": ")
+        if isinstance(problem, FlourError):
+            said = problem.found or problem.what
+        failed = NodeFailed(
+            f"node {name!r} {'did not answer in time' if late else 'failed'}",
+            where=f"{self.name}.{name}",
+            found=f"nothing after {step.op.timeout:g} s" if late else said[:200],
+            hint="otherwise= names a value to go on with; retries= asks again",
+        )
+        failed.__cause__ = problem
+        failed.late = late
+        return failed
+
+
+def _count(request: Request, step: Step) -> int:
+    """How many rows of a request go through a step."""
+    if request.known is not None:
+        return int(taken(step, request.known, request.chosen))
+    count: int = request.values.count(step.path)
+    return count
+
+
+def gathered(step: Step, values: Values) -> dict[str, Columns]:
+    """What a plan's step reads, for the rows that it runs for."""
+    assert step.form is not None, "a plan has one"
+    return step.form.given({item: values.at(item, step.path) for item in step.reads})
+
+
+def _plain(op: Any) -> type | None:
+    """The type of answers that are right as they are."""
+    if op.together or not isinstance(op.gives, Scalar):
+        return None
+    return {"float64": float, "string": str}.get(op.gives.dtype)
+
+
+def _first(problem: BaseException) -> BaseException:
+    """The first error of a group of them."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem
+
+
+def _key(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(
+        (each.dtype.str, each.tobytes()) if hasattr(each, "tobytes") else (type(each), repr(each))
+        for each in values
+    )
+
+
+class _Door:
+    """Lets so many in at a time, in the order in which they came; 0 for all."""
+
+    __slots__ = ("_free", "_limit", "_waiting")
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._free = limit, limit
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        if not self._limit:
+            return
+        if self._free and not self._waiting:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._limit:
+            self._leave()
+
+    def _leave(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+# --- a loop for callers that have none -----------------------------------------------------------
+
+
+class LoopThread:
+    """An event loop on a thread of its own, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        #: The requests that are under way here, each with its router.
+        self.requests: dict[Request, Router] = {}
+
+    def call(self, function: Callable[..., object]) -> None:
+        """Call something on the loop's thread, soon."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="pretzel-graphs", daemon=True
+                )
+                self._thread.start()
+            self._loop.call_soon_threadsafe(function)
+
+    def is_here(self) -> bool:
+        """Whether this thread is the loop's."""
+        return threading.current_thread() is self._thread
+
+    def close(self, seconds: float) -> None:
+        """End the loop; what waits may end in so many seconds, and is then given up."""
+        end = time.monotonic() + seconds
+        while self.requests and time.monotonic() < end:
+            time.sleep(0.002)
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(self._end, loop)
+            thread.join(1.0)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        for request, router in list(self.requests.items()):
+            router.fail(request, RuntimeClosed("this runtime was closed", where=router.name))
+        loop.stop()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped; then end its tasks."""
+    try:
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks))
+    finally:
+        loop.close()

@@ -1,0 +1,276 @@
+"""Single rows through a graph: Python's values by node, and plans by their entries.
+
+A block of one row costs some 100 us at each plan, for arrays that are made and taken apart; a dict
+at a plan's entry costs less than one. What this way cannot take goes the way of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from flour.core.node import Node
+from flour.core.source import Source
+from flour.core.types import FLOATS, INTS, Record, Scalar, Type, Vector
+from oven import Plan
+from runtime.graph.cutting import Cut, Step
+
+Known = dict[Node, Any]
+Run = Callable[[Known, dict[Node, int]], None]
+
+
+class NotARow(Exception):
+    """A row that has to go the way of blocks."""
+
+
+class Rows:
+    """A graph for single rows."""
+
+    def __init__(self, graph: Cut, plans: Mapping[int, Plan], inputs: Mapping[str, Type]) -> None:
+        self._graph, self._inputs = graph, inputs
+        sources = {n for step in graph.steps for n in _sources(step)}
+        sources |= {n for item in graph.outputs.values() for n in _roots(item)}
+        self._sources = {str(n.op.fields()["label"]): n for n in sources}
+        self.steps = {step.number: self._step(step, plans.get(step.number)) for step in graph.steps}
+        self._outputs = {name: _reader(item) for name, item in graph.outputs.items()}
+        self._reads: list[Any] = list(self._outputs.values())
+        self._runs: list[Any] = [(step, self.steps[step.number]) for step in graph.steps]
+        fetches = [step.nodes[0] for step in graph.steps if step.kind == "fetch"]
+        self._fetches: dict[Node, list[Any]] = {n: [*map(_reader, n.inputs)] for n in fetches}
+        self._converters = {item: _converter(item.type) for item in fetches}
+        read = [*graph.outputs.values()]
+        read += [n for step in graph.steps if step.form is None for n in step.nodes[0].inputs]
+        self._inputs_read = [made for n in read if _roots(n) and (made := _reader(n)) is not None]
+
+    @property
+    def possible(self) -> bool:
+        """Whether every step and output can be had for a row alone."""
+        readers = [*self.steps.values(), *self._outputs.values()]
+        return all(reader is not None for reader in readers)
+
+    # --- a row -------------------------------------------------------------------------------
+
+    def known(self, data: Any) -> Known:
+        """The values of a row's inputs."""
+        if len(self._inputs) == 1:
+            ((name, kind),) = self._inputs.items()
+            if isinstance(kind, Record) is not isinstance(data, dict):
+                raise NotARow
+            return {self._sources[name]: data} if name in self._sources else {}
+        if not isinstance(data, dict):
+            raise NotARow
+        return {item: data[name] for name, item in self._sources.items()}
+
+    def checked(self, data: Any) -> Known:
+        """The values of a row's inputs, all of which can be used as they are; or NotARow."""
+        known = self.known(data)
+        for read in self._inputs_read:
+            read(known)
+        return known
+
+    def run(self, data: Any) -> tuple[Any, ...]:
+        """Every output of a graph that never waits."""
+        known, chosen = self.known(data), dict[Node, int]()
+        for step, run in self._runs:
+            if not step.path or taken(step, known, chosen):
+                run(known, chosen)
+        return tuple([read(known) for read in self._reads])
+
+    def answers(self, known: Known, outputs: tuple[str, ...]) -> dict[str, Any]:
+        """These outputs, once their steps are done."""
+        return {name: self._outputs[name](known) for name in outputs}  # type: ignore[misc]  # see possible
+
+    def step(self, step: Step) -> Run:
+        """What takes a row through a step."""
+        run = self.steps[step.number]
+        assert run is not None, "it was looked at before"
+        return run
+
+    def read(self, item: Node, known: Known) -> list[Any]:
+        """The values that a fetch reads."""
+        return [read(known) for read in self._fetches[item]]
+
+    def answer(self, item: Node, value: Any) -> Any:
+        """What a fetch has answered, as a value of the type that it promised."""
+        convert = self._converters[item]
+        try:
+            return value if convert is None else convert(value)
+        except NotARow:
+            op: Any = item.op
+            made = op.column([value])[0]
+            return made.item() if isinstance(made, np.generic) else made
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def _step(self, step: Step, plan: Plan | None) -> Run | None:
+        if step.kind == "choice":
+            return _choice(step)
+        if plan is None:
+            fine = all(map(_reader, step.nodes[0].inputs)) and _converter(step.nodes[0].type)
+            return _nothing if fine else None
+        return _entry(step, plan) if step.form is not None and step.form.is_row else None
+
+
+def _nothing(_known: Known, _chosen: dict[Node, int]) -> None:
+    """A fetch is the router's."""
+
+
+def taken(step: Step, known: Known, chosen: dict[Node, int]) -> bool:
+    """Whether a row goes through a step."""
+    for choice, branch in step.path:
+        if choice not in chosen:
+            chosen[choice] = _branch(choice, known)
+        if chosen[choice] != branch:
+            return False
+    return True
+
+
+def _branch(choice: Node, known: Known) -> int:
+    count = len(choice.inputs) // 2
+    return next((n for n in range(count) if known[choice.inputs[n]]), count)
+
+
+def _choice(step: Step) -> Run | None:
+    (item,) = step.nodes
+    values = item.inputs[len(item.inputs) // 2 :]
+    readers = [_reader(value) for value in values]
+    if not all(readers) or not isinstance(item.type, Scalar):
+        return None
+    convert = float if item.type.dtype in FLOATS else int if item.type.dtype in INTS else _same
+    if item.type.dtype == "float32":
+        convert = _single
+
+    def run(known: Known, chosen: dict[Node, int]) -> None:
+        if item not in chosen:
+            chosen[item] = _branch(item, known)
+        known[item] = convert(readers[chosen[item]](known))  # type: ignore[misc]  # all are there
+
+    return run
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _single(value: Any) -> float:
+    return float(np.float32(value))
+
+
+class Entry:
+    """A plan's step for rows: its entry, on a dict or on the one value that it reads."""
+
+    def __init__(self, step: Step, plan: Plan, given: Callable[[Known], Any]) -> None:
+        self._step, self._plan, self._given = step, plan, given
+        self._gives = step.gives
+        self._function: Callable[[Any], Any] | None = None
+
+    def __call__(self, known: Known, _: object) -> None:
+        """One row."""
+        function = self._function or self._open()
+        step = self._step
+        step.calls += 1
+        step.rows += 1
+        known.update(zip(self._gives, function(self._given(known)), strict=True))
+
+    def _open(self) -> Callable[[Any], Any]:
+        self._function = self._plan.entry()
+        return self._function
+
+    def together(self, block: Sequence[Known]) -> None:
+        """Several rows, as one block."""
+        rows = [self._given(known) for known in block]
+        first: Any = rows[0]
+        data: Any = rows
+        if isinstance(first, dict):
+            data = {name: [row[name] for row in rows] for name in first}
+        elif isinstance(first, np.ndarray):
+            data = np.stack(rows)
+        made = (self._function or self._open())(data)
+        self._step.calls += 1
+        self._step.rows += len(rows)
+        for item, column in zip(self._gives, made, strict=True):
+            flat = isinstance(column, np.ndarray) and column.ndim == 1
+            for known, value in zip(block, column.tolist() if flat else column, strict=True):
+                known[item] = value
+
+
+def _entry(step: Step, plan: Plan) -> Run | None:
+    """A plan's step: its entry on a dict, or on the one value that it reads."""
+    form = step.form
+    assert form is not None, "a plan has one"
+    if form.only is not None:
+        read = _reader(form.only)
+        if read is None:
+            return None
+        given: Callable[[Known], Any] = read
+    else:
+        given = _record(form.columns)
+    return Entry(step, plan, given)
+
+
+def _record(columns: tuple[tuple[str, Node, str | int | None], ...]) -> Callable[[Known], Any]:
+    """The record that a plan reads, of the values that are known."""
+    whole = [(name, item) for name, item, at in columns if at is None]
+    parts = [(name, item, at) for name, item, at in columns if at is not None]
+
+    def made(known: Known) -> dict[str, Any]:
+        row = {name: known[item] for name, item in whole}
+        for name, item, at in parts:
+            value = known[item][at]
+            row[name] = value.item() if isinstance(value, np.generic) else value
+        return row
+
+    return made
+
+
+def _reader(item: Node) -> Callable[[Known], Any] | None:
+    """What gives a value of a row: computed by a step, an input, or a column of one."""
+    op: Any = item.op
+    convert = _converter(item.type)
+    if op.name == "Field" and isinstance(item.inputs[0].op, Source):
+        record, label = item.inputs[0], op.label
+        return convert and (lambda known: convert(known[record][label]))
+    if isinstance(item.op, Source):
+        return convert and (lambda known: convert(known[item]))
+    if item.op.name in ("Pick", "Narrow") or (isinstance(item.type, Vector) and item.type.sparse):
+        return None
+    return lambda known: known[item]
+
+
+def _converter(kind: Type) -> Callable[[Any], Any] | None:
+    """A value as the caller has it, as one of this type."""
+    if isinstance(kind, Vector) and kind.dtype in FLOATS and not kind.sparse:
+        return lambda value: _vector(value, kind)
+    dtype = getattr(kind, "dtype", "string")
+    if isinstance(kind, Record | Vector) or dtype not in ("float64", "int64", "string", "bool"):
+        return None
+    wanted = {"float64": float, "int64": int, "bool": bool, "string": str}[dtype]
+
+    def convert(value: Any) -> Any:
+        if type(value) is wanted:
+            return value
+        if wanted is float and type(value) in (int, np.float64, np.float32, np.int64):
+            return float(value)
+        raise NotARow
+
+    return convert
+
+
+def _vector(value: Any, kind: Vector) -> Any:
+    made = np.asarray(value)
+    if made.shape != (kind.width,) or made.dtype.kind not in "if":
+        raise NotARow
+    return made.astype(kind.dtype, copy=False)
+
+
+def _sources(step: Step) -> list[Node]:
+    return [n for item in (*step.reads, *step.nodes[0].inputs) for n in _roots(item)]
+
+
+def _roots(item: Node) -> list[Node]:
+    """The input that a value is, or is a column of."""
+    if isinstance(item.op, Source):
+        return [item]
+    return _roots(item.inputs[0]) if item.op.name in ("Field", "Pick", "Narrow") else []

@@ -1,0 +1,198 @@
+"""The graphs of a runtime: registered like models, and linked again when a model switches.
+
+What graphs need is imported with the first one: a runtime of models alone does without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from flour.data.batch import Batch, Kind
+from flour.data.coerce import coerce
+from flour.language.flow import Flow
+from oven import Plan
+from runtime.service.call import Call
+from runtime.service.endpoint import Endpoints
+from runtime.service.engines import Answers, shaped
+from runtime.service.inputs import refuse_extra
+from runtime.service.version import ModelVersion
+
+if TYPE_CHECKING:
+    from runtime.graph.links import Linked, Links
+    from runtime.graph.plan import GraphPlan
+
+log = logging.getLogger("pretzel.graphs")
+#: How long requests that wait may still wait when the runtime is closed, unless told otherwise.
+DRAIN_SECONDS = 2.0
+#: Operators that only graphs have.
+_OPERATORS = frozenset({"ModelCall", "Deferred", "Fetch", "Choose", "ChooseText"})
+
+
+def is_graph(source: object) -> bool:
+    """Whether a program names models, waits, or leaves branches out."""
+    known = type(source).__name__ in ("Flow", "LateFlow")  # importers' flows make nodes when asked
+    return known and any(item.op.name in _OPERATORS for item in source.nodes())  # type: ignore[attr-defined]  # it is a flow
+
+
+class Graphs:
+    """Links graphs, and follows the models that they use."""
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        take: Callable[[ModelVersion], Plan],
+        register: Callable[..., str],
+    ) -> None:
+        self._endpoints, self._take, self._register = endpoints, take, register
+        self._links: Links | None = None
+        self._follower: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def plan(self, owner: str, graph: Flow, **options: Any) -> tuple[Plan, Linked]:
+        """The plan of a graph that is to be registered as `owner`, and what it was linked with."""
+        if self._links is None:
+            from runtime.graph.links import Links
+
+            self._links = Links(self._find)
+        plan, linked = self._links.plan(owner, graph, **options)
+        made: Any = plan  # a GraphPlan has what the runtime asks of a plan
+        return made, linked
+
+    def _find(self, address: str) -> tuple[str, str, Plan]:
+        """What answers under an address: its own address, digest and plan."""
+        version = self._endpoints.find(address)
+        return version.owner, version.digest, self._take(version)
+
+    def registered(self, version: ModelVersion, linked: Linked | None) -> None:
+        """A version was registered: graphs that use its name or its address may follow."""
+        if self._links is None:
+            return
+        if linked is None:
+            self._links.remove(version.owner)
+        else:
+            self._links.add(linked)
+        self.changed()
+
+    def check_free(self, name: str, version: str | None) -> None:
+        """Raise InUse for a version that a graph needs."""
+        if self._links is None:
+            return
+        own = [each.owner for each in self._endpoints.all() if each.name == name]
+        leaving = {owner for owner in own if version is None or owner == f"{name}@{version}"}
+        for owner in leaving:
+            self._links.check_free(owner, leaving)
+
+    def removed(self, version: ModelVersion) -> None:
+        """A version was taken out."""
+        if self._links is not None:
+            self._links.remove(version.owner)
+
+    # --- following ---------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """A name may have another version: graphs that follow it are linked again, elsewhere."""
+        if self._links is None or not self._links.stale(self._digest):
+            return
+        with self._lock:
+            if self._follower is None:
+                self._follower = threading.Thread(
+                    target=self._follow, name="pretzel-link", daemon=True
+                )
+                self._follower.start()
+
+    def _digest(self, address: str) -> str | None:
+        version = self._endpoints.routes.get(address)
+        return None if version is None else version.digest
+
+    def _follow(self) -> None:
+        links = self._links
+        assert links is not None, "there are graphs to be linked"
+        while True:
+            with self._lock:
+                stale = links.stale(self._digest)
+                if not stale:
+                    self._follower = None
+                    return
+            for linked in stale:
+                linked.tried = {address: self._digest(address) for address in linked.uses}
+                self._link_again(linked)
+
+    def _link_again(self, linked: Linked) -> None:
+        """Put a newly linked graph in its own place; where that fails, the old one stays."""
+        former = self._endpoints.routes.get(linked.owner)
+        if former is None:
+            return
+        try:
+            self._register(
+                *(former.name, linked.graph, former.version),
+                reserve=former.reserved,
+                activate=False,
+                replace=True,
+                notes=former.notes,
+                **{**linked.options, "background": False},
+            )
+        except Exception as problem:  # noqa: BLE001 (the graph goes on with the models it has)
+            linked.problem = str(problem).splitlines()[0]
+            log.warning("graph %s cannot follow its models: %s", linked.owner, problem)
+
+    def problem(self, owner: str) -> str:
+        """Why a graph goes on with models that have switched; empty where it does not."""
+        linked = None if self._links is None else self._links.get(owner)
+        return "" if linked is None else linked.problem
+
+    def described(self, version: ModelVersion) -> str:
+        """What there is to say of a graph, in lines; of any other version, nothing."""
+        linked = None if self._links is None else self._links.get(version.owner)
+        if linked is None:
+            return ""
+        from runtime.graph.links import described
+
+        return "".join(f"\n{line}" for line in described(linked, self._take(version)))
+
+    def users(self, owner: str) -> list[str]:
+        """The graphs that use a version."""
+        return [] if self._links is None else self._links.users(owner)
+
+    # --- requests that wait ------------------------------------------------------------------
+
+    def submit(
+        self, version: ModelVersion, data: object, call: Call, *, apart: bool = False
+    ) -> Future[Answers]:
+        """A future of the answers of a graph that waits; `apart`, never on this thread's loop."""
+        batch = data if isinstance(data, Batch) else version.reader.read(data)
+        made: Any = self._take(version)
+        plan: GraphPlan = made
+        if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:
+            soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
+            if soon is not None:
+                version.counts.inline.tick()
+                return soon
+        block = batch.block
+        refuse_extra(version.inputs, block)
+        columns, rows = coerce(plan.inputs, block)
+        version.counts.inline.tick()
+        coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
+        if not batch.single:
+            return coming
+        answer: Future[Answers] = Future()
+
+        def give(done: Future[Answers]) -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                answer.set_result(shaped(done.result(), call, single=True))
+            except BaseException as problem:  # noqa: BLE001 (it is the caller's)
+                answer.set_exception(problem)
+
+        coming.add_done_callback(give)
+        answer.add_done_callback(lambda given: coming.cancel() if given.cancelled() else None)
+        return answer
+
+    def close(self, seconds: float) -> None:
+        """Let what waits end in so many seconds, and give up the rest."""
+        if self._links is not None:
+            self._links.close(seconds)
