@@ -15,7 +15,7 @@ from flour.core.op import REGISTRY, Op, operator
 from flour.core.provenance import Origin, here
 from flour.core.reference import evaluate, public
 from flour.core.source import Source
-from flour.core.types import Later, Record, Scalar, Type, Vector
+from flour.core.types import Later, Record, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.signs import Operand, Signs
 from objectstore import combine

@@ -18,7 +18,6 @@ from oven import Plan
 from runtime.service.call import Call
 from runtime.service.endpoint import Endpoints
 from runtime.service.engines import Answers, shaped
-from runtime.service.inputs import refuse_extra
 from runtime.service.version import ModelVersion
 
 if TYPE_CHECKING:
@@ -172,7 +171,6 @@ class Graphs:
                 version.counts.inline.tick()
                 return soon
         block = batch.block
-        refuse_extra(version.inputs, block)
         columns, rows = coerce(plan.inputs, block)
         version.counts.inline.tick()
         coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
@@ -184,7 +182,7 @@ class Graphs:
             if not answer.set_running_or_notify_cancel():
                 return
             try:
-                answer.set_result(shaped(done.result(), call, single=True))
+                answer.set_result(shaped(done.result(), call.outputs, single=True))
             except BaseException as problem:  # noqa: BLE001 (it is the caller's)
                 answer.set_exception(problem)
 
