@@ -14,7 +14,6 @@ from flour.core.check import expect
 from flour.core.op import Columns, Op
 from flour.core.sparse import densify
 from flour.core.types import Record, Scalar, Type, Vector
-from flour.ops.csv import CsvField, ParseCsv, is_text_field
 from flour.ops.source import Field, Pick, check_columns
 
 if TYPE_CHECKING:
@@ -79,8 +78,11 @@ def column(record: Flow, label: str) -> Flow:
             part = record.input(number)
             return part.element(j) if isinstance(part.type, Vector) else part
         assert isinstance(item.type, Record)
-        if isinstance(item.op, ParseCsv) and is_text_field(item.type[label]):
-            return CsvField(**item.op.fields(), column=label)(record.input(0))
+        if item.op.name == "ParseCsv":
+            from flour.ops.csv import CsvField, is_text_field  # few programs read lines of CSV
+
+            if is_text_field(item.type[label]):
+                return CsvField(**item.op.fields(), column=label)(record.input(0))
     return Field(label)(record)
 
 

@@ -93,6 +93,11 @@ def key(source: str) -> str:
     return combine(compilers(), *([_text_words()] if _TEXT.search(source) else []), source)
 
 
+def made_of(*inputs: str | bytes) -> str:
+    """The cache key of what is made of these by the sources that machine code depends on."""
+    return combine(compilers(), _text_words(), *inputs)
+
+
 @cache
 def compilers() -> str:
     """Text of what machine code depends on besides its source and the processor."""
@@ -140,6 +145,24 @@ def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
             made = _collect if _collected is not None else _compile_and_store
             _addresses[digest] = made(digest, f"{name}_{digest}", build)
         return _addresses[digest]
+
+
+def data(digest: str, make: Callable[[], bytes]) -> bytes:
+    """What `make` makes of the inputs of this digest: text, kept and found in packs as code is."""
+    if _collected is not None:
+        _collected[digest] = packs.Function(packs.DATA, make())
+        return _collected[digest].code
+    symbol = f"data_{digest}"
+    found = _entry(digest, symbol)
+    if found is not None:
+        return found.code
+    for pack in _packs(machine.fingerprint(), directory()):
+        packed = pack.data(digest)
+        if packed is not None:
+            return packed
+    made = make()
+    _keep(digest, symbol.encode("ascii"), made)
+    return made
 
 
 def find(digest: str, name: str) -> int | None:
@@ -247,7 +270,8 @@ def _processor(fingerprint: str) -> str:
     return combine(fingerprint)[:8]
 
 
-def _from_disk(digest: str, unique: str) -> int | None:
+def _entry(digest: str, unique: str) -> packs.Function | None:
+    """What the cache's folder has under this digest."""
     path = _path(digest)
     if not trusted(directory()):
         return None
@@ -260,8 +284,15 @@ def _from_disk(digest: str, unique: str) -> int | None:
         counters.rebuilt += 1
         debug.say(1, f"cache entry {path.name} is damaged: it is built again")
         return None
+    return packs.Function(*parts)
+
+
+def _from_disk(digest: str, unique: str) -> int | None:
+    entry = _entry(digest, unique)
+    if entry is None:
+        return None
     try:
-        loaded = machine.load(parts[1], parts[0])
+        loaded = machine.load(entry.code, entry.symbol)
     except LookupError:
         counters.rebuilt += 1
         return None

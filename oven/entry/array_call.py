@@ -37,7 +37,7 @@ def array_call(self, argument):
         $named_answers(names)
     return made
 """
-_TEMPLATE = Template("array_call", _TEXT, PARTS.__getitem__)
+_TEMPLATE = Template("array_call", _TEXT, PARTS)
 
 
 def open_array_call(

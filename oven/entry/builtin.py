@@ -86,7 +86,7 @@ def native_function(
         return None
     table = np.array(words, np.int64).view(NativeTable)
     table.code, table.kept = code, contents.kept
-    where = cache.machine_code(cache.key(code.text), code.name, partial(_build, code, style.words))
+    where = cache.machine_code(code.key, code.name, partial(_build, code, style.words))
     made: Callable[..., Any] = _new_function(_described(where, style), table, None)
     return made
 
@@ -94,7 +94,7 @@ def native_function(
 def is_loaded(template: Template) -> bool:
     """Whether this function's machine code is in the process: making another takes no time."""
     code = entry_code(template)
-    return code is not None and cache.here(cache.key(code.text))
+    return code is not None and cache.here(code.key)
 
 
 def code_address(function: Callable[..., Any]) -> int:

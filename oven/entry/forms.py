@@ -458,7 +458,7 @@ def named_entry(self, argument):
 
 
 def _form(name: str, text: str, **parts: str) -> Template:
-    return Template(name, text, {**PARTS, "nothing_there": _NOTHING_THERE, **parts}.__getitem__)
+    return Template(name, text, {**PARTS, "nothing_there": _NOTHING_THERE, **parts})
 
 
 _ARRAYS = {

@@ -18,12 +18,15 @@ reads it like an operator's code, and the numbers are part of the key of its mac
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import NamedTuple
 
 from oven.codegen.string_cells import NAN, NONE
+from oven.compiler import cache as code_cache
 from oven.entry.interpreter import Layout, object_layout
 
 #: What the rows of tables say that an entry's table points to. Of an output: one of KINDS, which
@@ -87,37 +90,77 @@ class Template(NamedTuple):
 
     name: str
     text: str
-    parts: Callable[[str], str]
+    parts: Mapping[str, str]
 
 
-class EntryCode(NamedTuple):
-    """The text of an entry for this interpreter, and which words its table has, in order."""
+class Generated(NamedTuple):
+    """The text of an entry, and which words its table has, in order."""
 
-    name: str
     text: str
     words: tuple[str, ...]
 
 
-@cache
+class EntryCode(NamedTuple):
+    """An entry for this interpreter: its words, and the key of its code.
+
+    The text is made when it is looked at, which is where the code has to be compiled.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    key: str
+    make: Callable[[], Generated]
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        return self.make().text
+
+
+_codes: dict[int, tuple[Template, EntryCode | None]] = {}
+
+
 def entry_code(template: Template) -> EntryCode | None:
-    """The text of this entry; None where there can be no entries."""
-    layout = object_layout()
-    return None if layout is None else generated(template, layout)
+    """The code of this entry; None where there can be no entries."""
+    known = _codes.get(id(template))
+    if known is None:
+        layout = object_layout()
+        made = None if layout is None else _entry_code(template, layout)
+        known = _codes.setdefault(id(template), (template, made))
+    return known[1]
 
 
-def generated(template: Template, layout: Layout) -> EntryCode:
+def _entry_code(template: Template, layout: Layout) -> EntryCode:
+    """What is known of an entry without its text, from the code cache or a pack."""
+
+    def content() -> bytes:
+        made = generated(template, layout)
+        return json.dumps([code_cache.key(made.text), *made.words]).encode()
+
+    inputs = (template.name, template.text, repr(layout), repr(_NUMBERS), _own_source())
+    parts = (text for part in sorted(template.parts.items()) for text in part)
+    key, *words = json.loads(code_cache.data(code_cache.made_of(*inputs, *parts), content))
+    return EntryCode(template.name, tuple(words), key, partial(generated, template, layout))
+
+
+@cache
+def _own_source() -> bytes:
+    return Path(__file__).read_bytes()
+
+
+def generated(template: Template, layout: Layout) -> Generated:
     """The text of an entry for objects that are laid out like this."""
     names = _Names(layout)
     text = names.resolved(_expanded(template.text, template.parts))
-    return EntryCode(template.name, text, tuple(names.words))
+    return Generated(text, tuple(names.words))
 
 
-def _expanded(text: str, parts: Callable[[str], str]) -> str:
+def _expanded(text: str, parts: Mapping[str, str]) -> str:
     """The text with every part in its place, and the parts' own parts."""
 
     def part(match: re.Match[str]) -> str:
         indent, name, given = match.groups()
-        found = parts(name)
+        found = parts[name]
         for place, argument in enumerate(given.split(", ") if given else ()):
             found = found.replace(f"{{{place}}}", argument)
         lines = _expanded(found, parts).splitlines(keepends=True)

@@ -55,7 +55,7 @@ def zipped(self, argument):
             return 0
     return made
 """
-_ZIPMAP = Template("zipped", _CODE, PARTS.__getitem__)
+_ZIPMAP = Template("zipped", _CODE, PARTS)
 
 
 def zipmap(labels: Sequence[Hashable]) -> Rows:

@@ -54,7 +54,7 @@ def session_gate(self, arguments, count, names):
     PyErr_Clear()
     return PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
 """
-_TEMPLATE = Template("session_gate", _CODE, PARTS.__getitem__)
+_TEMPLATE = Template("session_gate", _CODE, PARTS)
 _STYLE = any_arguments(
     "run",
     "(output_names, input_feed, run_options=None)",

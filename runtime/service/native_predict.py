@@ -122,7 +122,7 @@ _ANSWER = """\
     Py_DecRef(version)
     return made
 """
-_TEMPLATE = Template("native_predict", _LOOK + _ANSWER, PARTS.__getitem__)
+_TEMPLATE = Template("native_predict", _LOOK + _ANSWER, PARTS)
 _STYLE = any_arguments(
     "predict",
     "(name, data, *, outputs=None, timeout=None, priority=None, engine=None)",
