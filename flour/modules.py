@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from pkgutil import walk_packages
 
-from flour.core.importing import imported
+from flour.core.extension_points import imported
 from flour.modules_index import ADAPTERS, OPERATORS
 
 #: The folders whose modules define operators or adapters.

@@ -2,406 +2,240 @@
 
 from __future__ import annotations
 
-OPERATORS: dict[str, str] = {
-    "Above": "flour.ops.pairwise",
-    "Abs": "flour.ops.unary",
-    "Acos": "flour.ops.trigonometry",
-    "Acosh": "flour.ops.trigonometry",
-    "Add": "flour.ops.elementwise",
-    "ArgMax": "flour.ops.reduce",
-    "ArgMin": "flour.ops.reduce",
-    "AsFloat": "flour.ops.elementwise",
-    "AsVector": "flour.ops.structure",
-    "Asin": "flour.ops.trigonometry",
-    "Asinh": "flour.ops.trigonometry",
-    "AtLeast": "flour.ops.pairwise",
-    "Atan": "flour.ops.trigonometry",
-    "Atanh": "flour.ops.trigonometry",
-    "Barycentre": "flour.ops.manifold",
-    "Binarize": "flour.ops.scale",
-    "Bins": "flour.ops.discretise",
-    "BitAnd": "flour.ops.pairwise",
-    "BitNot": "flour.ops.trigonometry",
-    "BitOr": "flour.ops.pairwise",
-    "BitXor": "flour.ops.pairwise",
-    "Both": "flour.ops.pairwise",
-    "BoxCox": "flour.ops.scale",
-    "Bundle": "flour.ops.record",
-    "Cast": "flour.ops.elementwise",
-    "CastLike": "flour.ops.binary",
-    "Categorise": "flour.ops.categorise",
-    "CategoriseText": "flour.ops.categorise",
-    "Ceil": "flour.ops.unary",
-    "CharNgrams": "flour.ops.ngrams",
-    "ChiWave": "flour.ops.projection",
-    "CircularConvolve": "flour.ops.projection",
-    "Clip": "flour.ops.elementwise",
-    "Closeness": "flour.ops.nearest",
-    "Concat": "flour.ops.structure",
-    "Cos": "flour.ops.unary",
-    "Cosh": "flour.ops.unary",
-    "CouplePairs": "flour.ops.svm",
-    "CsvField": "flour.ops.csv",
-    "CutWords": "flour.ops.onnx_cut",
-    "Damp": "flour.ops.ngrams",
-    "Descend": "flour.ops.cluster",
-    "Distances": "flour.ops.distance",
-    "Divide": "flour.ops.elementwise",
-    "DropWords": "flour.ops.text",
-    "Duels": "flour.ops.vote",
-    "Either": "flour.ops.pairwise",
-    "Element": "flour.ops.structure",
-    "Equal": "flour.ops.compare",
-    "Erf": "flour.ops.unary",
-    "Exp": "flour.ops.unary",
-    "Expm1": "flour.ops.unary",
-    "Exponent": "flour.ops.onnx_narrow",
-    "Field": "flour.ops.source",
-    "Fill": "flour.ops.source",
-    "FirstLargest": "flour.ops.onnx_link",
-    "Floor": "flour.ops.unary",
-    "Gather": "flour.ops.nearest",
-    "Grams": "flour.ops.onnx_ngrams",
-    "Greater": "flour.ops.elementwise",
-    "GreaterEqual": "flour.ops.compare",
-    "HashedValues": "flour.ops.pairs",
-    "Hashing": "flour.ops.ngrams",
-    "Impute": "flour.ops.impute",
-    "ImputeInTurn": "flour.ops.impute_models",
-    "ImputeNearest": "flour.ops.impute_models",
-    "ImputeText": "flour.ops.impute",
-    "Interpolate": "flour.ops.isotonic",
-    "IsInfinite": "flour.ops.trigonometry",
-    "IsMissing": "flour.ops.impute",
-    "IsMissingText": "flour.ops.impute",
-    "IsNan": "flour.ops.unary",
-    "Join": "flour.ops.words",
-    "JoinTexts": "flour.ops.onnx_match",
-    "LargerOf": "flour.ops.pairwise",
-    "Length": "flour.ops.words",
-    "Less": "flour.ops.compare",
-    "LessEqual": "flour.ops.compare",
-    "LetterNgrams": "flour.ops.onnx_text",
-    "Linear": "flour.ops.linear",
-    "LinearTrees": "flour.ops.trees.linear_trees",
-    "Log": "flour.ops.unary",
-    "Log10": "flour.ops.unary",
-    "Log1p": "flour.ops.unary",
-    "Log2": "flour.ops.unary",
-    "LogSumExp": "flour.ops.normalise",
-    "Logistic": "flour.ops.onnx_link",
-    "LookUp": "flour.ops.encode",
-    "LowBits": "flour.ops.onnx_narrow",
-    "Lower": "flour.ops.text",
-    "LowerLetters": "flour.ops.onnx_text",
-    "MatchesWhole": "flour.ops.onnx_match",
-    "MatchingPursuit": "flour.ops.pursuit",
-    "MatrixProducts": "flour.ops.indexed",
-    "Max": "flour.ops.reduce",
-    "Maximum": "flour.ops.nearest",
-    "Min": "flour.ops.reduce",
-    "Minus": "flour.ops.binary",
-    "Modulo": "flour.ops.pairwise",
-    "Multiply": "flour.ops.elementwise",
-    "Murmur": "flour.ops.onnx_hash",
-    "NamedValues": "flour.ops.pairs",
-    "Narrow": "flour.ops.record",
-    "Nearest": "flour.ops.nearest",
-    "Negate": "flour.ops.unary",
-    "Norm": "flour.ops.reduce",
-    "NormalQuantile": "flour.ops.interpolate",
-    "Not": "flour.ops.trigonometry",
-    "NotEqual": "flour.ops.compare",
-    "OneHot": "flour.ops.encode",
-    "OneIfTiny": "flour.ops.scale",
-    "OneMinus": "flour.ops.elementwise",
-    "OnlyOne": "flour.ops.pairwise",
-    "Opaque": "flour.ops.opaque",
-    "Over": "flour.ops.binary",
-    "ParseCsv": "flour.ops.csv",
-    "ParseNumbers": "flour.ops.onnx_cast",
-    "Phrases": "flour.ops.ngrams",
-    "Pick": "flour.ops.source",
-    "PickAt": "flour.ops.indexed",
-    "Plus": "flour.ops.binary",
-    "Power": "flour.ops.kernel",
-    "PowerOf": "flour.ops.pairwise",
-    "Probit": "flour.ops.onnx_link",
-    "Products": "flour.ops.polynomial",
-    "Proportions": "flour.ops.normalise",
-    "PutAt": "flour.ops.indexed",
-    "PythonColumns": "flour.ops.python",
-    "PythonText": "flour.ops.python",
-    "PythonWords": "flour.ops.python",
-    "Quotient": "flour.ops.binary",
-    "Ranks": "flour.ops.interpolate",
-    "Reciprocal": "flour.ops.unary",
-    "Relu": "flour.ops.unary",
-    "Remainder": "flour.ops.pairwise",
-    "RequireFinite": "flour.ops.require",
-    "Rint": "flour.ops.unary",
-    "Rounded": "flour.ops.onnx_narrow",
-    "RunningProduct": "flour.ops.segments",
-    "RunningSum": "flour.ops.segments",
-    "Runs": "flour.ops.ngrams",
-    "Same": "flour.ops.pairwise",
-    "SameText": "flour.ops.onnx_equal",
-    "Scatter": "flour.ops.nearest",
-    "SegmentMax": "flour.ops.segments",
-    "SegmentMin": "flour.ops.segments",
-    "SegmentPlace": "flour.ops.segments",
-    "SegmentProduct": "flour.ops.segments",
-    "SegmentSum": "flour.ops.segments",
-    "Select": "flour.ops.structure",
-    "Share": "flour.ops.vote",
-    "ShiftLeft": "flour.ops.pairwise",
-    "ShiftRight": "flour.ops.pairwise",
-    "ShortestWay": "flour.ops.manifold",
-    "Sigmoid": "flour.ops.link",
-    "Sign": "flour.ops.unary",
-    "Sin": "flour.ops.unary",
-    "Sinh": "flour.ops.unary",
-    "SmallerOf": "flour.ops.pairwise",
-    "Softmax": "flour.ops.link",
-    "SoftmaxZero": "flour.ops.onnx_link",
-    "SolveLower": "flour.ops.gaussian_process",
-    "Source": "flour.core.source",
-    "Splines": "flour.ops.spline",
-    "Split": "flour.ops.text",
-    "SpreadDistances": "flour.ops.bayes",
-    "Sqrt": "flour.ops.unary",
-    "Square": "flour.ops.unary",
-    "SquaredDistances": "flour.ops.distance",
-    "StripAccents": "flour.ops.text",
-    "Subtract": "flour.ops.elementwise",
-    "Sum": "flour.ops.reduce",
-    "SumOfEntries": "flour.ops.bayes",
-    "SumRuns": "flour.ops.mixture",
-    "Take": "flour.ops.structure",
-    "TakeText": "flour.ops.structure",
-    "Tally": "flour.ops.vote",
-    "Tan": "flour.ops.unary",
-    "Tanh": "flour.ops.unary",
-    "Times": "flour.ops.binary",
-    "ToDense": "flour.ops.storage",
-    "ToSparse": "flour.ops.storage",
-    "Tokenize": "flour.ops.text",
-    "TopPlaces": "flour.ops.segments",
-    "TopicWeights": "flour.ops.topics",
-    "TreeLeaves": "flour.ops.trees.trees",
-    "Trees": "flour.ops.trees.trees",
-    "Trunc": "flour.ops.unary",
-    "UndoBoxCox": "flour.ops.target",
-    "UndoYeoJohnson": "flour.ops.target",
-    "Upper": "flour.ops.text",
-    "UpperLetters": "flour.ops.onnx_text",
-    "Votes": "flour.ops.nearest",
-    "WeightedMedian": "flour.ops.vote",
-    "WeightedRows": "flour.ops.nearest",
-    "Where": "flour.ops.compare",
-    "WholeQuotient": "flour.ops.pairwise",
-    "WordNgrams": "flour.ops.ngrams",
-    "WriteFloats": "flour.ops.onnx_cast",
-    "WriteWhole": "flour.ops.onnx_cast",
-    "YeoJohnson": "flour.ops.scale",
-}
-ADAPTERS: dict[str, str] = {
-    "imblearn.pipeline.Pipeline": "flour.sklearn.estimators.compose",
-    "lightgbm.sklearn.LGBMClassifier": "flour.boosters.lightgbm",
-    "lightgbm.sklearn.LGBMRanker": "flour.boosters.lightgbm",
-    "lightgbm.sklearn.LGBMRegressor": "flour.boosters.lightgbm",
-    "sklearn.calibration.CalibratedClassifierCV": "flour.sklearn.estimators.calibrate",
-    "sklearn.cluster.AffinityPropagation": "flour.ops.cluster",
-    "sklearn.cluster.Birch": "flour.ops.cluster",
-    "sklearn.cluster.BisectingKMeans": "flour.ops.cluster",
-    "sklearn.cluster.FeatureAgglomeration": "flour.ops.projection",
-    "sklearn.cluster.KMeans": "flour.ops.cluster",
-    "sklearn.cluster.MeanShift": "flour.ops.cluster",
-    "sklearn.cluster.MiniBatchKMeans": "flour.ops.cluster",
-    "sklearn.compose.ColumnTransformer": "flour.sklearn.estimators.compose",
-    "sklearn.compose.TransformedTargetRegressor": "flour.ops.target",
-    "sklearn.covariance.EllipticEnvelope": "flour.sklearn.estimators.covariance",
-    "sklearn.cross_decomposition.CCA": "flour.sklearn.estimators.cross_decomposition",
-    "sklearn.cross_decomposition.PLSCanonical": "flour.sklearn.estimators.cross_decomposition",
-    "sklearn.cross_decomposition.PLSRegression": "flour.sklearn.estimators.cross_decomposition",
-    "sklearn.cross_decomposition.PLSSVD": "flour.sklearn.estimators.cross_decomposition",
-    "sklearn.decomposition.DictionaryLearning": "flour.ops.pursuit",
-    "sklearn.decomposition.FactorAnalysis": "flour.sklearn.estimators.decomposition",
-    "sklearn.decomposition.FastICA": "flour.sklearn.estimators.decomposition",
-    "sklearn.decomposition.IncrementalPCA": "flour.sklearn.estimators.decomposition",
-    "sklearn.decomposition.KernelPCA": "flour.sklearn.estimators.kernel_models",
-    "sklearn.decomposition.LatentDirichletAllocation": "flour.ops.topics",
-    "sklearn.decomposition.MiniBatchDictionaryLearning": "flour.ops.pursuit",
-    "sklearn.decomposition.MiniBatchSparsePCA": "flour.sklearn.estimators.decomposition",
-    "sklearn.decomposition.PCA": "flour.sklearn.estimators.decomposition",
-    "sklearn.decomposition.SparseCoder": "flour.ops.pursuit",
-    "sklearn.decomposition.SparsePCA": "flour.sklearn.estimators.decomposition",
-    "sklearn.decomposition.TruncatedSVD": "flour.sklearn.estimators.decomposition",
-    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis": "flour.sklearn.estimators.discriminant",
-    "sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis": "flour.sklearn.estimators.discriminant",
-    "sklearn.dummy.DummyClassifier": "flour.sklearn.estimators.dummy",
-    "sklearn.dummy.DummyRegressor": "flour.sklearn.estimators.dummy",
-    "sklearn.ensemble.AdaBoostClassifier": "flour.sklearn.estimators.ensemble",
-    "sklearn.ensemble.AdaBoostRegressor": "flour.sklearn.estimators.ensemble",
-    "sklearn.ensemble.BaggingClassifier": "flour.sklearn.estimators.ensemble",
-    "sklearn.ensemble.BaggingRegressor": "flour.sklearn.estimators.ensemble",
-    "sklearn.ensemble.ExtraTreesClassifier": "flour.sklearn.estimators.forests",
-    "sklearn.ensemble.ExtraTreesRegressor": "flour.sklearn.estimators.forests",
-    "sklearn.ensemble.GradientBoostingClassifier": "flour.sklearn.estimators.boosting",
-    "sklearn.ensemble.GradientBoostingRegressor": "flour.sklearn.estimators.boosting",
-    "sklearn.ensemble.HistGradientBoostingClassifier": "flour.sklearn.estimators.boosting",
-    "sklearn.ensemble.HistGradientBoostingRegressor": "flour.sklearn.estimators.boosting",
-    "sklearn.ensemble.IsolationForest": "flour.sklearn.estimators.forests",
-    "sklearn.ensemble.RandomForestClassifier": "flour.sklearn.estimators.forests",
-    "sklearn.ensemble.RandomForestRegressor": "flour.sklearn.estimators.forests",
-    "sklearn.ensemble.RandomTreesEmbedding": "flour.sklearn.estimators.forests",
-    "sklearn.ensemble.StackingClassifier": "flour.sklearn.estimators.ensemble",
-    "sklearn.ensemble.StackingRegressor": "flour.sklearn.estimators.ensemble",
-    "sklearn.ensemble.VotingClassifier": "flour.sklearn.estimators.ensemble",
-    "sklearn.ensemble.VotingRegressor": "flour.sklearn.estimators.ensemble",
-    "sklearn.feature_extraction.DictVectorizer": "flour.ops.pairs",
-    "sklearn.feature_extraction.FeatureHasher": "flour.ops.pairs",
-    "sklearn.feature_extraction.text.CountVectorizer": "flour.sklearn.estimators.vectorise",
-    "sklearn.feature_extraction.text.HashingVectorizer": "flour.sklearn.estimators.vectorise",
-    "sklearn.feature_extraction.text.TfidfTransformer": "flour.sklearn.estimators.vectorise",
-    "sklearn.feature_extraction.text.TfidfVectorizer": "flour.sklearn.estimators.vectorise",
-    "sklearn.feature_selection.GenericUnivariateSelect": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.RFE": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.RFECV": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.SelectFdr": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.SelectFpr": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.SelectFromModel": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.SelectFwe": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.SelectKBest": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.SelectPercentile": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.SequentialFeatureSelector": "flour.sklearn.estimators.selection",
-    "sklearn.feature_selection.VarianceThreshold": "flour.sklearn.estimators.selection",
-    "sklearn.frozen.FrozenEstimator": "flour.sklearn.estimators.compose",
-    "sklearn.gaussian_process.GaussianProcessClassifier": "flour.sklearn.estimators.gaussian_process",
-    "sklearn.gaussian_process.GaussianProcessRegressor": "flour.sklearn.estimators.gaussian_process",
-    "sklearn.gaussian_process._BinaryGaussianProcessClassifierLaplace": "flour.sklearn.estimators.gaussian_process",
-    "sklearn.impute.IterativeImputer": "flour.sklearn.estimators.impute_models",
-    "sklearn.impute.KNNImputer": "flour.sklearn.estimators.impute_models",
-    "sklearn.impute.MissingIndicator": "flour.sklearn.estimators.imputers",
-    "sklearn.impute.SimpleImputer": "flour.sklearn.estimators.imputers",
-    "sklearn.isotonic.IsotonicRegression": "flour.ops.isotonic",
-    "sklearn.kernel_approximation.AdditiveChi2Sampler": "flour.ops.projection",
-    "sklearn.kernel_approximation.Nystroem": "flour.sklearn.estimators.nystroem",
-    "sklearn.kernel_approximation.PolynomialCountSketch": "flour.ops.projection",
-    "sklearn.kernel_approximation.RBFSampler": "flour.ops.projection",
-    "sklearn.kernel_approximation.SkewedChi2Sampler": "flour.ops.projection",
-    "sklearn.kernel_ridge.KernelRidge": "flour.sklearn.estimators.kernel_models",
-    "sklearn.linear_model.ARDRegression": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.BayesianRidge": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.ElasticNet": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.ElasticNetCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.GammaRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.HuberRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.Lars": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.LarsCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.Lasso": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.LassoCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.LassoLars": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.LassoLarsCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.LassoLarsIC": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.LinearRegression": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.LogisticRegression": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.LogisticRegressionCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.MultiTaskElasticNet": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.MultiTaskElasticNetCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.MultiTaskLasso": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.MultiTaskLassoCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.OrthogonalMatchingPursuit": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.OrthogonalMatchingPursuitCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.PassiveAggressiveClassifier": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.PassiveAggressiveRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.Perceptron": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.PoissonRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.QuantileRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.RANSACRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.Ridge": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.RidgeCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.RidgeClassifier": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.RidgeClassifierCV": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.SGDClassifier": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.SGDOneClassSVM": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.SGDRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.TheilSenRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.linear_model.TweedieRegressor": "flour.sklearn.estimators.linear_models",
-    "sklearn.manifold.Isomap": "flour.sklearn.estimators.manifold",
-    "sklearn.manifold.LocallyLinearEmbedding": "flour.sklearn.estimators.manifold",
-    "sklearn.mixture.BayesianGaussianMixture": "flour.ops.mixture",
-    "sklearn.mixture.GaussianMixture": "flour.ops.mixture",
-    "sklearn.model_selection.FixedThresholdClassifier": "flour.sklearn.estimators.search",
-    "sklearn.model_selection.GridSearchCV": "flour.sklearn.estimators.search",
-    "sklearn.model_selection.HalvingGridSearchCV": "flour.sklearn.estimators.search",
-    "sklearn.model_selection.HalvingRandomSearchCV": "flour.sklearn.estimators.search",
-    "sklearn.model_selection.RandomizedSearchCV": "flour.sklearn.estimators.search",
-    "sklearn.model_selection.TunedThresholdClassifierCV": "flour.sklearn.estimators.search",
-    "sklearn.multiclass.OneVsOneClassifier": "flour.sklearn.estimators.multi",
-    "sklearn.multiclass.OneVsRestClassifier": "flour.sklearn.estimators.multi",
-    "sklearn.multiclass.OutputCodeClassifier": "flour.sklearn.estimators.multi",
-    "sklearn.multiclass._ConstantPredictor": "flour.sklearn.estimators.multi",
-    "sklearn.multioutput.ClassifierChain": "flour.sklearn.estimators.multi",
-    "sklearn.multioutput.MultiOutputClassifier": "flour.sklearn.estimators.multi",
-    "sklearn.multioutput.MultiOutputRegressor": "flour.sklearn.estimators.multi",
-    "sklearn.multioutput.RegressorChain": "flour.sklearn.estimators.multi",
-    "sklearn.naive_bayes.BernoulliNB": "flour.ops.bayes",
-    "sklearn.naive_bayes.CategoricalNB": "flour.ops.bayes",
-    "sklearn.naive_bayes.ComplementNB": "flour.ops.bayes",
-    "sklearn.naive_bayes.GaussianNB": "flour.ops.bayes",
-    "sklearn.naive_bayes.MultinomialNB": "flour.ops.bayes",
-    "sklearn.neighbors.KNeighborsClassifier": "flour.ops.neighbours",
-    "sklearn.neighbors.KNeighborsRegressor": "flour.ops.neighbours",
-    "sklearn.neighbors.KNeighborsTransformer": "flour.ops.neighbours",
-    "sklearn.neighbors.LocalOutlierFactor": "flour.ops.neighbours",
-    "sklearn.neighbors.NearestCentroid": "flour.ops.neighbours",
-    "sklearn.neighbors.NeighborhoodComponentsAnalysis": "flour.ops.projection",
-    "sklearn.neighbors.RadiusNeighborsClassifier": "flour.ops.neighbours",
-    "sklearn.neighbors.RadiusNeighborsRegressor": "flour.ops.neighbours",
-    "sklearn.neighbors.RadiusNeighborsTransformer": "flour.ops.neighbours",
-    "sklearn.neural_network.BernoulliRBM": "flour.sklearn.estimators.network",
-    "sklearn.neural_network.MLPClassifier": "flour.sklearn.estimators.network",
-    "sklearn.neural_network.MLPRegressor": "flour.sklearn.estimators.network",
-    "sklearn.pipeline.FeatureUnion": "flour.sklearn.estimators.compose",
-    "sklearn.pipeline.Pipeline": "flour.sklearn.estimators.compose",
-    "sklearn.preprocessing.Binarizer": "flour.ops.scale",
-    "sklearn.preprocessing.FunctionTransformer": "flour.sklearn.estimators.function",
-    "sklearn.preprocessing.KBinsDiscretizer": "flour.ops.discretise",
-    "sklearn.preprocessing.KernelCenterer": "flour.ops.scale",
-    "sklearn.preprocessing.LabelBinarizer": "flour.ops.encode",
-    "sklearn.preprocessing.LabelEncoder": "flour.ops.encode",
-    "sklearn.preprocessing.MaxAbsScaler": "flour.ops.scale",
-    "sklearn.preprocessing.MinMaxScaler": "flour.ops.scale",
-    "sklearn.preprocessing.Normalizer": "flour.ops.scale",
-    "sklearn.preprocessing.OneHotEncoder": "flour.ops.encode",
-    "sklearn.preprocessing.OrdinalEncoder": "flour.ops.encode",
-    "sklearn.preprocessing.PolynomialFeatures": "flour.ops.polynomial",
-    "sklearn.preprocessing.PowerTransformer": "flour.ops.scale",
-    "sklearn.preprocessing.QuantileTransformer": "flour.ops.interpolate",
-    "sklearn.preprocessing.RobustScaler": "flour.ops.scale",
-    "sklearn.preprocessing.SplineTransformer": "flour.ops.spline",
-    "sklearn.preprocessing.StandardScaler": "flour.ops.scale",
-    "sklearn.preprocessing.TargetEncoder": "flour.ops.encode",
-    "sklearn.random_projection.GaussianRandomProjection": "flour.ops.projection",
-    "sklearn.random_projection.SparseRandomProjection": "flour.ops.projection",
-    "sklearn.semi_supervised.LabelPropagation": "flour.sklearn.estimators.kernel_models",
-    "sklearn.semi_supervised.LabelSpreading": "flour.sklearn.estimators.kernel_models",
-    "sklearn.semi_supervised.SelfTrainingClassifier": "flour.sklearn.estimators.multi",
-    "sklearn.svm.LinearSVC": "flour.sklearn.estimators.linear_models",
-    "sklearn.svm.LinearSVR": "flour.sklearn.estimators.linear_models",
-    "sklearn.svm.NuSVC": "flour.ops.svm",
-    "sklearn.svm.NuSVR": "flour.ops.svm",
-    "sklearn.svm.OneClassSVM": "flour.ops.svm",
-    "sklearn.svm.SVC": "flour.ops.svm",
-    "sklearn.svm.SVR": "flour.ops.svm",
-    "sklearn.tree.DecisionTreeClassifier": "flour.sklearn.estimators.forests",
-    "sklearn.tree.DecisionTreeRegressor": "flour.sklearn.estimators.forests",
-    "sklearn.tree.ExtraTreeClassifier": "flour.sklearn.estimators.forests",
-    "sklearn.tree.ExtraTreeRegressor": "flour.sklearn.estimators.forests",
-    "xgboost.sklearn.XGBClassifier": "flour.boosters.xgboost",
-    "xgboost.sklearn.XGBRFClassifier": "flour.boosters.xgboost",
-    "xgboost.sklearn.XGBRFRegressor": "flour.boosters.xgboost",
-    "xgboost.sklearn.XGBRanker": "flour.boosters.xgboost",
-    "xgboost.sklearn.XGBRegressor": "flour.boosters.xgboost",
-}
+OPERATORS: dict[str, str] = {}
+OPERATORS |= dict.fromkeys("Source".split(), "flour.core.source")
+OPERATORS |= dict.fromkeys("SpreadDistances SumOfEntries".split(), "flour.ops.bayes")
+OPERATORS |= dict.fromkeys("CastLike Minus Over Plus Quotient Times".split(), "flour.ops.binary")
+OPERATORS |= dict.fromkeys("Categorise CategoriseText".split(), "flour.ops.categorise")
+OPERATORS |= dict.fromkeys("Descend".split(), "flour.ops.cluster")
+OPERATORS |= dict.fromkeys(
+    "Equal GreaterEqual Less LessEqual NotEqual Where".split(), "flour.ops.compare"
+)
+OPERATORS |= dict.fromkeys("CsvField ParseCsv".split(), "flour.ops.csv")
+OPERATORS |= dict.fromkeys("Bins".split(), "flour.ops.discretise")
+OPERATORS |= dict.fromkeys("Distances SquaredDistances".split(), "flour.ops.distance")
+OPERATORS |= dict.fromkeys(
+    "Add AsFloat Cast Clip Divide Greater Multiply OneMinus Subtract".split(),
+    "flour.ops.elementwise",
+)
+OPERATORS |= dict.fromkeys("LookUp OneHot".split(), "flour.ops.encode")
+OPERATORS |= dict.fromkeys("SolveLower".split(), "flour.ops.gaussian_process")
+OPERATORS |= dict.fromkeys("Impute ImputeText IsMissing IsMissingText".split(), "flour.ops.impute")
+OPERATORS |= dict.fromkeys("ImputeInTurn ImputeNearest".split(), "flour.ops.impute_models")
+OPERATORS |= dict.fromkeys("MatrixProducts PickAt PutAt".split(), "flour.ops.indexed")
+OPERATORS |= dict.fromkeys("NormalQuantile Ranks".split(), "flour.ops.interpolate")
+OPERATORS |= dict.fromkeys("Interpolate".split(), "flour.ops.isotonic")
+OPERATORS |= dict.fromkeys("Power".split(), "flour.ops.kernel")
+OPERATORS |= dict.fromkeys("Linear".split(), "flour.ops.linear")
+OPERATORS |= dict.fromkeys("Sigmoid Softmax".split(), "flour.ops.link")
+OPERATORS |= dict.fromkeys("Barycentre ShortestWay".split(), "flour.ops.manifold")
+OPERATORS |= dict.fromkeys("SumRuns".split(), "flour.ops.mixture")
+OPERATORS |= dict.fromkeys(
+    "Closeness Gather Maximum Nearest Scatter Votes WeightedRows".split(), "flour.ops.nearest"
+)
+OPERATORS |= dict.fromkeys(
+    "CharNgrams Damp Hashing Phrases Runs WordNgrams".split(), "flour.ops.ngrams"
+)
+OPERATORS |= dict.fromkeys("LogSumExp Proportions".split(), "flour.ops.normalise")
+OPERATORS |= dict.fromkeys("ParseNumbers WriteFloats WriteWhole".split(), "flour.ops.onnx_cast")
+OPERATORS |= dict.fromkeys("CutWords".split(), "flour.ops.onnx_cut")
+OPERATORS |= dict.fromkeys("SameText".split(), "flour.ops.onnx_equal")
+OPERATORS |= dict.fromkeys("Murmur".split(), "flour.ops.onnx_hash")
+OPERATORS |= dict.fromkeys(
+    "FirstLargest Logistic Probit SoftmaxZero".split(), "flour.ops.onnx_link"
+)
+OPERATORS |= dict.fromkeys("JoinTexts MatchesWhole".split(), "flour.ops.onnx_match")
+OPERATORS |= dict.fromkeys("Exponent LowBits Rounded".split(), "flour.ops.onnx_narrow")
+OPERATORS |= dict.fromkeys("Grams".split(), "flour.ops.onnx_ngrams")
+OPERATORS |= dict.fromkeys("LetterNgrams LowerLetters UpperLetters".split(), "flour.ops.onnx_text")
+OPERATORS |= dict.fromkeys("Opaque".split(), "flour.ops.opaque")
+OPERATORS |= dict.fromkeys("HashedValues NamedValues".split(), "flour.ops.pairs")
+OPERATORS |= dict.fromkeys(
+    "Above AtLeast BitAnd BitOr BitXor Both Either LargerOf Modulo OnlyOne PowerOf Remainder Same ShiftLeft ShiftRight SmallerOf WholeQuotient".split(),
+    "flour.ops.pairwise",
+)
+OPERATORS |= dict.fromkeys("Products".split(), "flour.ops.polynomial")
+OPERATORS |= dict.fromkeys("ChiWave CircularConvolve".split(), "flour.ops.projection")
+OPERATORS |= dict.fromkeys("MatchingPursuit".split(), "flour.ops.pursuit")
+OPERATORS |= dict.fromkeys("PythonColumns PythonText PythonWords".split(), "flour.ops.python")
+OPERATORS |= dict.fromkeys("Bundle Narrow".split(), "flour.ops.record")
+OPERATORS |= dict.fromkeys("ArgMax ArgMin Max Min Norm Sum".split(), "flour.ops.reduce")
+OPERATORS |= dict.fromkeys("RequireFinite".split(), "flour.ops.require")
+OPERATORS |= dict.fromkeys("Binarize BoxCox OneIfTiny YeoJohnson".split(), "flour.ops.scale")
+OPERATORS |= dict.fromkeys(
+    "RunningProduct RunningSum SegmentMax SegmentMin SegmentPlace SegmentProduct SegmentSum TopPlaces".split(),
+    "flour.ops.segments",
+)
+OPERATORS |= dict.fromkeys("Field Fill Pick".split(), "flour.ops.source")
+OPERATORS |= dict.fromkeys("Splines".split(), "flour.ops.spline")
+OPERATORS |= dict.fromkeys("ToDense ToSparse".split(), "flour.ops.storage")
+OPERATORS |= dict.fromkeys(
+    "AsVector Concat Element Select Take TakeText".split(), "flour.ops.structure"
+)
+OPERATORS |= dict.fromkeys("CouplePairs".split(), "flour.ops.svm")
+OPERATORS |= dict.fromkeys("UndoBoxCox UndoYeoJohnson".split(), "flour.ops.target")
+OPERATORS |= dict.fromkeys(
+    "DropWords Lower Split StripAccents Tokenize Upper".split(), "flour.ops.text"
+)
+OPERATORS |= dict.fromkeys("TopicWeights".split(), "flour.ops.topics")
+OPERATORS |= dict.fromkeys("LinearTrees".split(), "flour.ops.trees.linear_trees")
+OPERATORS |= dict.fromkeys("TreeLeaves Trees".split(), "flour.ops.trees.trees")
+OPERATORS |= dict.fromkeys(
+    "Acos Acosh Asin Asinh Atan Atanh BitNot IsInfinite Not".split(), "flour.ops.trigonometry"
+)
+OPERATORS |= dict.fromkeys(
+    "Abs Ceil Cos Cosh Erf Exp Expm1 Floor IsNan Log Log10 Log1p Log2 Negate Reciprocal Relu Rint Sign Sin Sinh Sqrt Square Tan Tanh Trunc".split(),
+    "flour.ops.unary",
+)
+OPERATORS |= dict.fromkeys("Duels Share Tally WeightedMedian".split(), "flour.ops.vote")
+OPERATORS |= dict.fromkeys("Join Length".split(), "flour.ops.words")
+ADAPTERS: dict[str, str] = {}
+ADAPTERS |= dict.fromkeys(
+    "lightgbm.sklearn.LGBMClassifier lightgbm.sklearn.LGBMRanker lightgbm.sklearn.LGBMRegressor".split(),
+    "flour.boosters.lightgbm",
+)
+ADAPTERS |= dict.fromkeys(
+    "xgboost.sklearn.XGBClassifier xgboost.sklearn.XGBRFClassifier xgboost.sklearn.XGBRFRegressor xgboost.sklearn.XGBRanker xgboost.sklearn.XGBRegressor".split(),
+    "flour.boosters.xgboost",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.naive_bayes.BernoulliNB sklearn.naive_bayes.CategoricalNB sklearn.naive_bayes.ComplementNB sklearn.naive_bayes.GaussianNB sklearn.naive_bayes.MultinomialNB".split(),
+    "flour.ops.bayes",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.cluster.AffinityPropagation sklearn.cluster.Birch sklearn.cluster.BisectingKMeans sklearn.cluster.KMeans sklearn.cluster.MeanShift sklearn.cluster.MiniBatchKMeans".split(),
+    "flour.ops.cluster",
+)
+ADAPTERS |= dict.fromkeys("sklearn.preprocessing.KBinsDiscretizer".split(), "flour.ops.discretise")
+ADAPTERS |= dict.fromkeys(
+    "sklearn.preprocessing.LabelBinarizer sklearn.preprocessing.LabelEncoder sklearn.preprocessing.OneHotEncoder sklearn.preprocessing.OrdinalEncoder sklearn.preprocessing.TargetEncoder".split(),
+    "flour.ops.encode",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.preprocessing.QuantileTransformer".split(), "flour.ops.interpolate"
+)
+ADAPTERS |= dict.fromkeys("sklearn.isotonic.IsotonicRegression".split(), "flour.ops.isotonic")
+ADAPTERS |= dict.fromkeys(
+    "sklearn.mixture.BayesianGaussianMixture sklearn.mixture.GaussianMixture".split(),
+    "flour.ops.mixture",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.neighbors.KNeighborsClassifier sklearn.neighbors.KNeighborsRegressor sklearn.neighbors.KNeighborsTransformer sklearn.neighbors.LocalOutlierFactor sklearn.neighbors.NearestCentroid sklearn.neighbors.RadiusNeighborsClassifier sklearn.neighbors.RadiusNeighborsRegressor sklearn.neighbors.RadiusNeighborsTransformer".split(),
+    "flour.ops.neighbours",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.feature_extraction.DictVectorizer sklearn.feature_extraction.FeatureHasher".split(),
+    "flour.ops.pairs",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.preprocessing.PolynomialFeatures".split(), "flour.ops.polynomial"
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.cluster.FeatureAgglomeration sklearn.kernel_approximation.AdditiveChi2Sampler sklearn.kernel_approximation.PolynomialCountSketch sklearn.kernel_approximation.RBFSampler sklearn.kernel_approximation.SkewedChi2Sampler sklearn.neighbors.NeighborhoodComponentsAnalysis sklearn.random_projection.GaussianRandomProjection sklearn.random_projection.SparseRandomProjection".split(),
+    "flour.ops.projection",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.decomposition.DictionaryLearning sklearn.decomposition.MiniBatchDictionaryLearning sklearn.decomposition.SparseCoder".split(),
+    "flour.ops.pursuit",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.preprocessing.Binarizer sklearn.preprocessing.KernelCenterer sklearn.preprocessing.MaxAbsScaler sklearn.preprocessing.MinMaxScaler sklearn.preprocessing.Normalizer sklearn.preprocessing.PowerTransformer sklearn.preprocessing.RobustScaler sklearn.preprocessing.StandardScaler".split(),
+    "flour.ops.scale",
+)
+ADAPTERS |= dict.fromkeys("sklearn.preprocessing.SplineTransformer".split(), "flour.ops.spline")
+ADAPTERS |= dict.fromkeys(
+    "sklearn.svm.NuSVC sklearn.svm.NuSVR sklearn.svm.OneClassSVM sklearn.svm.SVC sklearn.svm.SVR".split(),
+    "flour.ops.svm",
+)
+ADAPTERS |= dict.fromkeys("sklearn.compose.TransformedTargetRegressor".split(), "flour.ops.target")
+ADAPTERS |= dict.fromkeys(
+    "sklearn.decomposition.LatentDirichletAllocation".split(), "flour.ops.topics"
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.ensemble.GradientBoostingClassifier sklearn.ensemble.GradientBoostingRegressor sklearn.ensemble.HistGradientBoostingClassifier sklearn.ensemble.HistGradientBoostingRegressor".split(),
+    "flour.sklearn.estimators.boosting",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.calibration.CalibratedClassifierCV".split(), "flour.sklearn.estimators.calibrate"
+)
+ADAPTERS |= dict.fromkeys(
+    "imblearn.pipeline.Pipeline sklearn.compose.ColumnTransformer sklearn.frozen.FrozenEstimator sklearn.pipeline.FeatureUnion sklearn.pipeline.Pipeline".split(),
+    "flour.sklearn.estimators.compose",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.covariance.EllipticEnvelope".split(), "flour.sklearn.estimators.covariance"
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.cross_decomposition.CCA sklearn.cross_decomposition.PLSCanonical sklearn.cross_decomposition.PLSRegression sklearn.cross_decomposition.PLSSVD".split(),
+    "flour.sklearn.estimators.cross_decomposition",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.decomposition.FactorAnalysis sklearn.decomposition.FastICA sklearn.decomposition.IncrementalPCA sklearn.decomposition.MiniBatchSparsePCA sklearn.decomposition.PCA sklearn.decomposition.SparsePCA sklearn.decomposition.TruncatedSVD".split(),
+    "flour.sklearn.estimators.decomposition",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis".split(),
+    "flour.sklearn.estimators.discriminant",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.dummy.DummyClassifier sklearn.dummy.DummyRegressor".split(),
+    "flour.sklearn.estimators.dummy",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.ensemble.AdaBoostClassifier sklearn.ensemble.AdaBoostRegressor sklearn.ensemble.BaggingClassifier sklearn.ensemble.BaggingRegressor sklearn.ensemble.StackingClassifier sklearn.ensemble.StackingRegressor sklearn.ensemble.VotingClassifier sklearn.ensemble.VotingRegressor".split(),
+    "flour.sklearn.estimators.ensemble",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.ensemble.ExtraTreesClassifier sklearn.ensemble.ExtraTreesRegressor sklearn.ensemble.IsolationForest sklearn.ensemble.RandomForestClassifier sklearn.ensemble.RandomForestRegressor sklearn.ensemble.RandomTreesEmbedding sklearn.tree.DecisionTreeClassifier sklearn.tree.DecisionTreeRegressor sklearn.tree.ExtraTreeClassifier sklearn.tree.ExtraTreeRegressor".split(),
+    "flour.sklearn.estimators.forests",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.preprocessing.FunctionTransformer".split(), "flour.sklearn.estimators.function"
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.gaussian_process.GaussianProcessClassifier sklearn.gaussian_process.GaussianProcessRegressor sklearn.gaussian_process._BinaryGaussianProcessClassifierLaplace".split(),
+    "flour.sklearn.estimators.gaussian_process",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.impute.IterativeImputer sklearn.impute.KNNImputer".split(),
+    "flour.sklearn.estimators.impute_models",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.impute.MissingIndicator sklearn.impute.SimpleImputer".split(),
+    "flour.sklearn.estimators.imputers",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.decomposition.KernelPCA sklearn.kernel_ridge.KernelRidge sklearn.semi_supervised.LabelPropagation sklearn.semi_supervised.LabelSpreading".split(),
+    "flour.sklearn.estimators.kernel_models",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.linear_model.ARDRegression sklearn.linear_model.BayesianRidge sklearn.linear_model.ElasticNet sklearn.linear_model.ElasticNetCV sklearn.linear_model.GammaRegressor sklearn.linear_model.HuberRegressor sklearn.linear_model.Lars sklearn.linear_model.LarsCV sklearn.linear_model.Lasso sklearn.linear_model.LassoCV sklearn.linear_model.LassoLars sklearn.linear_model.LassoLarsCV sklearn.linear_model.LassoLarsIC sklearn.linear_model.LinearRegression sklearn.linear_model.LogisticRegression sklearn.linear_model.LogisticRegressionCV sklearn.linear_model.MultiTaskElasticNet sklearn.linear_model.MultiTaskElasticNetCV sklearn.linear_model.MultiTaskLasso sklearn.linear_model.MultiTaskLassoCV sklearn.linear_model.OrthogonalMatchingPursuit sklearn.linear_model.OrthogonalMatchingPursuitCV sklearn.linear_model.PassiveAggressiveClassifier sklearn.linear_model.PassiveAggressiveRegressor sklearn.linear_model.Perceptron sklearn.linear_model.PoissonRegressor sklearn.linear_model.QuantileRegressor sklearn.linear_model.RANSACRegressor sklearn.linear_model.Ridge sklearn.linear_model.RidgeCV sklearn.linear_model.RidgeClassifier sklearn.linear_model.RidgeClassifierCV sklearn.linear_model.SGDClassifier sklearn.linear_model.SGDOneClassSVM sklearn.linear_model.SGDRegressor sklearn.linear_model.TheilSenRegressor sklearn.linear_model.TweedieRegressor sklearn.svm.LinearSVC sklearn.svm.LinearSVR".split(),
+    "flour.sklearn.estimators.linear_models",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.manifold.Isomap sklearn.manifold.LocallyLinearEmbedding".split(),
+    "flour.sklearn.estimators.manifold",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.multiclass.OneVsOneClassifier sklearn.multiclass.OneVsRestClassifier sklearn.multiclass.OutputCodeClassifier sklearn.multiclass._ConstantPredictor sklearn.multioutput.ClassifierChain sklearn.multioutput.MultiOutputClassifier sklearn.multioutput.MultiOutputRegressor sklearn.multioutput.RegressorChain sklearn.semi_supervised.SelfTrainingClassifier".split(),
+    "flour.sklearn.estimators.multi",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.neural_network.BernoulliRBM sklearn.neural_network.MLPClassifier sklearn.neural_network.MLPRegressor".split(),
+    "flour.sklearn.estimators.network",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.kernel_approximation.Nystroem".split(), "flour.sklearn.estimators.nystroem"
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.model_selection.FixedThresholdClassifier sklearn.model_selection.GridSearchCV sklearn.model_selection.HalvingGridSearchCV sklearn.model_selection.HalvingRandomSearchCV sklearn.model_selection.RandomizedSearchCV sklearn.model_selection.TunedThresholdClassifierCV".split(),
+    "flour.sklearn.estimators.search",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.feature_selection.GenericUnivariateSelect sklearn.feature_selection.RFE sklearn.feature_selection.RFECV sklearn.feature_selection.SelectFdr sklearn.feature_selection.SelectFpr sklearn.feature_selection.SelectFromModel sklearn.feature_selection.SelectFwe sklearn.feature_selection.SelectKBest sklearn.feature_selection.SelectPercentile sklearn.feature_selection.SequentialFeatureSelector sklearn.feature_selection.VarianceThreshold".split(),
+    "flour.sklearn.estimators.selection",
+)
+ADAPTERS |= dict.fromkeys(
+    "sklearn.feature_extraction.text.CountVectorizer sklearn.feature_extraction.text.HashingVectorizer sklearn.feature_extraction.text.TfidfTransformer sklearn.feature_extraction.text.TfidfVectorizer".split(),
+    "flour.sklearn.estimators.vectorise",
+)

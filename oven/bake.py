@@ -6,8 +6,7 @@ from concurrent.futures import Executor
 from functools import partial
 
 from flour.core.errors import TypeMismatch
-from flour.core.extension_points import extension
-from flour.core.importing import paused_collector
+from flour.core.extension_points import extension, paused_collector
 from flour.core.types import Later
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flour.core.extension_points import declare
-from flour.core.importing import imported
+from flour.core.extension_points import declare, imported
 from flour.core.provenance import belongs_to_us
 
 if TYPE_CHECKING:

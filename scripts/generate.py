@@ -146,9 +146,10 @@ def modules_index() -> str:
     tables: dict[str, Mapping[str, object]] = {"OPERATORS": REGISTRY, "ADAPTERS": ADAPTERS}
     text = INDEX
     for table, found in tables.items():
-        text += f"{table}: dict[str, str] = {{\n"
-        text += "".join(f"    {name!r}: {found[name].__module__!r},\n" for name in sorted(found))
-        text += "}\n"
+        text += f"{table}: dict[str, str] = {{}}\n"
+        for module in sorted({made.__module__ for made in found.values()}):
+            names = " ".join(name for name in sorted(found) if found[name].__module__ == module)
+            text += f"{table} |= dict.fromkeys({names!r}.split(), {module!r})\n"
     return text
 
 

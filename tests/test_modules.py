@@ -25,7 +25,7 @@ HINT = "run scripts/generate.py, which writes the indexes"
 EACH_MODULE = """
 import json, os, sys
 import flour
-from flour.core.importing import imported
+from flour.core.extension_points import imported
 from flour.core.op import REGISTRY
 from flour.language.adapters import ADAPTERS
 from flour.modules_index import ADAPTERS as OF_ADAPTERS, OPERATORS
@@ -141,7 +141,7 @@ def test_an_adapter_from_outside_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_import_leaves_the_collector_as_it_was() -> None:
     code = (
         "import gc, flour\n"
-        "from flour.core.importing import imported\n"
+        "from flour.core.extension_points import imported\n"
         "imported('flour.ops.spline'); assert gc.isenabled()\n"
         "gc.disable(); imported('flour.ops.svm'); assert not gc.isenabled()\n"
     )

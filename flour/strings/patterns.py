@@ -255,7 +255,7 @@ class _Compiler:
             return unicode.matched(re.compile(r"\w+", re.ASCII))
         return unicode.words()
 
-    def _matching(self, item: Any) -> unicode.Runs:
+    def _matching(self, item: object) -> unicode.Runs:
         is_word = str(item) == "(IN, [(CATEGORY, CATEGORY_WORD)])"
         if is_word and not self.flags & (re.ASCII | re.IGNORECASE):
             return unicode.words()

@@ -261,7 +261,7 @@ def built() -> dict[str, list[NDArray[Any]]]:
     return {name: [_array(part) for part in table] for name, table in tables.items()}
 
 
-def _array(part: Any) -> NDArray[Any]:
+def _array(part: object) -> NDArray[Any]:
     if isinstance(part, int):
         return np.array([part])
     return part.array if isinstance(part, Blob) else np.asarray(part)

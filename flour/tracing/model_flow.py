@@ -13,8 +13,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from flour.core import provenance
-from flour.core.extension_points import extensions
-from flour.core.importing import paused_collector
+from flour.core.extension_points import extensions, paused_collector
 from flour.language.flow import Flow
 from flour.tracing.traced_array import ArrayTrace
 

@@ -173,16 +173,21 @@ def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
 
 
 def data(digest: str, make: Callable[[], bytes]) -> bytes:
-    """What `make` makes of the inputs of this digest: kept, and found in packs, as code is."""
-    symbol = f"data_{digest}"
+    """What `make` makes of the inputs of this digest: text, kept and found in packs as code is."""
     if _collected is not None:
-        _collected[digest] = packs.Function(symbol, make())
+        _collected[digest] = packs.Function(packs.DATA, make())
         return _collected[digest].code
-    found = _entry(digest, symbol) or next(_in_packs(digest), None)
-    if found is None:
-        found = packs.Function(symbol, make())
-        _keep(digest, symbol.encode("ascii"), found.code)
-    return found.code
+    symbol = f"data_{digest}"
+    found = _entry(digest, symbol)
+    if found is not None:
+        return found.code
+    for pack in _packs(machine.fingerprint(), directory()):
+        packed = pack.data(digest)
+        if packed is not None:
+            return packed
+    made = make()
+    _keep(digest, symbol.encode("ascii"), made)
+    return made
 
 
 def find(digest: str, name: str) -> int | None:

@@ -7,7 +7,8 @@ index and each function carry a checksum; what is damaged is compiled instead.
     magic, checksum of the index, its size, the index as JSON, then the object code
 
 The index says {"level": name, "compilers": oven.compiler.cache.compilers(), "functions": {key:
-[symbol, offset, size, checksum]}}, with offsets from the end of the index.
+[symbol, offset, size, checksum]}, "data": {key: text}}, with offsets from the end of the index.
+"data" is what the code cache keeps besides code.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ import struct
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _MAGIC = b"PRETZELP"
 _HEAD = struct.Struct("<8s16sQ")
 
 
+#: Stands for the symbol of what is no code.
+DATA = ""
+
+
 class Function(NamedTuple):
-    """A function of a pack."""
+    """A function of a pack; or data, whose symbol is DATA."""
 
     symbol: str
     code: bytes
@@ -37,9 +42,11 @@ class Pack:
     """A pack that is open."""
 
     def __init__(
-        self, path: Path | None, content: mmap.mmap | bytes, index: dict[str, list[str | int]]
+        self, path: Path | None, content: mmap.mmap | bytes, index: dict[str, Any]
     ) -> None:
-        self.path, self._content, self._index = path, content, index
+        self.path, self._content = path, content
+        self._index: dict[str, list[str | int]] = index["functions"]
+        self._data: dict[str, str] = index.get("data", {})
         self._start = _HEAD.size + _HEAD.unpack_from(content)[2]
 
     def __len__(self) -> int:
@@ -47,6 +54,11 @@ class Pack:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._index)
+
+    def data(self, key: str) -> bytes | None:
+        """The data of this key; None if the pack has none."""
+        found = self._data.get(key)
+        return None if found is None else found.encode()
 
     def find(self, key: str) -> Function | None:
         """The function of this key; None if the pack has not got it, or not in one piece."""
@@ -100,23 +112,25 @@ def opened(
         raise Refused(f"its code is for {index['level']}")
     if index["compilers"] != compilers:
         raise Outdated("it was made by another release")
-    return Pack(path, content, index["functions"])
+    return Pack(path, content, index)
 
 
 def write(path: Path, level: str, compilers: str, functions: Mapping[str, Function]) -> None:
     """Write a pack; readers see all of it or nothing."""
+    data = {key: each.code.decode() for key, each in functions.items() if each.symbol == DATA}
+    code_of = {key: each for key, each in sorted(functions.items()) if key not in data}
     index: dict[str, list[str | int]] = {}
     offset = 0
-    for key, (symbol, code) in sorted(functions.items()):
+    for key, (symbol, code) in code_of.items():
         index[key] = [symbol, offset, len(code), _checksum(code).hex()]
         offset += len(code)
-    about = {"level": level, "compilers": compilers, "functions": index}
+    about = {"level": level, "compilers": compilers, "functions": index, "data": data}
     text = json.dumps(about, separators=(",", ":")).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:
         file.write(_HEAD.pack(_MAGIC, _checksum(text), len(text)) + text)
-        for _, (_, code) in sorted(functions.items()):
+        for _, code in code_of.values():
             file.write(code)
     temporary.chmod(0o644)
     temporary.replace(path)

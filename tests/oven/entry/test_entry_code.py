@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oven.compiler import cache
+from oven.compiler import cache, packs
 from oven.entry import forms, generator
 from oven.entry.interpreter import Layout, Offset, object_layout
 from tests.house import run_python
@@ -54,7 +54,7 @@ def test_another_text_is_another_entry(what: str) -> None:
     template, found = forms.RECORDS, layout()
     other = template
     if what == "text":
-        other = template._replace(text=template.text.replace("FALLBACK", "OTHERWISE"))
+        other = template._replace(text=template.text + "    # other\n")
     elif what == "parts":
         parts = {name: f"{text}    # other\n" for name, text in template.parts.items()}
         other = template._replace(parts=parts)
@@ -82,3 +82,12 @@ def test_what_is_damaged_is_made_again(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_bytes(path.read_bytes()[:-1])
     assert cache.data(digest, make) == b"words"
     assert len(made) == 2
+
+
+def test_a_pack_has_the_words_beside_the_code(tmp_path: Path) -> None:
+    made = {"a": packs.Function("f_a", b"code"), "b": packs.Function(packs.DATA, b"words")}
+    packs.write(tmp_path / "a.pack", "level", "compilers", made)
+    pack = packs.read(tmp_path / "a.pack", "level", "compilers")
+    assert len(pack) == 1
+    assert (pack.find("a"), pack.find("b")) == (made["a"], None)
+    assert (pack.data("a"), pack.data("b")) == (None, b"words")
