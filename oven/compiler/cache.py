@@ -337,7 +337,7 @@ def offer(pack: packs.Pack) -> None:
 def _from_packs(digest: str) -> int | None:
     offered = _offered.pop(digest, None)
     known = _packs(machine.fingerprint(), directory())
-    for pack in known if offered is None else (offered, *known):
+    for pack in known if offered is None else (*known, offered):
         function = pack.find(digest)
         if function is not None and not function.code:
             function = pack.find(_by_numba(digest))
