@@ -386,7 +386,7 @@ def _in_packs(digest: str) -> Iterator[packs.Function]:
     """What the packs have under this digest."""
     known = _packs(machine.fingerprint(), directory())
     offered = _offered.pop(digest, None)
-    for pack in known if offered is None else (offered, *known):
+    for pack in known if offered is None else (*known, offered):
         function = pack.find(digest)
         if function is not None and not function.code:
             function = pack.find(_by_numba(digest))

@@ -8,8 +8,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from flour.core.errors import FlourError
 from oven import debug
-from oven.errors import CompileError
 from oven.optimise.rewrite import RewriteTrace
 from oven.optimise.summary import listing
 from oven.plans.plan import Plan
@@ -20,7 +20,7 @@ _plans = itertools.count(1)
 def report(plan: Plan, trace: RewriteTrace | None) -> None:
     """Show and dump how a plan came to be; a loaded plan has no trace of its rewriting."""
     deepest = debug.level()
-    with suppress(CompileError):  # what is shown says more; and two runs shall show the same
+    with suppress(FlourError):  # what is shown says more; and two runs shall show the same
         plan.wait()
     if trace is not None and deepest >= 2:
         _say_passes(trace, deepest)

@@ -45,7 +45,7 @@ BY_DEFAULT = [True]
 class _Never(Executor):
     """Does nothing of what it is given."""
 
-    def submit(self, call: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+    def submit(self, call: Callable[..., Any], /, *_: object, **__: object) -> Future[Any]:
         """A future that is never done."""
         return Future()
 

@@ -92,12 +92,10 @@ class Plan:
         program = PlanProgram(read, exact=facts.exact)
         plan._begin(program, facts, restored, background, check)  # noqa: SLF001 (this is the class)
         plan._native = (restored.run,)  # noqa: SLF001 (as above)
-        there = at_hand(plan._needed())  # noqa: SLF001 (as above)
-        plan._bound = Pending(  # noqa: SLF001 (as above)
-            plan._compiled,  # noqa: SLF001 (as above)
-            background=False if there else background,
-            needed=plan._needed,  # noqa: SLF001 (as above)
-        )
+        if at_hand(plan._needed()):  # noqa: SLF001 (as above)
+            plan._bound = Pending(lambda: (restored.run,), background=False)  # noqa: SLF001 (as above)
+        else:
+            plan._bound = Pending(plan._compiled, background, plan._needed)  # noqa: SLF001 (as above)
         return plan
 
     def _begin(
@@ -237,8 +235,10 @@ class Plan:
 
     def _entry_code(self) -> tuple[EntryCode, ...]:
         """The code of the entries that calls of it may take."""
+        if self._restored is not None:
+            return self._restored.skeleton.entries
         if self._entries is None:
-            alone = self._native is not None or one_run(self.stages, self._roots) is not None
+            alone = one_run(self.stages, self._roots) is not None
             self._entries = usual_code(self._inputs.values(), alone=alone)
         return self._entries
 

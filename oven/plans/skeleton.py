@@ -25,6 +25,7 @@ from objectstore import Blob
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
 from oven.compiler import cache
+from oven.entry.usual import usual_code
 from oven.run.native_run import NativeRun
 from oven.run.run_signature import WORD, RunSignature, TableDraft, TableLayout
 
@@ -182,6 +183,8 @@ class PlanSkeleton:
             mixes_rows=data["mixes_rows"],
             classes=None if data["classes"] is None else tuple(data["classes"]),
         )
+        #: The code of the entries that calls of such a plan may take.
+        self.entries = usual_code(self.facts.inputs.values(), alone=True)
 
     def run(
         self,

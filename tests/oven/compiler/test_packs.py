@@ -46,8 +46,11 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pack(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert HOST is not None
-    (made,) = warm([plan], [HOST.name], tmp_path_factory.mktemp("packs"))
+    told: list[tuple[str, int]] = []
+    into = tmp_path_factory.mktemp("packs")
+    (made,) = warm([plan], [HOST.name], into, lambda *one: told.append(one))
     assert made.functions > 2
+    assert told == [(HOST.name, 1)]
     return made.path
 
 

@@ -93,29 +93,26 @@ def models(tmp_path: Path) -> Path:
     folder = tmp_path / "models"
     folder.mkdir()
     oven.bake(unseen(31)).save(folder / "known.pretzel")
+    oven.bake(unseen(32), background=background.NEVER).save(folder / "new.pretzel")
     return folder
 
 
-def test_plans_are_listed_with_what_would_answer(
-    pretzel: Pretzel, models: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (found,) = pretzel("ls", models, "--tiers", "--json").data["models"]
-    assert (found["tier"], found["compile_seconds"]) == (1, 0.0)
-    assert "1: native code" in pretzel("ls", models, "--tiers").out
-    assert "tier" not in pretzel("ls", models, "--json").data["models"][0]
-    monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "empty"))
-    monkeypatch.setattr(cache, "_addresses", {})
+def test_plans_are_listed_with_what_would_answer(pretzel: Pretzel, models: Path) -> None:
     before = cache.counters.compiled
-    (found,) = pretzel("ls", models, "--tiers", "--json").data["models"]
-    assert found["tier"] == 0
-    assert found["compile_seconds"] > 0
-    assert (
-        "0: definitions, until native code is there, about "
-        in pretzel("inspect", models / "known.pretzel").out
-    )
+    known, new = pretzel("ls", models, "--tiers", "--json").data["models"]
+    assert (known["tier"], known["compile_seconds"]) == (1, 0.0)
+    assert new["tier"] == 0
+    assert new["compile_seconds"] > 0
+    text = pretzel("ls", models, "--tiers").out
+    assert "1: native code" in text
+    assert "0: definitions, until native code is there, about " in text
+    assert "tier" not in pretzel("ls", models, "--json").data["models"][0]
     (models / "broken.pretzel").write_bytes((models / "known.pretzel").read_bytes()[:-9])
     said = pretzel("ls", models, "--tiers").out
     assert "the file does not have the length its header states" in said
+    facts = pretzel("inspect", models / "new.pretzel", "--json").data
+    assert (facts["tier"], facts["code"]) == (0, [])
+    assert "about " in pretzel("inspect", models / "new.pretzel").out
     assert cache.counters.compiled == before, "looking compiles nothing"
 
 
