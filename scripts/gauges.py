@@ -34,8 +34,8 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(81_950, 66_000),
-    "circles of imports": Bound(12, 0),
+    "product: lines": Bound(81_100, 66_000),
+    "circles of imports": Bound(10, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(10, 10),
     "oven: arrows between rooms": Bound(24, 22),
@@ -47,7 +47,7 @@ BOUNDS = {
     "functions without annotations": Bound(0, 0),
     "parameters: bare Any": Bound(256, 100),
     "tests: private reaches": Bound(7, 0),
-    "request: files": Bound(13, 6),
+    "request: files": Bound(12, 6),
     "request: rooms": Bound(4, 4),
     "request: most entries into a file": Bound(5, 2),
     "HTTP: files": Bound(17, 12),
