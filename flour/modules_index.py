@@ -20,6 +20,7 @@ OPERATORS |= dict.fromkeys(
 )
 OPERATORS |= dict.fromkeys("LookUp OneHot".split(), "flour.ops.encode")
 OPERATORS |= dict.fromkeys("SolveLower".split(), "flour.ops.gaussian_process")
+OPERATORS |= dict.fromkeys("Choose ChooseText Deferred Fetch ModelCall".split(), "flour.ops.graph")
 OPERATORS |= dict.fromkeys("Impute ImputeText IsMissing IsMissingText".split(), "flour.ops.impute")
 OPERATORS |= dict.fromkeys("ImputeInTurn ImputeNearest".split(), "flour.ops.impute_models")
 OPERATORS |= dict.fromkeys("MatrixProducts PickAt PutAt".split(), "flour.ops.indexed")
@@ -78,6 +79,7 @@ OPERATORS |= dict.fromkeys(
     "DropWords Lower Split StripAccents Tokenize Upper".split(), "flour.ops.text"
 )
 OPERATORS |= dict.fromkeys("TopicWeights".split(), "flour.ops.topics")
+OPERATORS |= dict.fromkeys("TreeNearest".split(), "flour.ops.tree_search")
 OPERATORS |= dict.fromkeys("LinearTrees".split(), "flour.ops.trees.linear_trees")
 OPERATORS |= dict.fromkeys("TreeLeaves Trees".split(), "flour.ops.trees.trees")
 OPERATORS |= dict.fromkeys(
