@@ -24,6 +24,7 @@ from flour.language.flow import Flow
 from flour.ops import structure
 from flour.ops.bases import Elementwise
 from flour.ops.impute import Impute
+from flour.ops.interpolate import Ranks
 from flour.ops.python import PythonColumns
 from flour.ops.record import Bundle, Narrow
 from flour.ops.require import LARGEST, LARGEST_SINGLE, RequireFinite
@@ -179,7 +180,10 @@ def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
     """What to check where: at inputs, and where NaN may come up."""
     demands: dict[Node, Demand] = {}
     for item, refused in reversed([*asked]):
-        _add(demands, item, Demand.of(refused, _width(item.type)))
+        # Trees take missing values in dense rows only.
+        sparse_trees = refused.step in _TREES and getattr(item.type, "sparse", False)
+        strict = refused._replace(nan=True) if sparse_trees else refused
+        _add(demands, item, Demand.of(strict, _width(item.type)))
     found: dict[Node, Demand] = {}
     order = topological([*roots, *demands])
     for item in reversed(order):
@@ -232,7 +236,7 @@ def _at_inputs(item: Node, demand: Demand) -> Iterator[tuple[Node, Demand]]:
         yield inputs[0], demand
     elif isinstance(op, Impute):
         yield inputs[0], demand.computed(keeps_nan=op.marker == op.marker)
-    elif isinstance(op, Elementwise) and _dtype(item.type) in FLOATS:
+    elif isinstance(op, Elementwise | Ranks) and _dtype(item.type) in FLOATS:
         casts = op.name in ("Cast", "AsFloat")
         yield inputs[0], demand if casts else demand.computed()
 
