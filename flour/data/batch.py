@@ -2,7 +2,8 @@
 
     input             one row                               a block of rows
     Vector            numpy vector, list of numbers         2-d array, list of lists, frame
-    Record            dict of values, list by position      frame, dict of columns, list of dicts
+    Record            dict of values, list by position,     frame, dict of columns, list of dicts
+                      row of a pandas frame
     Text              str (or bytes)                        list of str
     Pairs             dict of values by any names           list of dicts
     Scalar, Category  a number, a str                       1-d array, list
@@ -200,9 +201,26 @@ class BatchReader:
             return row_batch(data) if data and are_values(data) else None
         found = None if self._frames is None else self._frames.read(data)
         if found is None:
-            return None
+            return self._labelled(data)
         rows = len(found) if isinstance(found, np.ndarray) else row_count(found)
         return Batch(Kind.ARRAYS, found, rows, single=False)
+
+    def _labelled(self, data: Any) -> Batch | None:
+        """A row of a frame of pandas', which is a Series: its values by name, or in order."""
+        if getattr(data, "ndim", 0) != 1 or not (hasattr(data, "index") and hasattr(data, "items")):
+            return None
+        kind = self._only
+        if isinstance(kind, Vector):
+            return row_batch(data.tolist()) if len(data) == kind.width else None
+        assert isinstance(kind, Record), "nothing else has values in a row"
+        if not kind.positional or self.columns & {*data.index}:
+            return self._by_name(data.to_dict())
+        values = data.tolist()
+        return (
+            self._by_name(dict(zip(kind.names, values, strict=True)))
+            if (len(values) == len(kind.names))
+            else None
+        )
 
     def _document(self, data: object) -> Batch | None:
         """One document, or several in a list, or one with arrays around it."""

@@ -174,7 +174,10 @@ def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
     """What to check where: at inputs, and where NaN may come up."""
     demands: dict[Node, Demand] = {}
     for item, refused in reversed([*asked]):
-        _add(demands, item, Demand.of(refused, _width(item.type)))
+        # Trees take missing values in dense rows only.
+        sparse_trees = refused.step in _TREES and getattr(item.type, "sparse", False)
+        strict = refused._replace(nan=True) if sparse_trees else refused
+        _add(demands, item, Demand.of(strict, _width(item.type)))
     found: dict[Node, Demand] = {}
     order = topological([*roots, *demands])
     for item in reversed(order):
@@ -231,7 +234,7 @@ def _at_inputs(item: Node, demand: Demand) -> Iterator[tuple[Node, Demand]]:
         yield inputs[0], demand
     elif op.name == "Impute":
         yield inputs[0], demand.computed(keeps_nan=fields["marker"] == fields["marker"])
-    elif isinstance(op, Elementwise) and _dtype(item.type) in FLOATS:
+    elif (isinstance(op, Elementwise) or op.name == "Ranks") and _dtype(item.type) in FLOATS:
         casts = op.name in {"Cast", "AsFloat"}
         yield inputs[0], demand if casts else demand.computed()
 

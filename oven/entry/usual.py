@@ -7,7 +7,6 @@ has to wait for a compiler: a row, a block, rows by name, arrays by name, and ch
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 
 from flour.core.types import FLOATS, Record, Text, Type, Vector
 from oven.entry.array_call import ARRAY_CALL
@@ -20,13 +19,16 @@ def usual_code(inputs: Collection[Type], *, alone: bool) -> tuple[EntryCode, ...
 
     Unless native code `alone` makes the answers, Python does, and calls what it needs.
     """
-    return _codes(tuple(dict.fromkeys(_templates(inputs) if alone else (ARRAY_CALL,))))
+    wanted = {each.name: each for each in (_templates(inputs) if alone else (ARRAY_CALL,))}
+    found = _codes.get(names := tuple(wanted))
+    if found is None:
+        found = tuple(code for each in wanted.values() if (code := entry_code(each)) is not None)
+        _codes[names] = found
+    return found
 
 
-@lru_cache(16)  # there are five answers, and thousands of plans
-def _codes(templates: tuple[Template, ...]) -> tuple[EntryCode, ...]:
-    found = map(entry_code, templates)
-    return tuple(code for code in found if code is not None)
+#: By the names of the entries: there are five answers, and thousands of plans.
+_codes: dict[tuple[str, ...], tuple[EntryCode, ...]] = {}
 
 
 def _templates(inputs: Collection[Type]) -> Iterator[Template]:
