@@ -203,3 +203,24 @@ def _posted(url: str, body: bytes) -> tuple[int, bytes]:
             return response.status, response.read()
     except HTTPError as problem:
         return problem.code, problem.read()
+
+
+def test_a_model_of_another_server_is_a_node() -> None:
+    with Runtime() as far, Server(far, ServerSettings(port=0)) as server, Runtime() as runtime:
+        far.register("shift", shift_flow(1.0), background=False)
+        row = flour.record(key=float, other=float)
+        x = flour.concat(row["key"], row["other"], row["key"], row["other"])
+        model = f"{server.url}/v2/models/shift"
+        top = flour.call(model, inputs={"x": x}, output="top", gives=float, timeout=5.0)
+        moved = flour.call(model, inputs={"x": x}, output="moved", gives=flour.Vector(4))
+        graph = flour.outputs(top=top * 2, moved=moved)
+        runtime.register("near", graph, background=False)
+        answer = runtime.predict("near", {"key": 3.0, "other": 4.0})
+        assert answer["top"] == 10.0
+        assert answer["moved"].tolist() == [4.0, 5.0, 4.0, 5.0]
+        gone = flour.call(f"{model}s", inputs={"x": x}, output="top", gives=float)
+        runtime.register("gone", flour.outputs(x=gone), background=False)
+        with pytest.raises(NodeFailed, match="404"):
+            runtime.predict("gone", {"key": 3.0, "other": 4.0})
+    with pytest.raises(flour.FlourError, match="address of a model"):
+        flour.call("models/fraud", inputs={"x": x}, output="y", gives=float)
