@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import random
 import threading
 import weakref
@@ -224,3 +225,18 @@ def test_a_model_of_another_server_is_a_node() -> None:
             runtime.predict("gone", {"key": 3.0, "other": 4.0})
     with pytest.raises(flour.FlourError, match="address of a model"):
         flour.call("models/fraud", inputs={"x": x}, output="y", gives=float)
+
+
+def test_a_process_that_forks_waits_on_a_loop_of_its_own() -> None:
+    store = Store()
+    with Runtime() as runtime:
+        runtime.register("shift", shift_flow(1.0), background=False)
+        runtime.register("faulty", graph(store), background=False)
+        row = {"key": 0.0, "other": 1.0}
+        assert runtime.predict("faulty", row)["top"] == 4.0
+        child = os.fork()
+        if not child:
+            fine = runtime.submit("faulty", row).result(10)["top"] == 4.0
+            os._exit(0 if fine else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
