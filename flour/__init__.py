@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from flour.boosters.xgboost import from_xgboost
     from flour.language.graph_file import load_graph, save_graph
     from flour.language.graphs import ensemble, fetch, first_match, model, plan, switch
+    from flour.language.remote import call
     from flour.onnx import from_onnx
     from flour.sklearn.importer import from_sklearn
 
@@ -51,6 +52,7 @@ __all__ = [
     "Type",
     "Vector",
     "Whole",
+    "call",
     "category",
     "concat",
     "csv",
@@ -95,6 +97,7 @@ for _point, _places in {
     "late_flow": ("flour.language.late:LateFlow",),
     "graph": ("flour.language.graphs:word",),
     "graph_file": ("flour.language.graph_file:word",),
+    "remote_model": ("flour.language.remote:word",),
 }.items():
     declare(_point, *_places)
 
@@ -122,6 +125,7 @@ register(
 _GRAPHS = {
     **dict.fromkeys(("ensemble", "fetch", "first_match", "model", "plan", "switch"), "graph"),
     **dict.fromkeys(("load_graph", "save_graph"), "graph_file"),
+    "call": "remote_model",
 }
 
 

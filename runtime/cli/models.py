@@ -83,7 +83,28 @@ def open_model(reference: str, *, trust_pickle: bool, background: Executor | Non
     formats.check_whole(folder, model.path, model.form)
     if model.form == formats.PLAN and model.layout == "file":
         return Opened(model, folder, oven.load(model.path, background=background))
+    if model.form == formats.GRAPH:
+        return Opened(model, folder, _linked(folder, model, trust_pickle=trust_pickle))
     with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
         staging = Staging(directory)
         path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
         return Opened(model, folder, staging.load(path, model, background=background))
+
+
+def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> oven.Plan:
+    """The plan of a graph, with the models of its folder."""
+    from runtime import Runtime
+    from runtime.repository.repository import Repository
+
+    with Runtime() as runtime, Repository(folder.root, runtime, trust_pickle=trust_pickle) as all_:
+        reasons = [event.reason for event in all_.load_all() if event.name == model.name]
+        version = runtime.versions().get(model.address)
+        plan = None if version is None else version.plan
+        if plan is None:
+            raise NotFound(
+                "this graph cannot be served",
+                where=shown(model.path),
+                found=next(filter(None, reasons), "its models are not in the folder"),
+                hint="a graph is opened with the folder of its models: FOLDER/NAME",
+            )
+        return plan.wait()

@@ -8,6 +8,7 @@ asked again by itself where a block fails.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import OrderedDict, deque
@@ -498,13 +499,15 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = 0
         #: The requests that are under way here, each with its router.
         self.requests: dict[Request, Router] = {}
 
     def call(self, function: Callable[..., object]) -> None:
         """Call something on the loop's thread, soon."""
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or self._process != os.getpid():  # a fork has no such thread
+                self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="pretzel-graphs", daemon=True

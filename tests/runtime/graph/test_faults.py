@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import random
 import threading
 import weakref
@@ -203,3 +204,39 @@ def _posted(url: str, body: bytes) -> tuple[int, bytes]:
             return response.status, response.read()
     except HTTPError as problem:
         return problem.code, problem.read()
+
+
+def test_a_model_of_another_server_is_a_node() -> None:
+    with Runtime() as far, Server(far, ServerSettings(port=0)) as server, Runtime() as runtime:
+        far.register("shift", shift_flow(1.0), background=False)
+        row = flour.record(key=float, other=float)
+        x = flour.concat(row["key"], row["other"], row["key"], row["other"])
+        model = f"{server.url}/v2/models/shift"
+        top = flour.call(model, inputs={"x": x}, output="top", gives=float, timeout=5.0)
+        moved = flour.call(model, inputs={"x": x}, output="moved", gives=flour.Vector(4))
+        graph = flour.outputs(top=top * 2, moved=moved)
+        runtime.register("near", graph, background=False)
+        answer = runtime.predict("near", {"key": 3.0, "other": 4.0})
+        assert answer["top"] == 10.0
+        assert answer["moved"].tolist() == [4.0, 5.0, 4.0, 5.0]
+        gone = flour.call(f"{model}s", inputs={"x": x}, output="top", gives=float)
+        runtime.register("gone", flour.outputs(x=gone), background=False)
+        with pytest.raises(NodeFailed, match="404"):
+            runtime.predict("gone", {"key": 3.0, "other": 4.0})
+    with pytest.raises(flour.FlourError, match="address of a model"):
+        flour.call("models/fraud", inputs={"x": x}, output="y", gives=float)
+
+
+def test_a_process_that_forks_waits_on_a_loop_of_its_own() -> None:
+    store = Store()
+    with Runtime() as runtime:
+        runtime.register("shift", shift_flow(1.0), background=False)
+        runtime.register("faulty", graph(store), background=False)
+        row = {"key": 0.0, "other": 1.0}
+        assert runtime.predict("faulty", row)["top"] == 4.0
+        child = os.fork()
+        if not child:
+            fine = runtime.submit("faulty", row).result(10)["top"] == 4.0
+            os._exit(0 if fine else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0

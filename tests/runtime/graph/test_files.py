@@ -12,6 +12,7 @@ import flour
 import oven
 from flour.core.errors import ParameterError, PythonRefused
 from runtime import Runtime
+from runtime.cli import main
 from runtime.repository.repository import Repository
 from tests.house import run_python
 from tests.runtime.graph.models import columns, people, row, table_model, text_model
@@ -196,3 +197,21 @@ def test_a_folder_serves_a_graph_after_its_models(tmp_path: Path) -> None:
         for _ in range(3):
             repository.poll()
         assert not np.array_equal(runtime.predict("decide", ROWS)["score"], first)
+
+
+def test_the_command_line_opens_a_graph_with_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "decide.graph.toml").write_text(TEXT)
+    oven.bake(table_model(0)).save(tmp_path / "risk.pretzel")
+    assert main(["explain", str(tmp_path / "decide")]) != 0
+    assert "spam" in capsys.readouterr().err
+    oven.bake(text_model(0)).save(tmp_path / "spam.pretzel")
+    assert main(["explain", str(tmp_path / "decide")]) == 0
+    assert "WordNgrams" in capsys.readouterr().out
+    assert main(["inspect", str(tmp_path / "decide")]) == 0
+    assert "approve" in capsys.readouterr().out
+    rows = tmp_path / "rows.csv"
+    people(8).to_csv(rows, index=False)
+    assert main(["predict", str(tmp_path / "decide"), str(rows)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 8
