@@ -363,12 +363,12 @@ def _from_disk(digest: str, unique: str) -> int | None:
 
 
 #: Packs of plans' files that are trusted, by the keys of functions that are not loaded yet.
-_offered: dict[str, packs.Pack] = {}
+carried: dict[str, packs.Pack] = {}
 
 
 def offer(pack: packs.Pack) -> None:
     """Let code be found in this pack, too."""
-    _offered.update({digest: pack for digest in pack if digest not in _addresses})
+    carried.update({digest: pack for digest in pack if digest not in _addresses})
 
 
 def _from_packs(digest: str) -> int | None:
@@ -385,7 +385,7 @@ def _from_packs(digest: str) -> int | None:
 def _in_packs(digest: str) -> Iterator[packs.Function]:
     """What the packs have under this digest."""
     known = _packs(machine.fingerprint(), directory())
-    offered = _offered.pop(digest, None)
+    offered = carried.pop(digest, None)
     for pack in known if offered is None else (*known, offered):
         function = pack.find(digest)
         if function is not None and not function.code:

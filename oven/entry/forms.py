@@ -262,7 +262,7 @@ _START_COLUMNS = """\
 def {0}(self, argument):
     table = self.ARRAY_DATA
     size, pair, sizes = stack_words(1), stack_words(3), stack_words(2)
-    waiting, queue = 0, stack_words(4 * MOST_WAITING)
+    waiting, queue = 0, stack_words(QUEUE_WORDS)
     $look
     $nothing_there
     rows, dimensions = many, 2

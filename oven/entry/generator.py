@@ -69,6 +69,7 @@ _NUMBERS = {
     "MOST_SPARE": _MOST_SPARE,
     "TILE": _TILE,
     "MOST_WAITING": _TOGETHER,
+    "QUEUE_WORDS": 4 * _TOGETHER,
     # Which bits of a dtype's word are its kind, letter, byte order and number, not its flags.
     "SAME_DTYPE": ~0xFF000000,
     "LOW_HALF": 0xFFFFFFFF,

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import BuiltinFunctionType, TracebackType
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Self
 from weakref import ref
 
@@ -581,13 +581,8 @@ class Runtime:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close(drain=error is None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(drain=kind is None)
 
     def __repr__(self) -> str:
         return f"Runtime({len(self._endpoints.list())} endpoints)"

@@ -419,7 +419,7 @@ def _columns(made: Plan, rows: int) -> dict[str, Any]:
 @pytest.mark.parametrize("rows", [1, 31, 32, 33, 64, 100])
 def test_columns_are_copied_in_turns(wide: Plan, rows: int) -> None:
     data = _columns(wide, rows)
-    want = tuple(wide._run(data).values())
+    want = tuple(wide.answer(data).values())
     entry: Any = wide.column_entry({}, wide.answer)
     _same(entry(data), want)
     got, calls = checked_entry.run(entry, data)
@@ -433,7 +433,7 @@ def test_the_memory_of_a_call_is_left_for_the_next(wide: Plan, spare: int) -> No
     data = _columns(wide, 100)
     called: list[str] = []
     got, calls = checked_entry.run(wide.column_entry({}, wide.answer), data, _noted(called), spare)
-    _same(got, tuple(wide._run(data).values()))
+    _same(got, tuple(wide.answer(data).values()))
     assert calls.left == 0
     is_used = spare >= 1 << 20
     assert called.count("PyMem_RawMalloc") == (not is_used)

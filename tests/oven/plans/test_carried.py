@@ -223,7 +223,7 @@ def test_what_is_offered_is_let_go_once_it_is_loaded(saved: Path) -> None:
             cache.compilers(),
         )
     oven.load(saved)
-    before = len(cache._offered)
+    before = len(cache.carried)
     cache.offer(pack)
-    assert len(cache._offered) < before + len(pack), "what is loaded is not offered"
-    cache._offered.clear()
+    assert len(cache.carried) < before + len(pack), "what is loaded is not offered"
+    cache.carried.clear()

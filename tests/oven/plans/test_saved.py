@@ -286,7 +286,15 @@ def drop_key(manifest: dict[str, Any]) -> None:
 
 
 def add_key(manifest: dict[str, Any]) -> None:
+    manifest["script"] = "print()"
+
+
+def code_as_text(manifest: dict[str, Any]) -> None:
     manifest["code"] = "print()"
+
+
+def code_without_digest(manifest: dict[str, Any]) -> None:
+    manifest["code"] = {"x86-64-v3": 1}
 
 
 def exact_is_a_number(manifest: dict[str, Any]) -> None:
@@ -372,6 +380,8 @@ def source_without_a_type(manifest: dict[str, Any]) -> None:
         change_format_to_bool,
         drop_key,
         add_key,
+        code_as_text,
+        code_without_digest,
         exact_is_a_number,
         read_forward,
         read_itself,
