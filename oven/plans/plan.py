@@ -444,8 +444,13 @@ class Plan:
         return tuple(plan for plan in coming if plan is not None)
 
     def variant(self, kinds: Mapping[str, Type]) -> Plan:
-        """The plan of the same program over other input types."""
-        return self._variant(kinds).wait()
+        """The plan of the same program over other input types, baked here if it is not there yet."""
+        coming = self._variants.get(tuple(kinds.values()))
+        plan = None if coming is None else coming.here
+        if plan is None:
+            made = plan = self._baked_for(kinds, get_ident())
+            self._variants[tuple(kinds.values())] = Pending(lambda: made, background=False)
+        return plan
 
     def _variant(self, kinds: Mapping[str, Type]) -> Pending[Plan]:
         key = tuple(kinds.values())

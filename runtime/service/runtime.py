@@ -49,7 +49,7 @@ from scheduler import Engine, QueueRules, Settings
 if TYPE_CHECKING:
     from runtime.graph.links import Linked
 
-#: What sub-plan materialisation may keep, unless told otherwise.
+#: What materialisation may keep, unless told otherwise.
 RESULT_BYTES = 32 << 20
 #: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
 #: what is due, is a fifth of such a call.
@@ -195,11 +195,8 @@ class Runtime:
 
     def _open_native_predict(self, version: ModelVersion) -> None:
         """Let machine code stand in for `predict`, once there is an entry of that kind."""
-        if (
-            self._closed
-            or self._has_native
-            or type(version.entry.function) is not BuiltinFunctionType
-        ):
+        is_native = type(version.entry.function) is BuiltinFunctionType
+        if self._closed or self._has_native or not is_native:
             return
         self._has_native = True
         if type(self).predict is Runtime.predict:  # a subclass may answer with something else
