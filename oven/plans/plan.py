@@ -444,7 +444,7 @@ class Plan:
         return tuple(plan for plan in coming if plan is not None)
 
     def variant(self, kinds: Mapping[str, Type]) -> Plan:
-        """The plan of the same program over other input types, baked here if it is not there yet."""
+        """The plan of the same program over other input types; baked here if it is not there."""
         coming = self._variants.get(tuple(kinds.values()))
         plan = None if coming is None else coming.here
         if plan is None:
