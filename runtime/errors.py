@@ -10,8 +10,10 @@
     ├── RuntimeClosed     the runtime was closed before this call
     ├── NotOffered        the program has no such output (also an AttributeError)
     ├── Unfaithful        a served program does not answer as the original does
+    ├── OutputInUse       another process is writing this file of answers
     └── InputError
-        └── UnexpectedColumn   the data has a column that the program does not know
+        ├── UnexpectedColumn   the data has a column that the program does not know
+        └── UnreadableFile     a file of rows is damaged, or not in the format that it should be
 
 What the engines say is in scheduler.errors: Overloaded, DeadlineExceeded, ExecutorDied.
 """
@@ -59,3 +61,11 @@ class Unfaithful(FlourError):
 
 class UnexpectedColumn(InputError):
     """The data has a column that the program does not know."""
+
+
+class OutputInUse(FlourError):
+    """Another process is writing this file of answers."""
+
+
+class UnreadableFile(InputError):
+    """A file of rows is damaged, or not in the format that it should be in."""

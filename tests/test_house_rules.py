@@ -28,6 +28,7 @@ IMPORTERS = ("flour/sklearn/*", "flour/onnx/*")
 COERCION = (
     "flour/data/*",
     "flour/core/sparse.py",
+    "runtime/bulk/*",
     "runtime/cli/parquet.py",
 )
 TRAINING_LIBRARIES = {"sklearn", "onnx", "onnxruntime", "skl2onnx", "lightgbm", "xgboost"}

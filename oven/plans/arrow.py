@@ -91,7 +91,12 @@ def _batch(plan: Plan, batch: Arrow) -> Arrow:
 
 
 def _run(plan: Plan, reader: ArrowReader, batch: Arrow) -> Arrow:
-    arrays = dict(_arrays(plan.run(reader.read(batch)), plan.outputs))
+    return answers_batch(plan.run(reader.read(batch)), plan.outputs)
+
+
+def answers_batch(answers: Mapping[str, Any], kinds: Mapping[str, Type]) -> Arrow:
+    """The answers of `Plan.run` for a block of rows, with their types, as a batch."""
+    arrays = dict(_arrays(answers, kinds))
     return library().record_batch(list(arrays.values()), names=list(arrays))
 
 

@@ -246,7 +246,7 @@ def test_words_and_several_inputs() -> None:
     assert total.run_arrow(pa.table({"b": [1, 2], "a": [0.5, 1.5]}))[0].to_pylist() == [1.5, 3.5]
 
 
-# --- dictionaries ----------------------------------------------------------------------------------
+# --- dictionaries ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
