@@ -113,9 +113,7 @@ def _codes(column: Arrow, missing: int) -> NDArray[Any]:
     """Where each value stands in the dictionary; `missing` for those that are not there."""
     indices = column.indices
     if indices.null_count:
-        indices = indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        indices[column.is_null().to_numpy(zero_copy_only=False)] = missing
-        return np.asarray(indices)
+        indices = indices.cast("int64").fill_null(missing)
     return np.asarray(indices.to_numpy(zero_copy_only=False))
 
 
@@ -163,7 +161,7 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
             hint="unnest the column first; a vector takes lists, words are lists of strings",
         )
     if isinstance(kind, Scalar | Category) and kind.dtype == "string" and _is_text(column):
-        column = column.dictionary_encode()
+        column = column.dictionary_encode("encode")
     array = _array(column)
     if array.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
         return array.astype(kind.dtype, copy=False)

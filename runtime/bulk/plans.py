@@ -9,7 +9,8 @@ from typing import Any
 
 import oven
 from flour.core.errors import nearest
-from flour.data.arrow_reader import Arrow
+from flour.core.types import Category, Record, Scalar, Text, Type, Vector
+from flour.data.arrow_reader import Arrow, ArrowReader, library
 from flour.language.flow import Flow
 from oven import Plan
 from runtime.errors import BadCall, BadRegistration
@@ -50,8 +51,6 @@ def chosen(plan: Plan, outputs: Iterable[str] | None) -> tuple[str, ...]:
 
 def columns_read(plan: Plan, names: list[str]) -> list[str]:
     """Which of these columns the plan reads."""
-    from flour.data.arrow_reader import ArrowReader
-
     return ArrowReader(plan.inputs).columns(names)
 
 
@@ -78,3 +77,56 @@ def select(answers: Arrow, plan: Plan, outputs: tuple[str, ...]) -> Arrow:
         return answers
     names = answers.schema.names
     return answers.select([n for out in outputs for n in names if n.split(".")[0] == out])
+
+
+def columns_of(plan: Plan) -> list[str]:
+    """The names of the columns that a plan reads; a vector's have none."""
+    names: list[str] = []
+    for name, kind in plan.inputs.items():
+        if isinstance(kind, Record):
+            names += [field for field in kind.names if field not in kind.unread]
+        elif isinstance(kind, Vector) and len(plan.inputs) == 1:
+            raise BadCall(
+                "this plan reads numbers side by side, whose columns have no names",
+                found=str(kind),
+                hint="name the columns, in the order of the training data",
+            )
+        else:
+            names.append(name)
+    return names
+
+
+def empty_answers(plan: Plan, outputs: tuple[str, ...]) -> Arrow:
+    """The answers for no rows, which have the types of all answers."""
+    pa, arrays = library(), {}
+    for name, dtype in typed_columns(plan):
+        arrays[name] = pa.nulls(0, pa.bool_() if dtype == "bool" else getattr(pa, dtype)())
+    batch = pa.record_batch(list(arrays.values()), names=list(arrays))
+    return select(plan.run_arrow(batch), plan, outputs)
+
+
+def typed_columns(plan: Plan) -> list[tuple[str, str]]:
+    """The columns that a plan reads, with their dtypes; a vector's are called c0, c1, ..."""
+    made: list[tuple[str, str]] = []
+    for name, kind in plan.inputs.items():
+        if isinstance(kind, Record):
+            read = [each for each in kind.fields if each[0] not in kind.unread]
+            made += [(field, _dtype(field, sub)) for field, sub in read]
+        elif isinstance(kind, Vector) and len(plan.inputs) == 1:
+            made += [(f"c{place}", kind.dtype) for place in range(kind.width)]
+        else:
+            made.append((name, _dtype(name, kind)))
+    return made
+
+
+def _dtype(name: str, kind: Type) -> str:
+    match kind:
+        case Scalar(dtype) | Category(dtype):
+            return dtype
+        case Text():
+            return "string"
+    raise BadRegistration(
+        f"column {name!r} has more than one value a row",
+        found=str(kind),
+        hint="pass Arrow data to run_arrow, which takes lists",
+    )
