@@ -1,6 +1,6 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench cold`, `engines` and `overload` are tables of goals by themselves.
+`python -m bench bulk`, `cold`, `engines` and `overload` are tables of goals by themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.clock import Clock
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
-from bench.experiments import cold, engines
+from bench.experiments import bulk, cold, engines
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
@@ -56,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         runs = [run_of(each, asked.options.split()) for each in (asked.before, asked.after)]
         print(compared(*map(results.read, runs)))
+    elif asked.command == "bulk":
+        return bulk.main()
     elif asked.command == "engines":
         return engines.main()
     elif asked.command == "cold":
@@ -76,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     for name in ("quick", "all", *experiments.EVERY, "prepare"):
         _options(commands.add_parser(name, help=_help(name)))
     commands.add_parser("engines", help=engines.QUESTION)
+    commands.add_parser("bulk", help=bulk.QUESTION)
     new = commands.add_parser("cold", help=cold.QUESTION)
     new.add_argument("--no-pack", action="store_true", help="without the release's machine code")
     ours = commands.add_parser("environments", help="make the environments contestants need")

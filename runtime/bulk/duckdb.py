@@ -31,6 +31,7 @@ from runtime.bulk.plans import (
     predict_arrow,
     typed_columns,
 )
+from runtime.bulk.shared_object import is_possible
 from runtime.errors import BadCall
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _takes_extensions(connection: duckdb.DuckDBPyConnection) -> bool:
 
     release = tuple(map(int, duckdb.__version__.split(".")[:2]))
     ((allowed,),) = connection.execute(f"select current_setting('{_SETTING}')").fetchall()
-    return release >= _OLDEST and bool(allowed)
+    return is_possible() and release >= _OLDEST and bool(allowed)
 
 
 def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:

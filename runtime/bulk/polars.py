@@ -64,7 +64,7 @@ def _answers(plan: Plan, rows: pl.DataFrame, outputs: tuple[str, ...], kind: Any
         return predict_arrow(plan, table.to_batches()[0], outputs)
 
     found = in_parallel(answer, parts) if cut else map(answer, parts)
-    made = [pl.from_arrow(batch) for batch in found] if len(rows) else []
+    made: list[Any] = [pl.from_arrow(batch) for batch in found] if len(rows) else []
     frame: Any = pl.concat(made) if made else pl.DataFrame(schema=kind.to_schema())
     series: pl.Series = frame.to_struct("answers")
     return series if series.dtype == kind else series.cast(kind)

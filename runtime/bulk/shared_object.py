@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import struct
+import sys
 
 _PAGE = 0x1000
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
@@ -20,6 +21,11 @@ _MACHINES = {
     "x86_64": (62, bytes.fromhex("ff2500000000")),  # jmp [rip]
     "aarch64": (183, bytes.fromhex("5000005800021fd6")),  # ldr x16, 8; br x16
 }
+
+
+def is_possible() -> bool:
+    """Whether this machine loads such files."""
+    return sys.platform == "linux" and platform.machine() in _MACHINES
 
 
 def shared_object(function: str, address: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -100,8 +101,9 @@ def test_mistakes_are_errors_of_the_query(one: Known) -> None:
         connection.execute("select fraud({age: age, rooms: 1, new: true}) from rows")
     with pytest.raises(duckdb.InvalidInputException, match="expected numbers"):
         connection.execute("select fraud(city, rooms, city, new) from rows").fetchall()
+    no_plan: Any = 5
     with pytest.raises(BadRegistration, match="no plan"):
-        pretzel.duckdb.register(connection, "fraud", 5)
+        pretzel.duckdb.register(connection, "fraud", no_plan)
     assert len(connection.execute("select fraud(rows) from rows").fetchall()) == models.ROWS
 
 

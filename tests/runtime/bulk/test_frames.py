@@ -103,7 +103,8 @@ def test_one_column_by_any_name() -> None:
     plan, table = models.texts()
     frame: Any = pl.from_arrow(table.rename_columns(["review"]))
     labels = plan.run(table)["label"].tolist()
-    made = frame.select(pl.col("review").pretzel.predict(plan, outputs="label"))
+    review: Any = pl.col("review")
+    made = frame.select(review.pretzel.predict(plan, outputs="label"))
     assert made.to_series().to_list() == labels
     series = frame.to_pandas()["review"]
     assert series.pretzel.predict(plan, outputs="label").tolist() == labels
@@ -112,7 +113,8 @@ def test_one_column_by_any_name() -> None:
 def test_no_rows(one: Known) -> None:
     none: Any = pl.from_arrow(one.table.slice(0, 0))
     made = none.pretzel.predict(one.plan)
-    assert made.schema == pl.DataFrame(pl.from_arrow(one.table)).pretzel.predict(one.plan).schema
+    some: Any = pl.from_arrow(one.table)
+    assert made.schema == some.pretzel.predict(one.plan).schema
     assert len(one.frame.iloc[:0].pretzel.predict(one.plan)) == 0
 
 
