@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 from flour.core.provenance import belongs_to_us
 
 if TYPE_CHECKING:
-    from runtime.bulk import duckdb, mlflow, pandas, polars, ray, spark
+    import runtime.bulk.duckdb
+    import runtime.bulk.mlflow
+    import runtime.bulk.pandas
+    import runtime.bulk.polars
+    import runtime.bulk.ray
+    import runtime.bulk.spark  # noqa: F401 (what `__getattr__` imports when it is asked for)
     from runtime.bulk.plans import open_plan
 
 __all__ = ["duckdb", "mlflow", "open_plan", "pandas", "polars", "ray", "spark"]

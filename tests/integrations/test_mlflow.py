@@ -40,9 +40,9 @@ def test_a_run_keeps_a_plan(mlflow: Any, one: Known) -> None:
     with mlflow.start_run():
         address = pretzel.mlflow.log_model(one.plan, "fraud").model_uri
     frame = one.frame.drop(columns="row")
-    wanted = frame.pretzel.predict(one.plan)
+    wanted = pretzel.pandas.predict(one.plan, frame)
     loaded = pretzel.mlflow.load_model(address)
-    assert frame.pretzel.predict(loaded).equals(wanted)
+    assert pretzel.pandas.predict(loaded, frame).equals(wanted)
     assert mlflow.pyfunc.load_model(address).predict(frame).equals(wanted)
 
 
@@ -57,7 +57,7 @@ def test_both_servers_run_the_folder(one: Known, tmp_path: Path) -> None:
     command += ["-i", str(rows), "-t", "csv", "-o", str(output), "--env-manager", "local"]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
     made = json.loads(output.read_text("utf-8"))["predictions"]
-    assert scores(made) == scores(frame.pretzel.predict(one.plan))
+    assert scores(made) == scores(pretzel.pandas.predict(one.plan, frame))
     with Runtime() as runtime, Repository(folder.parent, runtime) as models:
         models.load_all()
         found = runtime.predict("fraud", frame)["probabilities"]
@@ -80,12 +80,12 @@ def test_models_of_other_flavours_are_imported(mlflow: Any, tmp_path: Path, flav
     if flavour == "sklearn":
         model = LogisticRegression().fit(x, y)
         mlflow.sklearn.save_model(model, folder, serialization_format="cloudpickle")
-        wanted = model.predict_proba(x)[:, 1]
+        wanted = np.asarray(model.predict_proba(x))[:, 1]
     elif flavour.startswith("lightgbm"):
         import lightgbm
 
         model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(x, y)
-        wanted = model.predict_proba(x)[:, 1]
+        wanted = np.asarray(model.predict_proba(x))[:, 1]
         saved = model.booster_ if flavour.endswith("booster") else model
         how = {} if flavour.endswith("booster") else {"serialization_format": "cloudpickle"}
         mlflow.lightgbm.save_model(saved, folder, **how)
@@ -94,13 +94,13 @@ def test_models_of_other_flavours_are_imported(mlflow: Any, tmp_path: Path, flav
 
         model = xgboost.XGBClassifier(n_estimators=5).fit(x, y)
         mlflow.xgboost.save_model(model, folder)
-        wanted = model.predict_proba(x)[:, 1]
+        wanted = np.asarray(model.predict_proba(x))[:, 1]
     else:
         from skl2onnx import to_onnx
 
         model = LogisticRegression().fit(x, y)
         mlflow.onnx.save_model(to_onnx(model, x[:1], options={"zipmap": False}), folder)
-        wanted = model.predict_proba(x)[:, 1]
+        wanted = np.asarray(model.predict_proba(x))[:, 1]
     plan = oven.bake(pretzel.mlflow.import_model(folder, trust_pickle=True)).wait()
     answers = [np.asarray(each, float) for each in plan.run(x).values() if each.dtype != object]
     near = [each for each in answers if np.allclose(np.ravel(each.T)[-len(x) :], wanted, 1e-5)]
