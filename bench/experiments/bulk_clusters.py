@@ -64,6 +64,7 @@ def spark(folder: Path) -> float:
     import joblib
     import mlflow
     from pyspark.sql import SparkSession
+    from pyspark.sql.functions import struct
     from pyspark.sql.functions import sum as total
 
     import oven
@@ -91,7 +92,7 @@ def spark(folder: Path) -> float:
         return made.agg(total("scores")).collect()
 
     def peer() -> Any:
-        return frame.agg(total(theirs(*frame.columns))).collect()
+        return frame.agg(total(theirs(struct(*frame.columns)))).collect()
 
     count = frame.count()
     found = speeds({"ours": (ours, 10 * count), "peer": (peer, count)}, rounds=3)

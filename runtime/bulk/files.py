@@ -30,6 +30,8 @@ _MAGIC = b"ARROW1"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 #: How much of each column is read from disk at a time.
 _BUFFER = 1 << 20
+#: At least so many rows make a row group of Parquet, all but the last.
+_GROUP = 1 << 17
 
 
 class Part(NamedTuple):
@@ -188,12 +190,26 @@ class Writer:
     def __init__(self, path: str, form: str) -> None:
         self._path, self._form = path, form
         self._open: Any = None
+        #: Batches that wait to become a row group of Parquet, and how many rows they have.
+        self._waiting: list[Arrow] = []
+        self._rows = 0
 
     def write(self, batch: Arrow) -> None:
         """The next rows."""
         if self._open is None:
             self._open = self._opened(batch.schema)
-        self._open.write_batch(batch)
+        if self._form != "parquet":
+            self._open.write_batch(batch)
+            return
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        if self._rows >= _GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._open.write_table(library().Table.from_batches(self._waiting))
+        self._waiting, self._rows = [], 0
 
     def _opened(self, schema: Arrow) -> Any:
         pa = library()
@@ -208,4 +224,5 @@ class Writer:
         """Finish the file."""
         if self._open is None:
             self._open = self._opened(library().schema([]))
+        self._flush()
         self._open.close()

@@ -29,8 +29,8 @@ from runtime.bulk.plans import (
 )
 
 Outputs = str | Sequence[str] | None
-#: More rows than these are answered by several threads.
-_PART = 1 << 16
+#: More rows than these are answered by several threads, in parts of so many.
+_PART = 1 << 14
 
 
 def predict(plan: Source, *columns: str | pl.Expr, outputs: Outputs = None) -> pl.Expr:

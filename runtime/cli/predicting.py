@@ -34,7 +34,7 @@ EXAMPLES = """\
   produce | pretzel predict models/fraud - --format arrow | consume
 """
 #: Rows of a chunk: of text, and of Arrow's batches.
-_TEXT_ROWS, _ARROW_ROWS = 10_000, 1 << 16
+_TEXT_ROWS, _ARROW_ROWS = 10_000, 1 << 14
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
