@@ -85,14 +85,16 @@ def spark(folder: Path) -> float:
     several.count()
     model = joblib.load(folder / "census.joblib")
     mlflow.sklearn.save_model(model, folder / "mlflow", serialization_format="cloudpickle")
-    theirs = mlflow.pyfunc.spark_udf(session, str(folder / "mlflow"), "long", env_manager="local")
+    theirs = mlflow.pyfunc.spark_udf(
+        session, str(folder / "mlflow"), "boolean", env_manager="local"
+    )
 
     def ours() -> Any:
         made = pretzel.spark.predict(several, plan, ["scores"])
         return made.agg(total("scores")).collect()
 
     def peer() -> Any:
-        return frame.agg(total(theirs(struct(*frame.columns)))).collect()
+        return frame.agg(total(theirs(struct(*frame.columns)).cast("long"))).collect()
 
     count = frame.count()
     found = speeds({"ours": (ours, 10 * count), "peer": (peer, count)}, rounds=3)
