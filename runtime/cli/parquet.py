@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +18,13 @@ if TYPE_CHECKING:
 
 def check_library() -> None:
     """Raise NotInstalled where there is no pyarrow."""
-    if find_spec("pyarrow") is None:
+    try:
+        import pyarrow as pa  # noqa: F401 (whether it is there)
+    except ImportError:
         raise NotInstalled(
             "Parquet and Arrow files need pyarrow, which is not installed",
             hint="pip install 'pretzel-runtime[arrow]'; or use CSV or JSON lines",
-        )
+        ) from None
 
 
 def source(path: str, inputs: Mapping[str, Type], options: Options) -> Source:
