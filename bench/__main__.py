@@ -1,6 +1,6 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench cold`, `engines`, `everywhere`, `graphs` and `overload` are tables of goals by
+`python -m bench bulk`, `cold`, `engines`, `everywhere`, `graphs` and `overload` are tables of goals by
 themselves.
 """
 
@@ -19,7 +19,7 @@ from bench.cold import command as cold
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
-from bench.experiments import engines, everywhere, graphs
+from bench.experiments import bulk, engines, everywhere, graphs
 from bench.goal import printed
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         runs = [run_of(each, asked.options.split()) for each in (asked.before, asked.after)]
         print(compared(*map(results.read, runs)))
+    elif asked.command == "bulk":
+        return bulk.main()
     elif asked.command == "engines":
         return printed(engines.measured())
     elif asked.command == "everywhere":
@@ -87,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     lesser = commands.add_parser("everywhere", help=everywhere.QUESTION)
     lesser.add_argument("parts", nargs="*", choices=[*everywhere.PARTS, []])
     commands.add_parser("graphs", help=graphs.QUESTION)
+    commands.add_parser("bulk", help=bulk.QUESTION)
     new = commands.add_parser("cold", help=cold.QUESTION)
     new.add_argument("--no-pack", action="store_true", help="without the release's machine code")
     new.add_argument("--only", help=f"parts, with commas: {', '.join(cold.PARTS)}")

@@ -11,7 +11,10 @@
     ├── RuntimeClosed     the runtime was closed before this call
     ├── NodeFailed        a node of a graph has no answer, and nothing to go on with
     ├── NotOffered        the program has no such output (also an AttributeError)
-    └── Unfaithful        a served program does not answer as the original does
+    ├── Unfaithful        a served program does not answer as the original does
+    ├── OutputInUse       another process is writing this file of answers
+    └── InputError
+        └── UnreadableFile     a file of rows is damaged, or not in the format that it should be
 
 What the engines say is in scheduler.errors: Overloaded, DeadlineExceeded, ExecutorDied.
 """
@@ -65,3 +68,11 @@ class NotOffered(FlourError, AttributeError):
 
 class Unfaithful(FlourError):
     """A served program does not answer as the original does, on rows the user gave."""
+
+
+class OutputInUse(FlourError):
+    """Another process is writing this file of answers."""
+
+
+class UnreadableFile(InputError):
+    """A file of rows is damaged, or not in the format that it should be in."""

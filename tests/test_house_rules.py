@@ -28,7 +28,14 @@ IMPORTERS = ("flour/sklearn/*", "flour/onnx/*")
 COERCION = (
     "flour/data/*",
     "flour/core/sparse.py",
+    "runtime/bulk/*",
     "runtime/cli/parquet.py",
+)
+# What is there for one library adds to it, or inherits from it, when it is imported.
+INTEGRATIONS = (
+    "runtime/bulk/pandas.py",
+    "runtime/bulk/polars.py",
+    "runtime/bulk/spark.py",
 )
 TRAINING_LIBRARIES = {"sklearn", "onnx", "onnxruntime", "skl2onnx", "lightgbm", "xgboost"}
 DATA_LIBRARIES = {"pandas", "polars", "pyarrow", "scipy"}
@@ -169,8 +176,26 @@ def test_no_library_of_the_training_world_is_imported_on_import() -> None:
     eager = [
         f"{shown(path, node)} imports {name}"
         for path in files(*PACKAGES)
+        if not allowed(path, INTEGRATIONS)
         for node, name, on_import in imports(path)
         if on_import and name in TRAINING_LIBRARIES | DATA_LIBRARIES
+    ]
+    assert eager == []
+
+
+def test_integrations_are_imported_when_they_are_used() -> None:
+    """Nothing of ours imports them, apart from their package when it is asked for one."""
+    named = {pattern.removesuffix(".py").replace("/", ".") for pattern in INTEGRATIONS}
+    statements = [
+        (path, node)
+        for path in files(*PACKAGES)
+        for node, _, on_import in imports(path)
+        if on_import
+    ]
+    eager = [
+        shown(path, node)
+        for path, node in statements
+        if any(name in ast.unparse(node) for name in named)
     ]
     assert eager == []
 

@@ -302,6 +302,15 @@ class Plan:
         """
         return self._run_block(data)
 
+    def run_arrow(self, data: Any) -> Any:
+        """Every output as Arrow, for a batch, table or stream of Arrow's C data interface.
+
+        The data stays where it is where types allow: see docs/68-bulk.md. It needs pyarrow.
+        """
+        from oven.plans.arrow import run_arrow
+
+        return run_arrow(self, data)
+
     def _run_any(self, data: object) -> dict[str, Any]:
         batch = self.reader.read(data)
         if not batch.is_block:

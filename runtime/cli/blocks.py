@@ -9,6 +9,8 @@ from typing import Any
 
 from flour.core.errors import InputError
 
+#: The formats that pyarrow reads.
+ARROW = ("parquet", "arrow")
 _PLACE = re.compile(r"^\$(?:\.(?P<column>[^\[\]]+))?\[(?P<row>\d+)\]\.?")
 
 
@@ -44,8 +46,14 @@ class Options:
     """Options of reading a file."""
 
     form: str
-    chunk: int = 10_000
+    rows: int = 10_000
+    """How many a block has at most."""
     header: bool | None = None
     """Whether the first line of a CSV file names its columns; None to find out."""
     separator: str | None = None
     keep: tuple[str, ...] = ()
+
+    @property
+    def is_arrow(self) -> bool:
+        """Whether pyarrow reads the files."""
+        return self.form in ARROW

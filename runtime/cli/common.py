@@ -51,7 +51,7 @@ def rows(parser: argparse.ArgumentParser) -> None:
     """How to read a file of rows."""
     parser.add_argument(
         "--format",
-        choices=("csv", "tsv", "jsonl", "parquet"),
+        choices=("csv", "tsv", "jsonl", "parquet", "arrow"),
         help="of the rows; by default that of the file's ending",
     )
     parser.add_argument("--separator", metavar="C", help="between the cells of a CSV file")

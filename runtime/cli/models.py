@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import oven
@@ -14,6 +14,7 @@ from runtime.repository import formats, sample
 from runtime.repository.files import Folder, natural, shown
 from runtime.repository.layout_own import ROWS
 from runtime.repository.listing import FIRST_VERSION, Model
+from runtime.repository.mlflow_folder import is_mlflow, model_file
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan
 
@@ -39,6 +40,9 @@ def find(reference: str) -> tuple[Folder, Model]:
     path = Path(reference)
     if path.is_file():
         return _file(path)
+    if is_mlflow(path):
+        folder, model = _file(model_file(path))
+        return folder, replace(model, name=path.absolute().name)
     folder = Folder(path.parent)
     if not path.parent.is_dir():
         raise NotFound("there is no such file or folder", where=shown(reference))

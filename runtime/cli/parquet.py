@@ -1,98 +1,87 @@
-"""Parquet in and out, through pyarrow, which is optional."""
+"""Rows of Parquet and Arrow files as blocks, which need pyarrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flour.core.types import Record, Scalar, Type, Vector
+from flour.data.arrow_reader import Arrow, ArrowReader
 from runtime.cli.blocks import Block, Options
-from runtime.cli.errors import BadTable, NotFound, NotInstalled
+from runtime.cli.errors import BadTable, NotInstalled
+
+if TYPE_CHECKING:
+    from runtime.bulk.files import Source
 
 
-def _library() -> Any:
+def check_library() -> None:
+    """Raise NotInstalled where there is no pyarrow."""
     try:
-        import pyarrow.parquet
+        import pyarrow as pa  # noqa: F401 (whether it is there)
     except ImportError:
         raise NotInstalled(
-            "Parquet needs pyarrow, which is not installed",
-            hint="pip install pyarrow; or use CSV or JSON lines",
+            "Parquet and Arrow files need pyarrow, which is not installed",
+            hint="pip install 'pretzel-runtime[arrow]'; or use CSV or JSON lines",
         ) from None
-    return pyarrow
 
 
-def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
-    """The rows of a file in blocks."""
-    arrow = _library()
-    if path == "-":
+def source(path: str, inputs: Mapping[str, Type], options: Options) -> Source:
+    """The rows of files, with the columns that the model reads and those to keep."""
+    check_library()
+    from runtime.bulk.files import Source
+
+    if path == "-" and options.form == "parquet":
         raise BadTable("Parquet cannot be read from standard input", where="standard input")
-    if not Path(path).is_file():
-        raise NotFound("there is no such file", where=path)
-    try:
-        file = arrow.parquet.ParquetFile(path)
-    except (arrow.ArrowException, OSError) as problem:
-        raise BadTable("this is not a Parquet file", where=path, found=str(problem)[:120]) from None
-    with file:
-        size, total, done = Path(path).stat().st_size, max(file.metadata.num_rows, 1), 0
-        for batch in file.iter_batches(options.chunk):
-            table = arrow.Table.from_batches([batch])
-            columns = {name: table.column(name) for name in table.column_names}
-            missing = [name for name in options.keep if name not in columns]
-            if missing:
-                raise BadTable(f"there is no column {missing[0]!r} to keep", where=path)
-            kept = {name: columns[name].to_pylist() for name in options.keep}
-            data = _data(columns, inputs, path)
-            numbers = range(done + 1, done + batch.num_rows + 1)
-            done += batch.num_rows
-            yield Block(data, batch.num_rows, path, numbers, kept, size * done // total)
+    reader = ArrowReader(inputs)
+
+    def choose(names: list[str]) -> list[str]:
+        wanted = {*reader.columns(names), *options.keep}
+        return [name for name in names if name in wanted]
+
+    return Source(path, options.form, choose, options.rows)
 
 
-def _data(columns: Mapping[str, Any], inputs: Mapping[str, Type], path: str) -> Any:
-    """The part of these columns that the model reads."""
-    if len(inputs) > 1:
-        return {name: columns.get(name) for name in inputs}
-    name, kind = next(iter(inputs.items()))
-    if isinstance(kind, Record):
-        names = set(kind.names)
-        return {column: values for column, values in columns.items() if column in names}
+def blocks(
+    path: str, inputs: Mapping[str, Type], options: Options, skip: int = 0
+) -> Iterator[Block]:
+    """The rows of files in blocks, whose data are record batches."""
+    from runtime.cli.reading import Block, size
+
+    opened, reader = source(path, inputs, options), ArrowReader(inputs)
+    # A share of the bytes, by the share of the rows: batches do not say where they were.
+    total, done = opened.rows(), skip
+    per_row = size(path) / total if total else 0.0
+    for batch, file, first in opened.read(skip):
+        done += len(batch)
+        names = batch.schema.names
+        missing = [name for name in options.keep if name not in names]
+        if missing:
+            raise BadTable(f"there is no column {missing[0]!r} to keep", where=file)
+        kept = {name: batch.column(name) for name in options.keep}
+        lines = range(first, first + len(batch))
+        data = batch.select(reader.columns(names))
+        yield Block(data, len(batch), file, lines, kept, int(done * per_row))
+
+
+def plain(batch: Arrow, inputs: Mapping[str, Type], path: str) -> Any:
+    """The columns of a batch as a model's own library takes them."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if len(inputs) > 1 or isinstance(next(iter(inputs.values())), Record):
+        return columns
+    kind = next(iter(inputs.values()))
     if isinstance(kind, Vector):
         if len(columns) < kind.width:
-            columns_found = f"{len(columns)} columns"
-            raise BadTable(f"the model reads {kind.width} columns", where=path, found=columns_found)
-        first = list(columns.values())[: kind.width]
-        return np.stack([_floats(each, kind.dtype) for each in first], axis=1)
-    if name not in columns and len(columns) != 1:
-        columns_found = ", ".join(columns)[:200]
-        raise BadTable(f"there is no column {name!r}", where=path, found=columns_found)
-    values = columns[name] if name in columns else next(iter(columns.values()))
+            found = f"{len(columns)} columns"
+            raise BadTable(f"the model reads {kind.width} columns", where=path, found=found)
+        return np.stack([_floats(each, kind.dtype) for each in columns.values()], axis=1)
+    if len(columns) != 1:
+        raise BadTable("the model reads one column", where=path, found=", ".join(columns)[:200])
+    (values,) = columns.values()
     return values if isinstance(kind, Scalar) else values.to_pylist()
 
 
-def _floats(column: Any, dtype: str) -> Any:
-    values = column.to_numpy()
+def _floats(column: Arrow, dtype: str) -> Any:
+    values = column.to_numpy(zero_copy_only=False)
     return values if dtype == "string" else np.asarray(values, np.dtype(dtype))
-
-
-class Writer:
-    """Writes answers, one row group for each block."""
-
-    def __init__(self, path: str) -> None:
-        self._arrow = _library()
-        self._path = path
-        self._file: Any = None
-
-    def write(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        """The next rows."""
-        table = self._arrow.table({name: list(values) for name, values in columns.items()})
-        if self._file is None:
-            self._file = self._arrow.parquet.ParquetWriter(self._path, table.schema)
-        self._file.write_table(table.cast(self._file.schema))
-
-    def close(self) -> None:
-        """Finish the file."""
-        if self._file is None:
-            self.write({})
-        self._file.close()

@@ -1,44 +1,53 @@
-"""`pretzel predict`: answer the rows of a file, which may be larger than memory."""
+"""`pretzel predict`: answer the rows of files, which may be larger than memory."""
 
 from __future__ import annotations
 
 import argparse
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime.cli import common
-from runtime.cli.errors import ArgumentError, BadTable, Exit
+from runtime.cli.errors import ArgumentError, Exit
 from runtime.cli.output import Output
-from runtime.cli.progress import Progress
+from runtime.cli.progress import Progress, Rate
 
 if TYPE_CHECKING:
-    from flour.core.errors import InputError
     from oven import Plan
-    from runtime import Runtime
+    from runtime.bulk.journal import Journal
     from runtime.cli.blocks import Block, Options
 
 DESCRIPTION = """\
-Answer every row of a CSV, JSON lines or Parquet file. Rows go through in chunks: neither file is
-ever in memory as a whole. Cells are read as the types that the model's inputs have; a mistake is
-told with its file, line and column. The answers appear under their name when all are there."""
+Answer every row of CSV, JSON lines, Parquet or Arrow files, in their order. Rows go through in
+chunks, on all cores: neither rows nor answers are ever in memory as a whole, and of Parquet and
+Arrow files only the columns that the model reads are read. ROWS may also be a folder, whose files
+follow each other by name, or a pattern. The answers appear under their name when all are there. If
+the process is killed before, the same command goes on where it was, where rows or answers are
+Parquet or Arrow."""
 EXAMPLES = """\
   pretzel predict models/fraud rows.csv --output answers.csv --keep id
   pretzel predict models/fraud rows.parquet --output answers.parquet
+  pretzel predict models/fraud orders/ --format parquet --output answers.parquet
   cat rows.jsonl | pretzel predict models/fraud - --format jsonl --outputs label
+  produce | pretzel predict models/fraud - --format arrow | consume
 """
+#: Rows of a chunk: of text, and of Arrow's batches.
+_TEXT_ROWS, _ARROW_ROWS = 10_000, 1 << 14
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common.model(parser)
-    parser.add_argument("rows", metavar="ROWS", help="a file of rows; - for standard input")
+    parser.add_argument(
+        "rows", metavar="ROWS", help="a file, folder or pattern; - for standard input"
+    )
     parser.add_argument("--output", metavar="FILE", default="-", help="by default standard output")
     common.rows(parser)
     parser.add_argument(
         "--output-format",
-        choices=("csv", "tsv", "jsonl", "parquet"),
+        choices=("csv", "tsv", "jsonl", "parquet", "arrow"),
         help="of the answers; by default that of the file's ending, or of the rows",
     )
     parser.add_argument("--outputs", metavar="A,B", help="only these outputs of the model")
@@ -50,42 +59,60 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="copy this column to the answers",
     )
     parser.add_argument(
-        "--chunk", type=common.positive, default=10_000, help="rows at a time (10000)"
+        "--chunk", type=common.positive, help=f"rows at a time ({_TEXT_ROWS}; Arrow: {_ARROW_ROWS})"
     )
     parser.add_argument("--executors", type=common.positive, help="threads (one for each core)")
 
 
+class Task(NamedTuple):
+    """What is to be done."""
+
+    plan: Plan
+    rows: str
+    how: Options
+    outputs: tuple[str, ...]
+    output: str
+    form: str
+
+    @property
+    def by_batches(self) -> bool:
+        """Whether answers are Arrow's batches, of which a journal is kept."""
+        return self.how.is_arrow or self.form in {"parquet", "arrow"}
+
+    @property
+    def journal(self) -> dict[str, Any]:
+        """What makes two tasks the same."""
+        from runtime.bulk.files import parts_of
+
+        stats = [part.path.stat() for part in parts_of(self.rows)]
+        return {
+            "plan": self.plan.digest,
+            "rows": [self.rows, [(each.st_size, each.st_mtime_ns) for each in stats]],
+            "how": repr(self.how),
+            "answers": [self.form, *self.outputs],
+        }
+
+
 def run(options: argparse.Namespace, out: Output) -> int:
     """Answer the rows."""
-    from runtime import Runtime
-    from runtime.cli import reading, writing
-    from runtime.cli.blocks import Options
+    from runtime.bulk.plans import chosen
+    from runtime.cli import reading
+    from runtime.cli.blocks import ARROW, Options
     from runtime.cli.models import open_model
 
-    how = Options(
-        reading.format_of(options.rows, options.format),
-        options.chunk,
-        options.header,
-        options.separator,
-        tuple(options.keep),
-    )
-    form = _output_format(options, how)
+    form = reading.format_of(options.rows, options.format)
+    rows = options.chunk or (_ARROW_ROWS if form in ARROW else _TEXT_ROWS)
+    keep = tuple(options.keep)
+    how = Options(form, rows, options.header, options.separator, keep)
+    answers = _output_format(options, how)
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
-    total = Path(options.rows).stat().st_size if Path(options.rows).is_file() else 0
+    outputs = chosen(opened.plan, options.outputs.split(",") if options.outputs else None)
+    task = Task(opened.plan.wait(), options.rows, how, outputs, options.output, answers)
     hidden = out.as_json or options.output == "-"
-    rows = 0
-    with Runtime(executors=options.executors) as runtime:
-        runtime.register("model", opened.plan)
-        with (
-            writing.opened(options.output, form) as writer,
-            Progress(opened.model.name, total, hidden=hidden) as progress,
-        ):
-            for block, columns in _answers(runtime, opened.plan, options, how):
-                rows += block.count
-                writer.write(columns)
-                progress.at(block.done, f"{rows:,} rows")
+    with Progress(opened.model.name, reading.size(task.rows), hidden=hidden) as progress:
+        count = _run(task, options.executors, progress)
     if options.output != "-":
-        out.result({"rows": rows, "file": options.output}, f"{rows:,} rows in {options.output}")
+        out.result({"rows": count, "file": options.output}, f"{count:,} rows in {options.output}")
     return Exit.OK
 
 
@@ -105,50 +132,88 @@ def _output_format(options: argparse.Namespace, how: Options) -> str:
     return form
 
 
-def _answers(
-    runtime: Runtime, plan: Plan, options: argparse.Namespace, how: Options
-) -> Iterator[tuple[Block, dict[str, Any]]]:
-    """Each block of rows, with its answers as columns."""
+def _run(task: Task, threads: int | None, progress: Progress) -> int:
+    """Write every answer; returns how many rows there are."""
+    from runtime.bulk.plans import in_parallel
+    from runtime.cli import reading, writing
+
+    rate = Rate()
+    with ExitStack() as stack:
+        journal = stack.enter_context(_journal(task)) if _is_resumable(task) else None
+        writer = stack.enter_context(writing.opened(task.output, task.form))
+        for columns in journal.batches() if journal else ():
+            rate.before += len(columns)
+            writer.write(columns)
+        rate.rows = rate.before
+        blocks = reading.blocks(task.rows, task.plan.inputs, task.how, rate.before, plain=False)
+        answer = _answer_of(task)
+        for block, columns in in_parallel(answer, blocks, 1 if task.plan.mixes_rows else threads):
+            if journal:
+                journal.append(columns)
+            writer.write(columns)
+            rate.rows += block.count
+            progress.at(block.done, rate.note(progress.share(block.done)))
+    return rate.rows
+
+
+def _is_resumable(task: Task) -> bool:
+    return task.by_batches and task.output != "-" and task.rows != "-"
+
+
+def _journal(task: Task) -> Journal:
+    from runtime.bulk.journal import Journal
+
+    path = Path(task.output)
+    journal = Journal(path.with_name(f".{path.name}.journal"), task.journal)
+    for part in path.parent.glob(f".{escape(path.name)}.*.part"):
+        part.unlink()  # that of a process that was killed: the journal is ours
+    return journal
+
+
+def _answer_of(task: Task) -> Callable[[Block], tuple[Block, Any]]:
+    """A function from a block of rows to its answers, as the writer takes them."""
     from flour.core.errors import InputError
-    from runtime.cli import reading
+    from runtime.cli.errors import BadTable
 
-    waiting: deque[Block] = deque()
+    columns = _columns if not task.by_batches else _batch
 
-    def data() -> Iterator[Any]:
-        for block in reading.blocks(options.rows, plan.inputs, how):
-            waiting.append(block)
-            yield block.data
-
-    wanted = options.outputs.split(",") if options.outputs else None
-    try:
-        for answers in runtime.predict_batch("model", data(), outputs=wanted):
-            block = waiting.popleft()
-            yield block, {**block.kept, **_columns(answers)}
-    except BadTable:  # it has its line already
-        raise
-    except InputError as problem:
-        raise _with_line(problem, plan, waiting) from None
-
-
-def _with_line(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> InputError:
-    """The error with its line in the file, found among the blocks under way."""
-    from flour.core.errors import InputError
-
-    for block in waiting:
+    def answer(block: Block) -> tuple[Block, Any]:
         try:
-            plan.run(block.data)
-        except InputError as again:
-            return block.located(again)
-    # What the runtime refuses, and not the plan, it refuses when it is handed over.
-    return waiting[-1].located(problem) if waiting else problem
+            return block, columns(task, block)
+        except BadTable:  # it has its line already
+            raise
+        except InputError as problem:
+            raise block.located(problem) from None
+
+    return answer
 
 
-def _columns(answers: dict[str, Any], before: str = "") -> dict[str, Any]:
+def _batch(task: Task, block: Block) -> Any:
+    """The answers and the kept columns as one record batch."""
+    from flour.data.arrow_reader import library
+    from oven.plans.arrow import answers_batch
+    from runtime.bulk.plans import select
+
+    if task.how.is_arrow:
+        made = task.plan.run_arrow(block.data)
+    else:
+        made = answers_batch(task.plan.run(block.data), task.plan.outputs)
+    made = select(made, task.plan, task.outputs)
+    pa = library()
+    kept = {name: pa.array(values) for name, values in block.kept.items()}
+    columns = {**kept, **dict(zip(made.schema.names, made.columns, strict=True))}
+    return pa.record_batch(list(columns.values()), names=list(columns))
+
+
+def _columns(task: Task, block: Block) -> dict[str, Any]:
+    answers = task.plan.run(block.data)
+    return {**block.kept, **dict(_flat({name: answers[name] for name in task.outputs}))}
+
+
+def _flat(answers: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
     """Answers as columns; those of a record by its name and theirs."""
-    columns: dict[str, Any] = {}
     for name, value in answers.items():
         if isinstance(value, dict):
-            columns |= _columns(value, f"{before}{name}.")
+            yield from _flat(value, f"{before}{name}.")
         else:
-            columns[before + name] = value.toarray() if hasattr(value, "toarray") else value
-    return columns
+            yield before + name, value.toarray() if hasattr(value, "toarray") else value

@@ -43,6 +43,7 @@ EXTRAS = {
     **dict.fromkeys(("sklearn", "joblib", "scipy"), "sklearn"),
     **dict.fromkeys(("onnx", "onnxruntime", "skl2onnx"), "onnx"),
     **dict.fromkeys(("httptools", "uvloop", "msgspec"), "serve"),
+    "pyarrow": "arrow",
 }
 
 EPILOG = """\

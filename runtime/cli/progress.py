@@ -29,6 +29,10 @@ class Progress:
             self._drawn = now
             self._draw(bar(self._label, done, self._total, note, _columns()))
 
+    def share(self, done: int) -> float:
+        """Which part of the total this is; 0 where there is none."""
+        return done / self._total if self._total else 0.0
+
     def step(self, note: str) -> None:
         """Show the current step of a task without a total."""
         if self.shown:
@@ -46,6 +50,30 @@ class Progress:
         if self._width:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
+
+
+class Rate:
+    """Rows so far, with how many there are in a second, and how long the rest will take."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        #: Those that an earlier run has left.
+        self.before = 0
+        self._started: tuple[float, float] | None = None
+
+    def note(self, share: float) -> str:
+        """A note for a progress bar; `share` is the part of all rows that is done."""
+        now = time.monotonic()
+        if self._started is None:  # what an earlier run has done took no time of ours
+            self._started = now, share
+            return f"{self.rows:,} rows"
+        began, first = self._started
+        seconds = max(now - began, 1e-9)
+        text = f"{self.rows:,} rows, {(self.rows - self.before) / seconds:,.0f} rows/s"
+        if share <= first:
+            return text
+        left = round(seconds * (1 - share) / (share - first))
+        return f"{text}, {left // 60}:{left % 60:02} left"
 
 
 def bar(label: str, done: int, total: int, note: str, columns: int) -> str:

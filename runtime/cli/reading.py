@@ -1,4 +1,4 @@
-"""Rows for a model from a file, block by block: CSV, JSON lines, Parquet.
+"""Rows for a model from files, block by block: CSV, JSON lines, Parquet, Arrow.
 
 A file is never in memory as a whole. Every block has the lines of its rows, so that an error about
 `$[3].age` becomes one about a line of the file.
@@ -15,19 +15,24 @@ from pathlib import Path
 from typing import IO, Any
 
 from flour.core.types import Record, Type
-from runtime.cli.blocks import Block, Options
-from runtime.cli.errors import BadTable, NotFound
+from runtime.bulk.files import parts_of
+from runtime.cli.blocks import ARROW, Block, Options
+from runtime.cli.errors import BadTable
 from runtime.cli.tables import Schema
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet")
+FORMATS = ("csv", "tsv", "jsonl", *ARROW)
 _BY_ENDING = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _BY_ENDING |= {".parquet": "parquet", ".pq": "parquet"}
+_BY_ENDING |= dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "arrow")
 MAX_CELL = 16 << 20
 
 
 def format_of(path: str, told: str | None) -> str:
-    """The format of a file: as given, or by its ending."""
-    form = told or _BY_ENDING.get(Path(path).suffix.lower())
+    """The format of a file, or of those in a folder: as given, or by the first one's ending."""
+    named = Path(path)
+    if not told and named.is_dir():
+        named = next((part.path for part in parts_of(path)), named)
+    form = told or _BY_ENDING.get(named.suffix.lower())
     if form is None:
         raise BadTable(
             "the format of this file is unknown",
@@ -37,20 +42,44 @@ def format_of(path: str, told: str | None) -> str:
     return form
 
 
-def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
-    """The rows of a file, `options.chunk` at a time."""
-    if options.form == "parquet":
+def size(path: str) -> int:
+    """The bytes of all files; 0 of standard input."""
+    return 0 if path == "-" else sum(part.path.stat().st_size for part in parts_of(path))
+
+
+def blocks(
+    path: str, inputs: Mapping[str, Type], options: Options, skip: int = 0, *, plain: bool = True
+) -> Iterator[Block]:
+    """The rows of files, `options.rows` at a time, without the blocks that have the first `skip`.
+
+    Those of Parquet and Arrow files are record batches unless they should be `plain` columns.
+    """
+    if options.is_arrow:
         from runtime.cli import parquet
 
-        yield from parquet.blocks(path, inputs, options)
-        return
-    with _open_text(path) as file:
-        counted = _Counted(file)
-        name = "standard input" if path == "-" else path
-        reader = _json_lines if options.form == "jsonl" else _csv
-        for block in reader(counted, inputs, options, name):
-            block.done = counted.done
+        for block in parquet.blocks(path, inputs, options, skip):
+            if plain:
+                block.data = parquet.plain(block.data, inputs, block.file)
             yield block
+        return
+    for block in _text_blocks(path, inputs, options):
+        if block.count <= skip:
+            skip -= block.count
+        else:
+            yield block
+
+
+def _text_blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
+    before = 0
+    for part in ["-"] if path == "-" else [str(each.path) for each in parts_of(path)]:
+        with _open_text(part) as file:
+            counted = _Counted(file)
+            name = "standard input" if part == "-" else part
+            reader = _json_lines if options.form == "jsonl" else _csv
+            for block in reader(counted, inputs, options, name):
+                block.done = before + counted.done
+                yield block
+        before += counted.done
 
 
 @contextmanager
@@ -58,11 +87,7 @@ def _open_text(path: str) -> Iterator[IO[str]]:
     if path == "-":
         yield sys.stdin
         return
-    try:
-        file = Path(path).open(encoding="utf-8-sig", newline="")  # noqa: SIM115 (closed below)
-    except FileNotFoundError:
-        raise NotFound("there is no such file", where=path) from None
-    with file:
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
         yield file
 
 
@@ -104,7 +129,7 @@ def _csv(
                 hint="a cell with a separator in it needs quotation marks",
             )
         pending.append((line, row))
-        if len(pending) >= options.chunk:
+        if len(pending) >= options.rows:
             yield _block(schema, pending, kept, name)
             pending = []
     if pending:
@@ -176,7 +201,7 @@ def _json_lines(
             continue
         rows.append(_parsed(line, f"{name}:{number}"))
         lines.append(number)
-        if len(rows) >= options.chunk:
+        if len(rows) >= options.rows:
             yield _json_block(rows, lines, inputs, options, name)
             rows, lines = [], []
     if rows:

@@ -1,4 +1,4 @@
-"""Writes answers to a file, block by block: CSV, JSON lines, Parquet.
+"""Writes answers to a file, block by block: CSV, JSON lines, Parquet, Arrow.
 
 The file appears under its name when it is whole: until then it is a temporary one beside it.
 """
@@ -16,8 +16,8 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-Columns = Mapping[str, Any]
-"""Columns by name: arrays or lists with one entry per row."""
+Columns = Any
+"""A record batch, or columns by name: arrays or lists with one entry per row."""
 
 
 class Writer(Protocol):
@@ -34,6 +34,11 @@ class Writer(Protocol):
 def opened(path: str, form: str) -> Iterator[Writer]:
     """A writer for a file, or for standard output ("-")."""
     if path == "-":
+        if form == "arrow":
+            with _writer(Path("-"), form) as stream:
+                yield stream
+            sys.stdout.buffer.flush()
+            return
         yield _text_writer(sys.stdout, form)
         sys.stdout.flush()
         return
@@ -49,10 +54,10 @@ def opened(path: str, form: str) -> Iterator[Writer]:
 
 @contextmanager
 def _writer(path: Path, form: str) -> Iterator[Writer]:
-    if form == "parquet":
-        from runtime.cli import parquet
+    if form in {"parquet", "arrow"}:
+        from runtime.bulk.files import Writer
 
-        writer = parquet.Writer(str(path))
+        writer = Writer(str(path), form)
         yield writer
         writer.close()
         return
@@ -64,6 +69,21 @@ def _text_writer(file: IO[str], form: str) -> Writer:
     return _JsonLines(file) if form == "jsonl" else _Csv(file, "\t" if form == "tsv" else ",")
 
 
+def _by_name(columns: Columns) -> Mapping[str, Any]:
+    """Columns by name, of which those of lists of one length are arrays of two dimensions."""
+    if isinstance(columns, Mapping):
+        return columns
+    pairs = zip(columns.schema.names, columns.columns, strict=True)
+    return {name: _plain_column(column) for name, column in pairs}
+
+
+def _plain_column(column: Any) -> Any:
+    size = getattr(column.type, "list_size", None)
+    if size is None:
+        return column.to_pylist()
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), size)
+
+
 class _JsonLines:
     """One object per line; vectors are arrays, NaN and infinities are null."""
 
@@ -71,6 +91,7 @@ class _JsonLines:
         self._file = file
 
     def write(self, columns: Columns) -> None:
+        columns = _by_name(columns)
         names = list(columns)
         for row in zip(*columns.values(), strict=True):
             plain = {name: _plain(value) for name, value in zip(names, row, strict=True)}
@@ -88,7 +109,7 @@ class _Csv:
         self._started = False
 
     def write(self, columns: Columns) -> None:
-        flat = dict(_flat_columns(columns))
+        flat = dict(_flat_columns(_by_name(columns)))
         if not self._started:
             self._writer.writerow(flat)
             self._started = True

@@ -23,8 +23,9 @@ from runtime.repository.listing import FIRST_VERSION, Findings, Model
 
 LAYOUT = "pretzel"
 ROWS = "verify.jsonl"
-#: Settings of other servers, which are not models.
+#: Settings and examples of other servers, in MLflow's folders, too: they are not models.
 _SETTINGS = {"settings.json", "model-settings.json", "config.json", "metadata.json"}
+_SETTINGS |= {"requirements.txt", "input_example.json", "serving_input_example.json"}
 
 
 def is_model(path: Path) -> bool:

@@ -295,7 +295,7 @@ def test_a_library_that_is_not_installed(
     monkeypatch.setattr(builtins, "__import__", without)
     ran = pretzel("predict", place.root / "booster.ubj", place.root / "mixed.parquet")
     assert ran.code == 4
-    assert "pip install pyarrow" in ran.err
+    assert "pip install 'pretzel-runtime[arrow]'" in ran.err
 
 
 def test_bench_is_not_in_the_wheel(pretzel: Pretzel, monkeypatch: pytest.MonkeyPatch) -> None:

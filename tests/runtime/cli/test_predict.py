@@ -191,7 +191,7 @@ def test_what_was_written_is_read(
     writer = csv.writer(file)
     writer.writerow(["extra", *MIXED.names])
     writer.writerows([["x", *("" if cell is None else cell for cell in row)] for row in rows])
-    found = read(file.getvalue(), {"r": MIXED}, tmp_path / "r.csv", chunk=chunk)
+    found = read(file.getvalue(), {"r": MIXED}, tmp_path / "r.csv", rows=chunk)
     assert sum(block.count for block in found) == len(rows)
     for place, name in enumerate(MIXED.names):
         made = [value for block in found for value in block.data[name].tolist()]

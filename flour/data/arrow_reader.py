@@ -1,0 +1,212 @@
+"""Arrow batches as the data that plans run on: columns become arrays, copied where they must be.
+
+What anybody has in Arrow is taken over the C data interface (`__arrow_c_array__`,
+`__arrow_c_stream__`), so pyarrow, polars, pandas, DuckDB and others hand in their own objects.
+
+| column | becomes |
+|---|---|
+| numbers without missing values | an array over Arrow's own memory |
+| numbers with missing values, bools, float32 for a program of float64 | a copied array |
+| strings of a category, dictionaries | an array of objects, one object for each distinct value |
+| documents (string, large_string, string_view) | an array of str |
+| lists of fixed size, for a vector | a matrix over Arrow's own memory |
+
+Answers are those for the same columns as a frame. A block whose columns are all dictionaries of few
+values is answered once for each combination of values that occurs in it: see `distinct`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.errors import WrongDtype
+from flour.core.types import FLOATS, Category, Pairs, Record, Scalar, Tokens, Type, Vector
+
+Arrow = Any
+"""An array, batch, table or stream of pyarrow, which has no type information."""
+
+
+class Combinations(NamedTuple):
+    """The distinct rows of a batch, and which of them each row is."""
+
+    batch: Arrow
+    places: NDArray[np.int64]
+
+
+def library() -> ModuleType:
+    """The pyarrow package."""
+    return import_module("pyarrow")
+
+
+class ArrowReader:
+    """Reads the batches that come for a program's inputs."""
+
+    __slots__ = ("_inputs", "_kind", "_name")
+
+    def __init__(self, inputs: Mapping[str, Type]) -> None:
+        self._inputs = inputs
+        only = next(iter(inputs.items())) if len(inputs) == 1 else ("", None)
+        self._name: str = only[0]
+        self._kind: Type | None = only[1]
+
+    def columns(self, names: list[str]) -> list[str]:
+        """Which of these columns the program reads, in their own order."""
+        kind = self._kind
+        if isinstance(kind, Record):
+            if kind.positional and not set(kind.names) <= set(names):
+                return names[: len(kind.fields)]
+            read = set(kind.names) - set(kind.unread)
+            return [name for name in names if name in read]
+        if kind is None:
+            return [name for name in names if name in self._inputs]
+        if self._name in names:
+            return [self._name]
+        return names[: kind.width] if isinstance(kind, Vector) else names
+
+    def read(self, batch: Arrow) -> Any:
+        """The rows of a batch as `Plan.run` takes them."""
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        kind = self._kind
+        if kind is None:
+            return {n: _column(c, self._inputs.get(n), f"$.{n}") for n, c in found.items()}
+        if isinstance(kind, Record):
+            return _record(found, kind, "$")
+        if self._name in found or (len(found) == 1 and not isinstance(kind, Vector)):
+            name = self._name if self._name in found else next(iter(found))
+            return _column(found[name], kind, f"$.{name}")
+        if isinstance(kind, Vector):
+            return _matrix(found, kind)
+        raise WrongDtype(
+            f"the program reads one column, {self._name!r}",
+            where="$",
+            found=", ".join(found)[:200],
+            hint=f"select it, or call it {self._name!r}",
+        )
+
+    def distinct(self, batch: Arrow) -> Combinations | None:
+        """The distinct rows of a batch of dictionaries; None where reading all is as well."""
+        names = self.columns(batch.schema.names)
+        columns = [batch.column(name) for name in names]
+        if not columns or not all(hasattr(column, "dictionary") for column in columns):
+            return None
+        sizes = [len(column.dictionary) + 1 for column in columns]
+        total = int(np.prod(sizes, dtype=float))
+        if 2 * total > batch.num_rows:
+            return None
+        codes = np.zeros(batch.num_rows, np.int64)
+        for column, size in zip(columns, sizes, strict=True):
+            codes *= size
+            codes += _codes(column, size - 1)
+        used = np.flatnonzero(np.bincount(codes, minlength=total))
+        places = np.empty(total, np.int64)
+        places[used] = np.arange(len(used))
+        return Combinations(_spread(names, columns, sizes, used), places[codes])
+
+
+def _codes(column: Arrow, missing: int) -> NDArray[Any]:
+    """Where each value stands in the dictionary; `missing` for those that are not there."""
+    indices = column.indices
+    if indices.null_count:
+        indices = indices.cast("int64").fill_null(missing)
+    return np.asarray(indices.to_numpy(zero_copy_only=False))
+
+
+def _spread(
+    names: list[str], columns: list[Arrow], sizes: list[int], used: NDArray[np.int64]
+) -> Arrow:
+    """A batch with one row for each combination in use, of plain columns."""
+    pa, made, rest = library(), [], used
+    for column, size in zip(reversed(columns), reversed(sizes), strict=True):
+        rest, code = np.divmod(rest, size)
+        indices = pa.array(code, mask=code == size - 1)
+        made.append(column.dictionary.take(indices))
+    return pa.record_batch(list(reversed(made)), names=names)
+
+
+def _record(found: Mapping[str, Arrow], kind: Record, path: str) -> dict[str, Any]:
+    """Columns by name. One that is not there is told by flour.data.coerce."""
+    if kind.positional and not set(kind.names) <= set(found):
+        if len(found) == len(kind.fields):
+            found = dict(zip(kind.names, found.values(), strict=True))
+        return {n: _column(c, dict(kind.fields).get(n), f"{path}.{n}") for n, c in found.items()}
+    read = {name: sub for name, sub in kind.fields if name not in kind.unread}
+    if not read.keys() <= found.keys():
+        return {name: _array(column) for name, column in found.items() if not _is_nested(column)}
+    return {name: _column(found[name], sub, f"{path}.{name}") for name, sub in read.items()}
+
+
+def _column(column: Arrow, kind: Type | None, path: str) -> Any:
+    """One column as the data of an input or field."""
+    if hasattr(column, "storage"):
+        column = column.storage
+    match kind:
+        case Vector(width):
+            return _rows(column, width)
+        case Tokens() | Pairs():
+            return column.to_pylist()
+        case Record() if hasattr(column, "flatten") and "struct" in str(column.type)[:6]:
+            parts = zip(column.type, column.flatten(), strict=True)
+            return _record({field.name: part for field, part in parts}, kind, path)
+    if _is_nested(column):
+        raise WrongDtype(
+            "expected one value per row",
+            where=path,
+            found=str(column.type)[:80],
+            hint="unnest the column first; a vector takes lists, words are lists of strings",
+        )
+    if isinstance(kind, Scalar | Category) and kind.dtype == "string" and _is_text(column):
+        column = column.dictionary_encode("encode")
+    array = _array(column)
+    if array.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
+        return array.astype(kind.dtype, copy=False)
+    return array
+
+
+def _matrix(found: Mapping[str, Arrow], kind: Vector) -> Any:
+    """Columns side by side, in the width that flour.data.coerce would compute in."""
+    arrays = {name: _column(column, Scalar(), f"$.{name}") for name, column in found.items()}
+    if kind.dtype == "string" or any(array.dtype.kind not in "biuf" for array in arrays.values()):
+        return arrays
+    narrow = all(str(column.type) == "float" for column in found.values())
+    rows = len(next(iter(arrays.values()), ()))
+    dtype = kind.dtype if narrow or kind.dtype not in FLOATS else "float64"
+    made = np.empty((rows, len(arrays)), dtype if dtype in FLOATS else np.float64)
+    for place, array in enumerate(arrays.values()):
+        made[:, place] = array
+    return made
+
+
+def _rows(column: Arrow, width: int) -> Any:
+    """Lists as the rows of a matrix; ragged ones are told by flour.data.coerce."""
+    fixed = getattr(column.type, "list_size", None)
+    if fixed is None and hasattr(column, "value_lengths"):
+        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+        fixed = width if np.all(lengths == width) else None
+    if fixed is None or column.null_count:
+        return column.to_pylist()
+    return _array(column.flatten()).reshape(len(column), fixed)
+
+
+def _array(column: Arrow) -> NDArray[Any]:
+    """A column as an array; missing values are NaN among numbers, None elsewhere."""
+    if not hasattr(column, "dictionary"):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    values = _array(column.dictionary)
+    if column.null_count:
+        none = [None] if values.dtype.kind not in "iuf" else [np.nan]
+        values = np.concatenate([values, np.array(none)])
+    return values.take(_codes(column, len(values) - 1))
+
+
+def _is_text(column: Arrow) -> bool:
+    return str(column.type) in {"string", "large_string", "string_view"}
+
+
+def _is_nested(column: Arrow) -> bool:
+    return column.type.num_fields > 0 and not hasattr(column, "dictionary")

@@ -1,0 +1,143 @@
+"""Plans on Arrow data: batch in, batch out.
+
+    plan.run_arrow(batch)       a record batch for a record batch, or for any one array of structs
+    plan.run_arrow(table)       a table for a table
+    plan.run_arrow(stream)      a stream for anything else with a stream, computed as it is read
+
+There is one row of answers for each row, in their order. Outputs of a vector are lists of fixed
+size over the memory that native code wrote to; missing strings are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.errors import InputError, WrongDtype
+from flour.core.types import Type, Whole
+from flour.data.arrow_reader import Arrow, ArrowReader, library
+
+if TYPE_CHECKING:
+    from oven.plans.plan import Plan
+
+#: A sparse output is written out in full, up to so many values a row.
+_WIDEST = 1 << 16
+
+
+def run_arrow(plan: Plan, data: Any) -> Arrow:
+    """Every output, in the form that the data has."""
+    pa = library()
+    if isinstance(data, pa.Table):
+        schema, batches = _answers(plan, _whole(plan, data).to_batches(), data.schema)
+        return pa.Table.from_batches(batches, schema)
+    if isinstance(data, pa.RecordBatch):
+        return _batch(plan, data)
+    if hasattr(data, "__arrow_c_stream__"):
+        stream = pa.RecordBatchReader.from_stream(data)
+        if plan.mixes_rows:
+            stream = _whole(plan, stream.read_all()).to_reader()
+        return pa.RecordBatchReader.from_batches(*_answers(plan, stream, stream.schema))
+    if not hasattr(data, "__arrow_c_array__"):
+        raise WrongDtype(
+            "expected Arrow data, which has __arrow_c_array__ or __arrow_c_stream__",
+            where="$",
+            found=type(data).__name__,
+            hint="run() takes rows in any other form",
+        )
+    return _batch(plan, pa.record_batch(data))
+
+
+def _whole(plan: Plan, table: Arrow) -> Arrow:
+    """A table in one batch, where its rows depend on each other."""
+    return table.combine_chunks() if plan.mixes_rows else table
+
+
+def _answers(plan: Plan, batches: Iterable[Arrow], schema: Arrow) -> tuple[Arrow, Iterator[Arrow]]:
+    """The columns of the answers, and the answers: those of the first batch say what all have."""
+    rest = (batch for batch in batches if batch.num_rows)
+    found = next(rest, None)
+    first = _batch(plan, _empty(schema) if found is None else found)
+    return first.schema, _each(plan, first, rest)
+
+
+def _empty(schema: Arrow) -> Arrow:
+    """A batch without rows."""
+    pa = library()
+    return pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
+def _each(plan: Plan, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arrow]:
+    yield first
+    for number, batch in enumerate(rest, 1):
+        try:
+            made = _batch(plan, batch)
+        except InputError as problem:
+            problem.where = f"batch {number}, {problem.where}"
+            raise
+        yield made if made.schema == first.schema else made.cast(first.schema)
+
+
+def _batch(plan: Plan, batch: Arrow) -> Arrow:
+    reader = ArrowReader(plan.inputs)
+    few = None if plan.mixes_rows else reader.distinct(batch)
+    if few is not None:
+        try:
+            return _run(plan, reader, few.batch).take(library().array(few.places))
+        except InputError:
+            pass  # the row numbers of an error are those of all rows
+    return _run(plan, reader, batch)
+
+
+def _run(plan: Plan, reader: ArrowReader, batch: Arrow) -> Arrow:
+    return answers_batch(plan.run(reader.read(batch)), plan.outputs)
+
+
+def answers_batch(answers: Mapping[str, Any], kinds: Mapping[str, Type]) -> Arrow:
+    """The answers of `Plan.run` for a block of rows, with their types, as a batch."""
+    arrays = dict(_arrays(answers, kinds))
+    return library().record_batch(list(arrays.values()), names=list(arrays))
+
+
+def _arrays(
+    answers: Mapping[str, Any], kinds: Mapping[str, Type], before: str = ""
+) -> Iterator[tuple[str, Arrow]]:
+    """Answers as columns; those of a record by its name and theirs."""
+    for name, value in answers.items():
+        kind = kinds.get(name)
+        if isinstance(value, Mapping):
+            yield from _arrays(value, {}, f"{before}{name}.")
+        elif isinstance(kind, Whole):
+            raise WrongDtype(
+                "this output belongs to all rows together and is no column",
+                where=name,
+                found=str(kind),
+                hint="call run() instead",
+            )
+        else:
+            yield before + name, _array(value, name)
+
+
+def _array(value: Any, name: str) -> Arrow:
+    pa = library()
+    if hasattr(value, "toarray"):
+        if value.shape[1] > _WIDEST:
+            raise WrongDtype(
+                "this output is sparse, and too wide to be written out in full",
+                where=name,
+                found=f"{value.shape[1]} values a row",
+                hint="call run(), whose answer is sparse; or give out a later step of the program",
+            )
+        value = value.toarray()
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        flat = np.ascontiguousarray(value).reshape(-1)
+        return pa.FixedSizeListArray.from_arrays(_flat(flat), value.shape[1])
+    return _flat(value)
+
+
+def _flat(value: Any) -> Arrow:
+    pa = library()
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return pa.array(value, pa.string(), from_pandas=True)
+    return pa.array(value)

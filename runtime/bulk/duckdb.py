@@ -1,0 +1,170 @@
+"""DuckDB: a plan as a function of SQL, which answers whole vectors of rows, on all of its threads.
+
+    connection = pretzel.duckdb.connect("shop.db")
+    pretzel.duckdb.register(connection, "fraud", plan)
+    connection.sql("select id, fraud(age, city).label from orders")
+    connection.sql("select id, fraud(orders).probabilities[2] from orders")
+
+The function takes the columns that the plan reads, in the plan's order, or one struct, whose
+columns are found by name; a table's name stands for the struct of its row. It answers a struct of
+the outputs, or with `outputs="label"` that output itself. Vectors of a plan are arrays.
+
+DuckDB runs functions that were made in Python on one thread. So the function is registered over
+DuckDB's C API, which extensions are given: the one that is loaded here is a jump back into this
+process (`shared_object`). DuckDB only loads it where `allow_unsigned_extensions` is set, as
+`connect` does; with any other connection the function is one of Python's, over Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any
+
+from flour.data.arrow_reader import Arrow, library
+from oven import Plan
+from runtime.bulk.plans import (
+    Source,
+    chosen,
+    empty_answers,
+    open_plan,
+    predict_arrow,
+    typed_columns,
+)
+from runtime.bulk.shared_object import is_possible
+from runtime.errors import BadCall
+
+if TYPE_CHECKING:
+    import duckdb
+
+#: The setting that an unsigned extension needs, and the oldest release with Arrow in its C API.
+_SETTING, _OLDEST = "allow_unsigned_extensions", (1, 4)
+
+
+def connect(database: str = ":memory:", **options: Any) -> duckdb.DuckDBPyConnection:
+    """`duckdb.connect`, with the setting that functions on all threads need."""
+    import duckdb
+
+    config = {_SETTING: "true", **options.pop("config", {})}
+    return duckdb.connect(database, config=config, **options)
+
+
+def register(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    plan: Source,
+    outputs: str | Sequence[str] | None = None,
+) -> bool:
+    """Make a plan a function of SQL; returns whether it runs on all threads.
+
+    All connections to the same database have it. Another plan under the same name takes its place.
+    """
+    function = Function(open_plan(plan), outputs)
+    if _takes_extensions(connection):
+        from runtime.bulk.duckdb_native import register_native
+
+        register_native(connection, name, function)
+        return True
+    if _is_there(connection, name):
+        connection.remove_function(name)
+    # Over Arrow the types are names, which DuckDB's own annotations do not allow for.
+    create: Any = connection.create_function
+    kinds, returned = function.input_types(), sql_type(function.returned)
+    call = function.with_parameters()
+    create(name, call, kinds, returned, type="arrow", null_handling="special")
+    return False
+
+
+def _takes_extensions(connection: duckdb.DuckDBPyConnection) -> bool:
+    import duckdb
+
+    release = tuple(map(int, duckdb.__version__.split(".")[:2]))
+    ((allowed,),) = connection.execute(f"select current_setting('{_SETTING}')").fetchall()
+    return is_possible() and release >= _OLDEST and bool(allowed)
+
+
+def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+    query = "select count(*) from duckdb_functions() where function_name = ?"
+    ((count,),) = connection.execute(query, [name.lower()]).fetchall()
+    return bool(count)
+
+
+class Function:
+    """What a registered function does, whichever way it is called."""
+
+    def __init__(self, plan: Plan, outputs: str | Sequence[str] | None) -> None:
+        self._plan = plan
+        self._single = isinstance(outputs, str)
+        self._outputs = chosen(plan, [outputs] if isinstance(outputs, str) else outputs)
+        self.columns = typed_columns(plan)
+        #: The Arrow type of the answers.
+        empty = empty_answers(plan, self._outputs)
+        self.returned = (empty.column(0) if self._single else empty.to_struct_array()).type
+
+    def input_types(self) -> list[str]:
+        """The types of SQL that the plan's columns have."""
+        return [_SQL[kind] for _, kind in self.columns]
+
+    def named(self, columns: Sequence[Arrow]) -> Arrow:
+        """A batch of a call's columns."""
+        names = [name for name, _ in self.columns]
+        return library().record_batch(list(columns), names=names)
+
+    def check(self, schema: Arrow) -> None:
+        """Raise where a call has other columns than the plan reads."""
+        names, wanted = schema.names, [name for name, _ in self.columns]
+        if len(names) == 1 and str(schema.types[0]).startswith("struct"):
+            missing = [n for n in wanted if n not in {field.name for field in schema.types[0]}]
+            if missing and len(wanted) > 1:
+                raise BadCall(f"the struct has no {missing[0]!r}", hint=f"{', '.join(wanted)}")
+        elif len(names) != len(wanted):
+            raise BadCall(
+                f"the function takes {len(wanted)} columns, or one struct of them",
+                found=f"{len(names)} columns",
+                hint="in this order: " + ", ".join(wanted),
+            )
+
+    def answer(self, batch: Arrow) -> Arrow:
+        """One array of answers for the rows of a batch."""
+        made = predict_arrow(self._plan, batch, self._outputs)
+        return made.column(0) if self._single else made.to_struct_array()
+
+    def with_parameters(self) -> Callable[..., Arrow]:
+        """The same for the columns of a call from Python, whose parameters DuckDB counts."""
+
+        def answer(*given: Arrow) -> Arrow:
+            arrays = [each.combine_chunks() if hasattr(each, "chunks") else each for each in given]
+            return self.answer(self.named(arrays))
+
+        named: Any = answer
+        places = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in self._places()]
+        named.__signature__ = Signature(places)
+        return answer
+
+    def _places(self) -> list[str]:
+        return [f"c{place}" for place in range(len(self.columns))]
+
+
+_SQL = {
+    "string": "VARCHAR",
+    "bool": "BOOLEAN",
+    **{f"int{bits}": f"{name}INT" for bits, name in ((8, "TINY"), (16, "SMALL"), (64, "BIG"))},
+    **{f"uint{bits}": f"U{name}INT" for bits, name in ((8, "TINY"), (16, "SMALL"), (64, "BIG"))},
+    "int32": "INTEGER",
+    "uint32": "UINTEGER",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+}
+_OF_ARROW = _SQL | {"double": "DOUBLE", "float": "FLOAT"}
+
+
+def sql_type(kind: Arrow) -> str:
+    """The type of SQL for an Arrow type."""
+    if hasattr(kind, "list_size"):
+        return f"{sql_type(kind.value_type)}[{kind.list_size}]"
+    if hasattr(kind, "value_type"):
+        return f"{sql_type(kind.value_type)}[]"
+    if kind.num_fields:
+        fields = (f'"{field.name}" {sql_type(field.type)}' for field in kind)
+        return f"STRUCT({', '.join(fields)})"
+    return _OF_ARROW[str(kind)]

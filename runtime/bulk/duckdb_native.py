@@ -1,0 +1,275 @@
+"""A function of SQL over DuckDB's C API: called by all of its threads, a vector of rows at a time.
+
+DuckDB hands its vectors over as Arrow (`duckdb_data_chunk_to_arrow`) and takes the answers so, by
+functions of its own, so nothing here knows how its memory is laid out. The library that is asked
+for them is the one that the Python package `duckdb` consists of. A call holds the GIL while Arrow
+is converted, and native code releases it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Callable
+from ctypes import byref, c_bool, c_char_p, c_uint64, c_void_p
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flour.data.arrow_reader import Arrow, library
+from runtime.bulk.shared_object import shared_object
+from runtime.errors import BadRegistration
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from runtime.bulk.duckdb import Function
+
+#: The version of the C API that the extension is written for, which all later releases keep.
+_API = "v1.2.0"
+_FIELD, _SIGNATURE = 32, 256
+#: What DuckDB goes on calling for as long as the process lives.
+_KEPT: list[object] = []
+_numbers = count()
+
+_Init = ctypes.CFUNCTYPE(c_bool, c_void_p, c_void_p)
+_Bind = ctypes.CFUNCTYPE(None, c_void_p)
+_Copy = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+_Run = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p)
+#: What DuckDB types are called in its C API.
+_TYPES = {
+    "bool": 1,
+    "int8": 2,
+    "int16": 3,
+    "int32": 4,
+    "int64": 5,
+    "uint8": 6,
+    "uint16": 7,
+    "uint32": 8,
+    "uint64": 9,
+    "float": 10,
+    "double": 11,
+    "string": 17,
+}
+_ANY = 34
+
+
+class _Access(ctypes.Structure):
+    """What an extension's first function is given."""
+
+    _fields_ = (
+        ("set_error", ctypes.CFUNCTYPE(None, c_void_p, c_char_p)),
+        ("get_database", ctypes.CFUNCTYPE(c_void_p, c_void_p)),
+        ("get_api", c_void_p),
+    )
+
+
+class _Arrow(ctypes.Structure):
+    """Room for an array or a schema of the C data interface."""
+
+    _fields_ = (("words", c_uint64 * 10),)
+
+
+@cache
+def _duckdb() -> Any:
+    """DuckDB's C API. Calls keep the GIL: they are short, and none waits for another thread."""
+    import _duckdb
+
+    api = ctypes.PyDLL(_duckdb.__file__)
+    for name in _POINTERS:
+        getattr(api, f"duckdb_{name}").restype = c_void_p
+    api.duckdb_scalar_function_bind_get_argument_count.restype = c_uint64
+    api.duckdb_error_data_message.restype = c_char_p
+    return api
+
+
+_POINTERS = (
+    *("create_scalar_function", "create_logical_type", "create_struct_type", "create_array_type"),
+    *("create_list_type", "scalar_function_get_bind_data", "data_chunk_get_vector"),
+    *("scalar_function_bind_get_argument", "expression_return_type"),
+    *("to_arrow_schema", "data_chunk_to_arrow", "schema_from_arrow", "data_chunk_from_arrow"),
+)
+
+
+def register_native(connection: duckdb.DuckDBPyConnection, name: str, function: Function) -> None:
+    """Register a function by an extension that DuckDB loads now."""
+    problems: list[Exception] = []
+
+    def start(info: int, access: int) -> bool:
+        try:
+            given = ctypes.cast(access, ctypes.POINTER(_Access)).contents
+            database = c_void_p.from_address(given.get_database(info)).value
+            _KEPT.append(_Native(database, name, function))
+        except Exception as problem:  # noqa: BLE001 (it is raised below, outside of DuckDB)
+            problems.append(problem)
+        return True
+
+    callback = _Init(start)
+    own = f"pretzel_{next(_numbers)}"
+    body = shared_object(f"{own}_init_c_api", ctypes.cast(callback, c_void_p).value or 0)
+    ((system,),) = connection.execute("pragma platform").fetchall()
+    with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
+        path = Path(folder) / f"{own}.duckdb_extension"
+        path.write_bytes(body + _footer(str(system)))
+        connection.load_extension(str(path))
+    if problems:
+        raise problems[0]
+
+
+def _footer(system: str) -> bytes:
+    """What DuckDB reads of an extension before it loads it; there is no signature."""
+    fields = ("", "", "", "C_STRUCT", "0", _API, system, "4")
+    return b"".join(field.encode().ljust(_FIELD, b"\0") for field in fields) + bytes(_SIGNATURE)
+
+
+class _Native:
+    """A registered function with all that DuckDB holds of it."""
+
+    def __init__(self, database: int | None, name: str, function: Function) -> None:
+        self._api, self._function = _duckdb(), function
+        self._connection, self._options = c_void_p(), c_void_p()
+        self._schemas: list[Arrow] = []
+        self._api.duckdb_connect(c_void_p(database), byref(self._connection))
+        self._api.duckdb_connection_get_arrow_options(self._connection, byref(self._options))
+        field = library().field("answer", function.returned)
+        schema, self._converted = _Arrow(), c_void_p()
+        library().schema([field])._export_to_c(ctypes.addressof(schema))  # noqa: SLF001 (pyarrow has no other way for addresses)
+        self._check(
+            self._api.duckdb_schema_from_arrow(
+                self._connection, byref(schema), byref(self._converted)
+            )
+        )
+        self._kept = (_Bind(self._bind), _Copy(lambda data: data), _Run(self._run))
+        self._register(name)
+
+    def _register(self, name: str) -> None:
+        api, (bind, _, run) = self._api, self._kept
+        made = c_void_p(api.duckdb_create_scalar_function())
+        anything, returned = self._type(_ANY), self._logical(self._function.returned)
+        api.duckdb_scalar_function_set_name(made, name.encode())
+        api.duckdb_scalar_function_set_varargs(made, anything)
+        api.duckdb_scalar_function_set_return_type(made, returned)
+        api.duckdb_scalar_function_set_special_handling(made)  # missing values are ours to read
+        api.duckdb_scalar_function_set_bind(made, bind)
+        api.duckdb_scalar_function_set_function(made, run)
+        state = api.duckdb_register_scalar_function(self._connection, made)
+        for kind in (anything, returned):
+            api.duckdb_destroy_logical_type(byref(kind))
+        api.duckdb_destroy_scalar_function(byref(made))
+        if state:
+            raise BadRegistration("DuckDB does not take a function of this name", found=repr(name))
+
+    # --- types -----------------------------------------------------------------------------------
+
+    def _type(self, number: int) -> c_void_p:
+        return c_void_p(self._api.duckdb_create_logical_type(number))
+
+    def _logical(self, kind: Arrow) -> c_void_p:
+        """DuckDB's type for an Arrow type."""
+        if hasattr(kind, "value_type"):
+            inner = self._logical(kind.value_type)
+            size = getattr(kind, "list_size", None)
+            if size is None:
+                made = self._api.duckdb_create_list_type(inner)
+            else:
+                made = self._api.duckdb_create_array_type(inner, c_uint64(size))
+            self._api.duckdb_destroy_logical_type(byref(inner))
+            return c_void_p(made)
+        if not kind.num_fields:
+            return self._type(_TYPES[str(kind)])
+        inners = [self._logical(field.type) for field in kind]
+        types = (c_void_p * len(inners))(*inners)
+        names = (c_char_p * len(inners))(*(field.name.encode() for field in kind))
+        made = self._api.duckdb_create_struct_type(types, names, c_uint64(len(inners)))
+        for inner in inners:
+            self._api.duckdb_destroy_logical_type(byref(inner))
+        return c_void_p(made)
+
+    # --- called by DuckDB ------------------------------------------------------------------------
+
+    def _bind(self, info: int) -> None:
+        """Look at the types of a call's arguments, before it runs."""
+        with _Told(self._api.duckdb_scalar_function_bind_set_error, info):
+            schema = self._schema(info)
+            self._function.check(schema)
+            self._schemas.append(schema)
+            self._api.duckdb_scalar_function_set_bind_data(
+                c_void_p(info), c_void_p(len(self._schemas)), None
+            )
+            self._api.duckdb_scalar_function_set_bind_data_copy(c_void_p(info), self._kept[1])
+
+    def _schema(self, info: int) -> Arrow:
+        api = self._api
+        arguments = api.duckdb_scalar_function_bind_get_argument_count(c_void_p(info))
+        types = (c_void_p * arguments)()
+        for place in range(arguments):
+            found = c_void_p(
+                api.duckdb_scalar_function_bind_get_argument(c_void_p(info), c_uint64(place))
+            )
+            types[place] = api.duckdb_expression_return_type(found)
+            api.duckdb_destroy_expression(byref(found))
+        names = (c_char_p * arguments)(*(f"c{place}".encode() for place in range(arguments)))
+        schema = _Arrow()
+        problem = api.duckdb_to_arrow_schema(
+            self._options, types, names, c_uint64(arguments), byref(schema)
+        )
+        for place in range(arguments):
+            api.duckdb_destroy_logical_type(byref(c_void_p(types[place])))
+        self._check(problem)
+        return library().Schema._import_from_c(ctypes.addressof(schema))  # noqa: SLF001 (pyarrow has no other way for addresses)
+
+    def _run(self, info: int, chunk: int, output: int) -> None:
+        """Answer the rows of one chunk."""
+        with _Told(self._api.duckdb_scalar_function_set_error, info):
+            key = self._api.duckdb_scalar_function_get_bind_data(c_void_p(info))
+            batch = self._read(chunk, self._schemas[key - 1])
+            self._write(self._function.answer(batch), output)
+
+    def _read(self, chunk: int, schema: Arrow) -> Arrow:
+        pa, array = library(), _Arrow()
+        self._check(
+            self._api.duckdb_data_chunk_to_arrow(self._options, c_void_p(chunk), byref(array))
+        )
+        batch = pa.RecordBatch._import_from_c(ctypes.addressof(array), schema)  # noqa: SLF001 (pyarrow has no other way for addresses)
+        if len(schema.types) == 1 and pa.types.is_struct(schema.types[0]):
+            row = batch.column(0)
+            return pa.record_batch(row.flatten(), names=[field.name for field in row.type])
+        return self._function.named(batch.columns)
+
+    def _write(self, answers: Arrow, output: int) -> None:
+        array, chunk = _Arrow(), c_void_p()
+        batch = library().record_batch([answers], names=["answer"])
+        batch._export_to_c(ctypes.addressof(array))  # noqa: SLF001 (pyarrow has no other way for addresses)
+        self._check(
+            self._api.duckdb_data_chunk_from_arrow(
+                self._connection, byref(array), self._converted, byref(chunk)
+            )
+        )
+        vector = c_void_p(self._api.duckdb_data_chunk_get_vector(chunk, c_uint64(0)))
+        self._api.duckdb_vector_reference_vector(c_void_p(output), vector)
+        self._api.duckdb_destroy_data_chunk(byref(chunk))
+
+    def _check(self, problem: int | None) -> None:
+        """Raise what a function of DuckDB has answered, if that is an error."""
+        if problem:
+            data = c_void_p(problem)
+            text = self._api.duckdb_error_data_message(data).decode()
+            self._api.duckdb_destroy_error_data(byref(data))
+            raise BadRegistration("DuckDB and Arrow do not agree about a type", found=text[:200])
+
+
+class _Told:
+    """Errors inside become those of the query."""
+
+    def __init__(self, tell: Callable[..., object], info: int) -> None:
+        self._tell, self._info = tell, info
+
+    def __enter__(self) -> None:
+        """Nothing is held."""
+
+    def __exit__(self, kind: object, problem: BaseException | None, *_: object) -> bool:
+        if problem is not None:
+            text = str(problem) or type(problem).__name__
+            self._tell(c_void_p(self._info), text.encode())
+        return True

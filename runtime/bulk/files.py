@@ -1,0 +1,228 @@
+"""Arrow batches from files: Parquet, Arrow's file and stream formats; and to files.
+
+A file is read a batch at a time, and of a batch only the columns that are asked for. The rows of
+several files follow one another in the order of their paths. Folders may be partitioned as Hive
+does it: below `city=Graz/`, each row has "Graz" in a column `city`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from flour.data.arrow_reader import Arrow, library
+from runtime.errors import UnreadableFile
+
+Choose = Callable[[list[str]], list[str]]
+"""Which of a file's columns to read."""
+
+FORMATS = {
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "arrow"),
+}
+_MAGIC = b"ARROW1"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+#: How much of each column is read from disk at a time.
+_BUFFER = 1 << 20
+#: At least so many rows make a row group of Parquet, all but the last.
+_GROUP = 1 << 17
+
+
+class Part(NamedTuple):
+    """A file, and the columns whose only value is in its path."""
+
+    path: Path
+    values: Mapping[str, str | None]
+
+
+class Read(NamedTuple):
+    """Some rows of a file."""
+
+    batch: Arrow
+    path: str
+    first: int
+    """The number of the first row in its file, from 1."""
+
+
+def parts_of(place: str) -> list[Part]:
+    """The files of a path: one, those in a folder, or those that a pattern matches."""
+    root = Path(place)
+    if root.is_file() or place == "-":
+        return [Part(root, {})]
+    if root.is_dir():
+        found = [path for path in root.rglob("*") if path.is_file() and not _is_hidden(path, root)]
+    else:
+        base = Path(*[part for part in root.parts[:1] if root.is_absolute()])
+        pattern = str(root.relative_to(base)) if root.is_absolute() else place
+        found = [path for path in base.glob(pattern) if path.is_file()] if _globs(place) else []
+    if not found:
+        raise FileNotFoundError(2, "there is no such file", place)
+    return [Part(path, _values(path)) for path in sorted(found)]
+
+
+def _globs(place: str) -> bool:
+    return any(sign in place for sign in "*?[")
+
+
+def _is_hidden(path: Path, root: Path) -> bool:
+    return any(part[0] in "._" for part in path.relative_to(root).parts)
+
+
+def _values(path: Path) -> dict[str, str | None]:
+    """The values in the names of folders."""
+    pairs = (part.partition("=") for part in path.parts[:-1] if "=" in part)
+    return {name: None if text == _NO_VALUE else unquote(text) for name, _, text in pairs}
+
+
+class Source:
+    """The rows of files, in batches of `rows` at most."""
+
+    def __init__(self, place: str, form: str, choose: Choose, rows: int) -> None:
+        self.parts, self._form = parts_of(place), form
+        self._choose, self._rows = choose, rows
+        self._skip = 0
+
+    def rows(self) -> int:
+        """How many rows there are; 0 where only reading them would tell."""
+        if self._form != "parquet":
+            return 0
+        read = library_parquet().read_metadata
+        with _errors_with_place(self.parts[0].path):
+            return sum(read(part.path).num_rows for part in self.parts)
+
+    def read(self, skip: int = 0) -> Iterator[Read]:
+        """Every batch but the first ones, which have `skip` rows together."""
+        self._skip = skip
+        for part in self.parts:
+            with _errors_with_place(part.path):
+                batches = self._parquet(part) if self._form == "parquet" else self._arrow(part)
+                for start, batch in batches:
+                    yield Read(self._with_values(batch, part.values), str(part.path), start + 1)
+
+    def _skips(self, rows: int) -> bool:
+        """Whether all of these rows are to be left out."""
+        if rows > self._skip:
+            return False
+        self._skip -= rows
+        return True
+
+    def _parquet(self, part: Part) -> Iterator[tuple[int, Arrow]]:
+        file = library_parquet().ParquetFile(part.path, buffer_size=_BUFFER, pre_buffer=False)
+        with file:
+            names, start = self._choose(file.schema_arrow.names), 0
+            for group in range(file.num_row_groups):
+                count = file.metadata.row_group(group).num_rows
+                if not self._skips(count):
+                    some = file.iter_batches(self._rows, row_groups=[group], columns=names)
+                    yield from self._unskipped(some, start)
+                start += count
+
+    def _arrow(self, part: Part) -> Iterator[tuple[int, Arrow]]:
+        pa, start = library(), 0
+        if str(part.path) == "-":
+            batches: Iterator[Arrow] = iter(pa.ipc.open_stream(sys.stdin.buffer))
+        else:
+            batches = _of_file(part.path)
+        for batch in batches:
+            if not self._skips(batch.num_rows):
+                wanted = batch.select(self._choose(batch.schema.names))
+                slices = (wanted.slice(at, self._rows) for at in range(0, len(batch), self._rows))
+                yield from self._unskipped(slices, start)
+            start += batch.num_rows
+
+    def _unskipped(self, batches: Iterator[Arrow], start: int) -> Iterator[tuple[int, Arrow]]:
+        for batch in batches:
+            if not self._skips(batch.num_rows):
+                yield start, batch
+            start += batch.num_rows
+
+    def _with_values(self, batch: Arrow, values: Mapping[str, str | None]) -> Arrow:
+        """The batch with the columns that only its path has."""
+        pa = library()
+        for name in self._choose(list(values)) if values else ():
+            if name not in batch.schema.names:
+                codes = pa.repeat(pa.scalar(0, pa.int32()), batch.num_rows)
+                word = pa.array([values[name]], pa.string())
+                column = pa.DictionaryArray.from_arrays(codes, word)
+                batch = batch.append_column(name, column)
+        return batch
+
+
+def _of_file(path: Path) -> Iterator[Arrow]:
+    """The batches of a file in either of Arrow's formats, over mapped memory."""
+    pa = library()
+    source = pa.memory_map(str(path))
+    if source.read(len(_MAGIC)) != _MAGIC:
+        source.seek(0)
+        yield from pa.ipc.open_stream(source)
+        return
+    opened = pa.ipc.open_file(source)
+    yield from map(opened.get_batch, range(opened.num_record_batches))
+
+
+@contextmanager
+def _errors_with_place(path: Path) -> Iterator[None]:
+    """Errors of reading, with the file."""
+    try:
+        yield
+    except (library().ArrowException, OSError) as problem:
+        if isinstance(problem, FileNotFoundError):
+            raise
+        raise UnreadableFile(
+            "this file cannot be read", where=str(path), found=str(problem)[:120]
+        ) from None
+
+
+def library_parquet() -> ModuleType:
+    """The pyarrow.parquet module."""
+    return import_module("pyarrow.parquet")
+
+
+class Writer:
+    """Writes batches to a file, or Arrow's stream to standard output ("-")."""
+
+    def __init__(self, path: str, form: str) -> None:
+        self._path, self._form = path, form
+        self._open: Any = None
+        #: Batches that wait to become a row group of Parquet, and how many rows they have.
+        self._waiting: list[Arrow] = []
+        self._rows = 0
+
+    def write(self, batch: Arrow) -> None:
+        """The next rows."""
+        if self._open is None:
+            self._open = self._opened(batch.schema)
+        if self._form != "parquet":
+            self._open.write_batch(batch)
+            return
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        if self._rows >= _GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._open.write_table(library().Table.from_batches(self._waiting))
+        self._waiting, self._rows = [], 0
+
+    def _opened(self, schema: Arrow) -> Any:
+        pa = library()
+        if self._form == "parquet":
+            words = [field.name for field in schema if str(field.type).endswith("string")]
+            return library_parquet().ParquetWriter(self._path, schema, use_dictionary=words)
+        if self._path == "-":
+            return pa.ipc.new_stream(sys.stdout.buffer, schema)
+        return pa.ipc.new_file(self._path, schema)
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._open is None:
+            self._open = self._opened(library().schema([]))
+        self._flush()
+        self._open.close()

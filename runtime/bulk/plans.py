@@ -1,0 +1,132 @@
+"""The plan that a caller of an integration means, and its answers in forms that several need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import oven
+from flour.core.errors import nearest
+from flour.core.types import Category, Record, Scalar, Text, Type, Vector
+from flour.data.arrow_reader import Arrow, ArrowReader, library
+from flour.language.flow import Flow
+from oven import Plan
+from runtime.errors import BadCall, BadRegistration
+from runtime.service.batches import answers
+from scheduler import cores
+
+Source = Plan | Flow | str | Path
+"""A plan, a program, or the path of a plan's file."""
+
+
+def open_plan(source: Source) -> Plan:
+    """The plan that is meant, with its native code."""
+    if isinstance(source, Plan):
+        return source.wait()
+    if isinstance(source, Flow):
+        return oven.bake(source).wait()
+    if isinstance(source, str | Path):
+        return oven.load(source).wait()
+    raise BadRegistration(
+        "this is no plan",
+        found=type(source).__name__,
+        hint="pass a plan, a program, or the path of a plan's file",
+    )
+
+
+def chosen(plan: Plan, outputs: Iterable[str] | None) -> tuple[str, ...]:
+    """The outputs that a caller wants, checked; all where None."""
+    names = tuple(plan.outputs) if outputs is None else tuple(outputs)
+    for name in names:
+        if name not in plan.outputs:
+            raise BadCall(
+                f"the program has no output {name!r}",
+                found=", ".join(plan.outputs),
+                hint=nearest(name, list(plan.outputs)),
+            )
+    return names
+
+
+def columns_read(plan: Plan, names: list[str]) -> list[str]:
+    """Which of these columns the plan reads."""
+    return ArrowReader(plan.inputs).columns(names)
+
+
+def in_parallel(work: Any, items: Iterable[Any], threads: int | None = None) -> Iterator[Any]:
+    """What `work` makes of each item, in their order, with a few of them on their way.
+
+    The threads are not the scheduler's executors: what takes its turn here is not native code alone
+    but also the conversion from and to Arrow.
+    """
+    count = threads or cores()
+    with ThreadPoolExecutor(count, "pretzel-bulk") as pool:
+        yield from answers(lambda item: pool.submit(work, item), items, count + 1)
+
+
+def predict_arrow(plan: Plan, batch: Arrow, outputs: tuple[str, ...]) -> Arrow:
+    """The wanted outputs for a batch, which may have other columns, too."""
+    made = plan.run_arrow(batch.select(columns_read(plan, batch.schema.names)))
+    return select(made, plan, outputs)
+
+
+def select(answers: Arrow, plan: Plan, outputs: tuple[str, ...]) -> Arrow:
+    """The answers for some outputs, in this order; those of a record have several columns."""
+    if outputs == tuple(plan.outputs):
+        return answers
+    names = answers.schema.names
+    return answers.select([n for out in outputs for n in names if n.split(".")[0] == out])
+
+
+def columns_of(plan: Plan) -> list[str]:
+    """The names of the columns that a plan reads; a vector's have none."""
+    names: list[str] = []
+    for name, kind in plan.inputs.items():
+        if isinstance(kind, Record):
+            names += [field for field in kind.names if field not in kind.unread]
+        elif isinstance(kind, Vector) and len(plan.inputs) == 1:
+            raise BadCall(
+                "this plan reads numbers side by side, whose columns have no names",
+                found=str(kind),
+                hint="name the columns, in the order of the training data",
+            )
+        else:
+            names.append(name)
+    return names
+
+
+def empty_answers(plan: Plan, outputs: tuple[str, ...]) -> Arrow:
+    """The answers for no rows, which have the types of all answers."""
+    pa, arrays = library(), {}
+    for name, dtype in typed_columns(plan):
+        arrays[name] = pa.nulls(0, pa.bool_() if dtype == "bool" else getattr(pa, dtype)())
+    batch = pa.record_batch(list(arrays.values()), names=list(arrays))
+    return select(plan.run_arrow(batch), plan, outputs)
+
+
+def typed_columns(plan: Plan) -> list[tuple[str, str]]:
+    """The columns that a plan reads, with their dtypes; a vector's are called c0, c1, ..."""
+    made: list[tuple[str, str]] = []
+    for name, kind in plan.inputs.items():
+        if isinstance(kind, Record):
+            read = [each for each in kind.fields if each[0] not in kind.unread]
+            made += [(field, _dtype(field, sub)) for field, sub in read]
+        elif isinstance(kind, Vector) and len(plan.inputs) == 1:
+            made += [(f"c{place}", kind.dtype) for place in range(kind.width)]
+        else:
+            made.append((name, _dtype(name, kind)))
+    return made
+
+
+def _dtype(name: str, kind: Type) -> str:
+    match kind:
+        case Scalar(dtype) | Category(dtype):
+            return dtype
+        case Text():
+            return "string"
+    raise BadRegistration(
+        f"column {name!r} has more than one value a row",
+        found=str(kind),
+        hint="pass Arrow data to run_arrow, which takes lists",
+    )

@@ -1,0 +1,102 @@
+"""Polars: a plan as an expression, in lazy frames too.
+
+    frame.with_columns(pretzel.polars.predict(plan, "age", "city").struct.field("label"))
+    frame.with_columns(pl.col("review").pretzel.predict(plan, outputs="label"))
+    frame.pretzel.predict(plan)                         # a frame of the outputs
+
+The expression answers a struct of the outputs, or with `outputs="label"` that output itself. Its
+columns are found by name. It is elementwise, so the streaming engine hands it parts of the rows,
+and native code releases the GIL. Polars' strings are read as views, without a copy of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from flour.data.arrow_reader import ArrowReader
+from oven import Plan
+from runtime.bulk.plans import (
+    Source,
+    chosen,
+    columns_of,
+    empty_answers,
+    in_parallel,
+    open_plan,
+    predict_arrow,
+)
+
+Outputs = str | Sequence[str] | None
+#: More rows than these are answered by several threads, in parts of so many.
+_PART = 1 << 14
+
+
+def predict(plan: Source, *columns: str | pl.Expr, outputs: Outputs = None) -> pl.Expr:
+    """The answers for these columns; for those that the plan reads, where none are given."""
+    opened = open_plan(plan)
+    wanted = chosen(opened, [outputs] if isinstance(outputs, str) else outputs)
+    given = columns or tuple(columns_of(opened))
+    returned: Any = pl.Struct(_schema(opened, wanted))
+
+    def answer(rows: pl.Series) -> pl.Series:
+        return _answers(opened, rows.struct.unnest(), wanted, returned)
+
+    # Declared elementwise: a plan whose rows depend on each other has to see all of them.
+    made = pl.struct(*given).map_batches(answer, returned, is_elementwise=not opened.mixes_rows)
+    return made.struct.field(wanted[0]) if isinstance(outputs, str) else made
+
+
+def _schema(plan: Plan, outputs: tuple[str, ...]) -> dict[str, Any]:
+    frame: Any = pl.from_arrow(empty_answers(plan, outputs))
+    return dict(frame.schema)
+
+
+def _answers(plan: Plan, rows: pl.DataFrame, outputs: tuple[str, ...], kind: Any) -> pl.Series:
+    """The answers as one column of structs."""
+    names = ArrowReader(plan.inputs).columns(rows.columns)
+    cut = not plan.mixes_rows and len(rows) > _PART
+    parts = rows.select(names).iter_slices(_PART if cut else max(len(rows), 1))
+
+    def answer(part: pl.DataFrame) -> Any:
+        table = part.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
+        return predict_arrow(plan, table.to_batches()[0], outputs)
+
+    found = in_parallel(answer, parts) if cut else map(answer, parts)
+    made: list[Any] = [pl.from_arrow(batch) for batch in found] if len(rows) else []
+    frame: Any = pl.concat(made) if made else pl.DataFrame(schema=kind.to_schema())
+    series: pl.Series = frame.to_struct("answers")
+    return series if series.dtype == kind else series.cast(kind)
+
+
+class _Frame:
+    """`frame.pretzel`, of frames and lazy frames."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def predict(self, plan: Source, *columns: str | pl.Expr, outputs: Outputs = None) -> Any:
+        """A frame of the answers."""
+        made = predict(plan, *columns, outputs=outputs)
+        if isinstance(outputs, str):
+            return self._frame.select(made)
+        return self._frame.select(made.alias("answers")).unnest("answers")
+
+
+class _Expression:
+    """`pl.col("review").pretzel`, for plans that read one column."""
+
+    def __init__(self, expression: pl.Expr) -> None:
+        self._expression = expression
+
+    def predict(self, plan: Source, outputs: Outputs = None) -> pl.Expr:
+        """The answers for this column, whatever its name is."""
+        opened = open_plan(plan)
+        (name,) = columns_of(opened)
+        return predict(opened, self._expression.alias(name), outputs=outputs)
+
+
+pl.api.register_dataframe_namespace("pretzel")(_Frame)
+pl.api.register_lazyframe_namespace("pretzel")(_Frame)
+pl.api.register_expr_namespace("pretzel")(_Expression)

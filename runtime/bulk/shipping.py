@@ -1,0 +1,67 @@
+"""Plans on their way to other processes: as a file that is named by its content.
+
+A plan goes to each machine once, as a file in a folder of the user there, and each process of the
+machine maps that file, so its parameters are in memory once. What is sent along with tasks is the
+file's digest.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+
+import oven
+from oven import Plan
+from runtime.errors import LostPlan
+
+#: The plans of this process, by their files' names.
+_plans: dict[str, Plan] = {}
+_lock = threading.Lock()
+
+
+def packed(plan: Plan) -> tuple[str, bytes]:
+    """The name of a plan's file, and the file."""
+    with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
+        path = Path(folder) / "plan.pretzel"
+        plan.save(path, durable=False)
+        raw = path.read_bytes()
+    return f"{_digest(raw)}.pretzel", raw
+
+
+def arrived(name: str, fetch: Callable[[], bytes]) -> Plan:
+    """The plan of this name, which is fetched if no process of the machine has done so yet."""
+    with _lock:
+        if name not in _plans:
+            _plans[name] = oven.load(kept(name, fetch)).wait()
+        return _plans[name]
+
+
+def kept(name: str, fetch: Callable[[], bytes]) -> Path:
+    """The file of this name on this machine."""
+    path = _folder() / name
+    if not path.exists():
+        raw = fetch()
+        if f"{_digest(raw)}.pretzel" != name:
+            raise LostPlan("a plan was damaged on its way", where=name)
+        part = path.with_name(f".{name}.{os.getpid()}")
+        part.write_bytes(raw)
+        part.replace(path)
+    return path
+
+
+def _digest(raw: bytes) -> str:
+    return blake2b(raw, digest_size=16).hexdigest()
+
+
+def _folder() -> Path:
+    """A folder for plans that nobody else can write to."""
+    path = Path(tempfile.gettempdir()) / f"pretzel-plans-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    about = path.stat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+        return Path(tempfile.mkdtemp(prefix="pretzel-plans-"))
+    return path

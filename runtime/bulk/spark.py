@@ -1,0 +1,125 @@
+"""Spark: a plan over a frame (`mapInArrow`), or as a pandas UDF.
+
+    answers = pretzel.spark.predict(frame, plan)            # the frame's columns, and the outputs
+    score = pretzel.spark.udf(session, plan, "scores")
+    frame.withColumn("score", score("age", "city"))
+
+The plan travels as a file of the session (`addFile`), which each executor fetches once; a task has
+the file's name only. Spark has no arrays of fixed size, so vectors are lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pyspark import SparkFiles
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import pandas_udf
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from flour.data.arrow_reader import Arrow, library
+from oven import Plan
+from runtime.bulk.plans import (
+    Source,
+    chosen,
+    empty_answers,
+    open_plan,
+    predict_arrow,
+    typed_columns,
+)
+from runtime.bulk.shipping import arrived, kept, packed
+
+
+def predict(frame: DataFrame, plan: Source, outputs: Sequence[str] | None = None) -> DataFrame:
+    """The frame with the outputs behind its columns."""
+    opened = open_plan(plan)
+    wanted = chosen(opened, outputs)
+    name = _send(frame.sparkSession, opened)
+    fields = [*frame.schema.fields, *_fields(opened, wanted)]
+    return frame.mapInArrow(partial(_batches, name, wanted), StructType(fields))
+
+
+def udf(session: SparkSession, plan: Source, outputs: str | Sequence[str] | None = None) -> Any:
+    """A function of columns: those that the plan reads, in the plan's order.
+
+    It answers a struct of the outputs, or for the name of one output that output itself.
+    """
+    opened = open_plan(plan)
+    wanted = chosen(opened, [outputs] if isinstance(outputs, str) else outputs)
+    fields = _fields(opened, wanted)
+    single = isinstance(outputs, str) and len(fields) == 1
+    columns = tuple(name for name, _ in typed_columns(opened))
+    answer = partial(_series, _send(session, opened), wanted, columns, single)
+    return pandas_udf(_typed(answer), fields[0].dataType if single else StructType(fields))
+
+
+def _send(session: SparkSession, plan: Plan) -> str:
+    name, raw = packed(plan)
+    context = session.sparkContext
+    if not any(Path(each).name == name for each in context.listFiles):
+        context.addFile(str(kept(name, lambda: raw)))
+    return name
+
+
+def _fields(plan: Plan, outputs: tuple[str, ...]) -> list[StructField]:
+    schema = _plain(empty_answers(plan, outputs)).schema
+    return [StructField(field.name, from_arrow_type(field.type)) for field in schema]
+
+
+def _plain(batch: Arrow) -> Arrow:
+    """The batch with lists in place of arrays of fixed size."""
+    pa, made = library(), []
+    for column in batch.columns:
+        fixed = hasattr(column.type, "list_size")
+        made.append(column.cast(pa.list_(column.type.value_type)) if fixed else column)
+    return pa.record_batch(made, names=batch.schema.names)
+
+
+# --- on executors ---------------------------------------------------------------------------------
+
+
+def _plan(name: str) -> Plan:
+    return arrived(name, lambda: Path(SparkFiles.get(name)).read_bytes())
+
+
+def _batches(name: str, outputs: tuple[str, ...], batches: Iterator[Arrow]) -> Iterator[Arrow]:
+    """The rows of each batch with their answers."""
+    plan = _plan(name)
+    for batch in batches:
+        made = _plain(predict_arrow(plan, batch, outputs))
+        names = [*batch.schema.names, *made.schema.names]
+        yield library().record_batch([*batch.columns, *made.columns], names=names)
+
+
+def _series(
+    name: str,
+    outputs: tuple[str, ...],
+    columns: tuple[str, ...],
+    single: bool,  # noqa: FBT001 (it is bound by name above)
+    *given: pd.Series,
+) -> Any:
+    """The answers for columns of one batch."""
+    pa = library()
+    arrays = [pa.Array.from_pandas(each) for each in given]
+    made = predict_arrow(_plan(name), pa.record_batch(arrays, names=list(columns)), outputs)
+    frame = pd.DataFrame({name: column.to_pandas() for name, column in _named(made)})
+    return frame.iloc[:, 0] if single else frame
+
+
+def _named(batch: Arrow) -> Iterator[tuple[str, Arrow]]:
+    return zip(batch.schema.names, _plain(batch).columns, strict=True)
+
+
+def _typed(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the annotations by which Spark knows its kind."""
+
+    def call(*given: pd.Series) -> pd.DataFrame:
+        return answer(*given)
+
+    call.__annotations__ = {"given": pd.Series, "return": pd.Series}
+    return call

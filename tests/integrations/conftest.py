@@ -1,0 +1,20 @@
+"""Plans and rows for libraries that have an environment of their own: scripts/test-integrations."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.runtime.bulk.conftest import Known
+from tests.runtime.bulk.conftest import known as known_fixture
+from tests.runtime.bulk.models import mixed
+
+known = known_fixture
+
+
+@pytest.fixture(scope="session")
+def one() -> Known:
+    """Return the plan over columns of every type."""
+    plan, table = mixed()
+    numbered = table.append_column("row", pa.array(range(table.num_rows)))
+    return Known(plan, numbered, plan.run(table))

@@ -1,0 +1,110 @@
+"""Plans as MLflow's models, and MLflow's models as plans."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import oven
+import runtime.bulk as pretzel
+from runtime import Runtime
+from runtime.repository import Repository
+from tests.house import ROOT
+from tests.runtime.bulk.conftest import Known
+
+pytestmark = pytest.mark.integrations
+
+
+@pytest.fixture
+def mlflow(tmp_path: Path) -> Any:
+    """Return MLflow, with its runs in a folder of the test."""
+    module = pytest.importorskip("mlflow")
+    module.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    module.set_experiment(experiment_id=module.create_experiment("e", (tmp_path / "runs").as_uri()))
+    return module
+
+
+def scores(rows: Any) -> list[float]:
+    """Return the probabilities of the first class."""
+    return [float(value) for value in pd.DataFrame(rows)["probabilities_0"]]
+
+
+def test_a_run_keeps_a_plan(mlflow: Any, one: Known) -> None:
+    with mlflow.start_run():
+        address = pretzel.mlflow.log_model(one.plan, "fraud").model_uri
+    frame = one.frame.drop(columns="row")
+    wanted = pretzel.pandas.predict(one.plan, frame)
+    loaded = pretzel.mlflow.load_model(address)
+    assert pretzel.pandas.predict(loaded, frame).equals(wanted)
+    assert mlflow.pyfunc.load_model(address).predict(frame).equals(wanted)
+
+
+@pytest.mark.usefixtures("mlflow")
+def test_both_servers_run_the_folder(one: Known, tmp_path: Path) -> None:
+    folder = tmp_path / "models" / "fraud"
+    pretzel.mlflow.save_model(one.plan, folder)
+    rows, output = tmp_path / "rows.csv", tmp_path / "answers.json"
+    frame = one.frame.drop(columns="row").dropna().iloc[:50]
+    frame.to_csv(rows, index=False)
+    command = [sys.executable, "-m", "mlflow", "models", "predict", "-m", str(folder)]
+    command += ["-i", str(rows), "-t", "csv", "-o", str(output), "--env-manager", "local"]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    made = json.loads(output.read_text("utf-8"))["predictions"]
+    assert scores(made) == scores(pretzel.pandas.predict(one.plan, frame))
+    with Runtime() as runtime, Repository(folder.parent, runtime) as models:
+        models.load_all()
+        found = runtime.predict("fraud", frame)["probabilities"]
+    assert np.array_equal(found[:, 0], scores(made))
+
+
+def flavours() -> list[Any]:
+    """Return a model for each of MLflow's flavours, how it is saved, and its answers."""
+    return ["sklearn", "lightgbm", "lightgbm_booster", "xgboost", "onnx"]
+
+
+@pytest.mark.parametrize("flavour", flavours())
+def test_models_of_other_flavours_are_imported(mlflow: Any, tmp_path: Path, flavour: str) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 4))
+    y = (x[:, 0] > 0).astype(int)
+    folder = tmp_path / "model"
+    if flavour == "sklearn":
+        model = LogisticRegression().fit(x, y)
+        mlflow.sklearn.save_model(model, folder, serialization_format="cloudpickle")
+        wanted = np.asarray(model.predict_proba(x))[:, 1]
+    elif flavour.startswith("lightgbm"):
+        import lightgbm
+
+        model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(x, y)
+        wanted = np.asarray(model.predict_proba(x))[:, 1]
+        saved = model.booster_ if flavour.endswith("booster") else model
+        how = {} if flavour.endswith("booster") else {"serialization_format": "cloudpickle"}
+        mlflow.lightgbm.save_model(saved, folder, **how)
+    elif flavour == "xgboost":
+        import xgboost
+
+        model = xgboost.XGBClassifier(n_estimators=5).fit(x, y)
+        mlflow.xgboost.save_model(model, folder)
+        wanted = np.asarray(model.predict_proba(x))[:, 1]
+    else:
+        from skl2onnx import to_onnx
+
+        model = LogisticRegression().fit(x, y)
+        mlflow.onnx.save_model(to_onnx(model, x[:1], options={"zipmap": False}), folder)
+        wanted = np.asarray(model.predict_proba(x))[:, 1]
+    plan = oven.bake(pretzel.mlflow.import_model(folder, trust_pickle=True)).wait()
+    answers = [np.asarray(each, float) for each in plan.run(x).values() if each.dtype != object]
+    near = [each for each in answers if np.allclose(np.ravel(each.T)[-len(x) :], wanted, 1e-5)]
+    assert near
+    command = [sys.executable, "-m", "runtime", "import", str(folder), "--into"]
+    command += [str(tmp_path / "models"), "--name", "m", "--trust-pickle"]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)

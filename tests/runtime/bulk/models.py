@@ -1,0 +1,88 @@
+"""Models with rows that have holes, unseen values, and every type of column that may arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import flour
+import oven
+from oven import Plan
+
+ROWS = 5000
+CITIES = ["Oslo", "Rome", "Graz", "a city of a long name", "Łódź"]
+
+
+class Case(NamedTuple):
+    """A plan and rows for it."""
+
+    name: str
+    make: Callable[[], tuple[Plan, pa.Table]]
+
+
+def mixed() -> tuple[Plan, pa.Table]:
+    """Return a classifier over numbers with holes, whole numbers, bools and categories."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "age": np.where(rng.random(ROWS) < 0.1, np.nan, rng.normal(40, 9, ROWS)),
+            "rooms": rng.integers(1, 6, ROWS),
+            "city": rng.choice(CITIES, ROWS).astype(object),
+            "new": rng.random(ROWS) < 0.5,
+        }
+    )
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age", "rooms", "new"]),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["city"]),
+    )
+    labels = np.where(frame["rooms"] > 2, "yes", np.where(frame["new"], "no", "perhaps"))
+    trees = HistGradientBoostingClassifier(max_iter=5)
+    plan = oven.bake(
+        flour.from_sklearn(make_pipeline(columns, trees).fit(frame, labels), sample=frame)
+    )
+    frame.loc[::11, "city"] = "never seen"
+    cities = [None if at % 13 == 0 else city for at, city in enumerate(frame["city"])]
+    table = pa.table(
+        {
+            "age": pa.array(frame["age"], from_pandas=True),
+            "rooms": frame["rooms"].to_numpy(),
+            "city": pa.array(cities, pa.string()),
+            "new": frame["new"].to_numpy(),
+        }
+    )
+    return plan.wait(), table
+
+
+def numbers() -> tuple[Plan, pa.Table]:
+    """Return a regression over numbers side by side."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(ROWS, 6))
+    model = make_pipeline(StandardScaler(), LinearRegression()).fit(x, x[:, 0] - 2 * x[:, 1])
+    plan = oven.bake(flour.from_sklearn(model, sample=x))
+    return plan.wait(), pa.table({f"c{at}": x[:, at] for at in range(6)})
+
+
+def texts() -> tuple[Plan, pa.Table]:
+    """Return a classifier over one document a row."""
+    rng = np.random.default_rng(3)
+    words = np.array(["good", "bad", "soup", "awful", "über", "naïve", "", "a-much-longer-word"])
+    rows = [" ".join(rng.choice(words, rng.integers(0, 12))) for _ in range(ROWS)]
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    model.fit(rows, ["good" in row for row in rows])
+    plan = oven.bake(flour.from_sklearn(model, sample=rows))
+    (name,) = plan.inputs
+    return plan.wait(), pa.table({name: pa.array(rows, pa.string())})
+
+
+MODELS = [Case("mixed", mixed), Case("numbers", numbers), Case("texts", texts)]

@@ -1,0 +1,149 @@
+"""Plans as functions of DuckDB's SQL, over its C API and over Python."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection as Connection
+
+import flour
+import oven
+import runtime.bulk as pretzel
+from runtime.errors import BadCall, BadRegistration
+from tests.runtime.bulk import models
+from tests.runtime.bulk.conftest import Known
+
+
+def opened(known: Known, *, native: bool = True) -> Connection:
+    """Return a connection that has the rows as a table, and the function."""
+    connection = pretzel.duckdb.connect() if native else duckdb.connect()
+    rows = known.table.append_column("row", pa.array(range(known.table.num_rows)))
+    connection.execute("create table rows as select * from rows")
+    assert rows.num_rows == known.table.num_rows
+    assert pretzel.duckdb.register(connection, "fraud", known.plan) is native
+    return connection
+
+
+def asked(connection: Connection, call: str) -> pa.Table:
+    """Return the answers of a call for each row, in the order of the rows."""
+    query = f"select {call} as a, row from rows order by row"
+    made = connection.sql(query).to_arrow_table()
+    answers = made["a"].combine_chunks()
+    return pa.table(answers.flatten(), names=[field.name for field in answers.type])
+
+
+def columns(known: Known) -> str:
+    """Return the plan's columns as SQL."""
+    return ", ".join(f'"{name}"' for name in known.table.column_names)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_answers_are_those_of_predict(known: Known, native: bool) -> None:  # noqa: FBT001
+    connection = opened(known, native=native)
+    known.check(asked(connection, f"fraud({columns(known)})"))
+
+
+def test_structs_are_read_by_name(known: Known) -> None:
+    connection = opened(known)
+    names = list(known.table.column_names)
+    if len(known.plan.inputs) == 1 and "c0" not in names:  # a vector's columns go by position
+        names.reverse()
+    struct = ", ".join(f'"{name}": "{name}"' for name in names)
+    known.check(asked(connection, f"fraud({{{struct}, 'more': 1}})"))
+    known.check(asked(connection, "fraud(rows)"))
+
+
+@pytest.fixture(scope="module")
+def one() -> Known:
+    """Return the plan over columns of every type."""
+    plan, table = models.mixed()
+    return Known(plan, table, plan.run(table))
+
+
+def test_one_output_is_no_struct(one: Known) -> None:
+    connection = opened(one)
+    pretzel.duckdb.register(connection, "label", one.plan, outputs="label")
+    pretzel.duckdb.register(connection, "fraud", one.plan, outputs=["label", "scores"])
+    query = f"select fraud({columns(one)}).label, label({columns(one)}) from rows"
+    found = connection.execute(query).fetchall()
+    assert [row[0] for row in found] == one.answers["label"].tolist()
+    assert all(first == second for first, second in found)
+    with pytest.raises(duckdb.BinderException, match="probabilities"):
+        connection.execute(f"select fraud({columns(one)}).probabilities[1] from rows")
+    with pytest.raises(BadCall, match="no output 'labels'"):
+        pretzel.duckdb.register(connection, "labels", one.plan, outputs="labels")
+
+
+def test_vectors_are_arrays(one: Known) -> None:
+    query = f"select fraud({columns(one)}).probabilities[2] from rows"
+    found = [value for (value,) in opened(one).execute(query).fetchall()]
+    assert found == one.answers["probabilities"][:, 1].tolist()
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_another_plan_takes_its_place(one: Known, native: bool) -> None:  # noqa: FBT001
+    connection = opened(one, native=native)
+    total = oven.bake(flour.scalar("a").plus(flour.scalar("b")).named("total"))
+    pretzel.duckdb.register(connection, "fraud", total)
+    assert connection.execute("select fraud(1.5, 2).total").fetchall() == [(3.5,)]
+
+
+def test_mistakes_are_errors_of_the_query(one: Known) -> None:
+    connection = opened(one)
+    with pytest.raises(duckdb.BinderException, match=r"takes 4 columns.*\n.*\n.*age, rooms, city"):
+        connection.execute("select fraud(age) from rows")
+    with pytest.raises(duckdb.BinderException, match="has no 'city'"):
+        connection.execute("select fraud({age: age, rooms: 1, new: true}) from rows")
+    with pytest.raises(duckdb.InvalidInputException, match="expected numbers"):
+        connection.execute("select fraud(city, rooms, city, new) from rows").fetchall()
+    no_plan: Any = 5
+    with pytest.raises(BadRegistration, match="no plan"):
+        pretzel.duckdb.register(connection, "fraud", no_plan)
+    assert len(connection.execute("select fraud(rows) from rows").fetchall()) == models.ROWS
+
+
+def test_all_threads_call_it(one: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = opened(one)
+    seen: set[int] = set()
+    together = threading.Barrier(2, timeout=30)
+    run = oven.Plan.run_arrow
+
+    def watched(plan: oven.Plan, data: object) -> object:
+        if not together.broken and len(seen) < 2:
+            seen.add(threading.get_ident())
+            together.wait()
+        return run(plan, data)
+
+    connection.execute("set threads = 2")
+    connection.execute("insert into rows select rows.* from rows, range(80)")
+    monkeypatch.setattr(oven.Plan, "run_arrow", watched)
+    query = f"select sum(fraud({columns(one)}).probabilities[1]) from rows"
+    ((total,),) = connection.execute(query).fetchall()
+    assert len(seen) == 2
+    assert total == pytest.approx(one.answers["probabilities"][:, 0].sum() * 81)
+
+
+def test_cursors_and_files_have_it(one: Known, tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.db")
+    with pretzel.duckdb.connect(path) as connection:
+        pretzel.duckdb.register(connection, "fraud", one.plan)
+        connection.cursor().execute("create table t as select 1.0 as age, 2 as rooms")
+        query = "select fraud(age, rooms, 'Oslo', true).label from t"
+        wanted = one.plan.run({"age": [1.0], "rooms": [2], "city": ["Oslo"], "new": [True]})
+        assert connection.cursor().execute(query).fetchall() == [(wanted["label"][0],)]
+
+
+def test_missing_rows() -> None:
+    """A struct that is missing has missing columns."""
+    connection = pretzel.duckdb.connect()
+    total = oven.bake(flour.scalar("a").plus(flour.scalar("b")).named("total"))
+    pretzel.duckdb.register(connection, "add", total)
+    query = "select add(case when i > 1 then {a: i, b: 1} end).total from range(4) t(i)"
+    found = [value for (value,) in connection.execute(query).fetchall()]
+    assert found[2:] == [3, 4]
+    assert all(value != value for value in found[:2])  # noqa: PLR0124 (they are NaN)

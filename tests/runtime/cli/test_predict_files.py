@@ -1,0 +1,272 @@
+"""Parquet and Arrow files: read by column, answered in order, gone on with after a kill."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import flour
+import oven
+from flour.core.types import Category, Scalar, Type
+from runtime.bulk.files import Source, parts_of
+from runtime.bulk.journal import Journal
+from runtime.cli.progress import Rate
+from runtime.errors import OutputInUse
+from tests.house import ROOT
+from tests.runtime.cli.conftest import Place, Pretzel
+
+WIDTH = 4
+RNG = np.random.default_rng(0)
+
+
+def numbers(rows: int) -> pa.Table:
+    """Return a table of numbers, and an id for each row."""
+    columns = {f"c{at}": RNG.normal(size=rows) for at in range(WIDTH)}
+    return pa.table({**columns, "id": np.arange(rows)})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file of a linear model over the first columns."""
+    program = flour.vector("x", WIDTH).linear([[1.0, 2.0, 3.0, 4.0]], [0.5])
+    path = tmp_path_factory.mktemp("model") / "m.pretzel"
+    oven.bake(program).save(path)
+    return path
+
+
+def answers(model: Path, table: pa.Table) -> list[float]:
+    """Return what the plan answers to the rows."""
+    (made,) = oven.load(model).run(np.column_stack(table.columns[:WIDTH])).values()
+    return [float(value) for value in np.ravel(made)]
+
+
+def values(column: pa.ChunkedArray) -> list[float]:
+    """Return a column's values, of which each may be in a list of its own."""
+    return [float(value) for value in np.ravel(column.to_pylist())]
+
+
+@pytest.mark.parametrize("source", ["parquet", "arrow", "feather"])
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "jsonl"])
+def test_files_in_files_out(
+    pretzel: Pretzel, model: Path, tmp_path: Path, source: str, ending: str
+) -> None:
+    table = numbers(1000)
+    rows, output = tmp_path / f"rows.{source}", tmp_path / f"answers.{ending}"
+    if source == "parquet":
+        pq.write_table(table, rows, row_group_size=300)
+    elif source == "feather":
+        pa.feather.write_feather(table, rows)
+    else:
+        with pa.ipc.new_stream(rows, table.schema) as stream:
+            stream.write_table(table, max_chunksize=170)
+    ran = pretzel(
+        *("predict", model, rows, "--output", output),
+        *("--keep", "id", "--chunk", 64, "--executors", 3),
+    )
+    assert ran.code == 0, ran.err
+    read = {
+        "parquet": pq.read_table,
+        "arrow": lambda path: pa.ipc.open_file(path).read_all(),
+        "csv": lambda path: pa.Table.from_pandas(pd.read_csv(path)),
+        "jsonl": lambda path: pa.Table.from_pylist(
+            [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        ),
+    }
+    made = read[ending](output)
+    assert made["id"].to_pylist() == list(range(1000))
+    assert values(made[made.column_names[1]]) == answers(model, table)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([rows.name, output.name])
+
+
+def test_categories_and_holes(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "answers.parquet"
+    for ending in ("parquet", "csv", "jsonl"):
+        ran = pretzel(
+            *("predict", place.root / "mixed.joblib", place.root / f"mixed.{ending}"),
+            *("--trust-pickle", "--output", output, "--outputs", "probabilities,label"),
+        )
+        assert ran.code == 0, ran.err
+        made = pq.read_table(output)
+        assert made.column_names == ["probabilities", "label"]
+        rows = place.frame[["age", "city"]]
+        assert made["label"].to_pylist() == place.pipeline.predict(rows).tolist()
+
+
+def test_streams_in_and_out(model: Path) -> None:
+    table = numbers(500)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=90)
+    command = [sys.executable, "-m", "runtime", "predict", str(model), "-", "--format", "arrow"]
+    ran = subprocess.run(command, input=sink.getvalue(), capture_output=True, check=True, cwd=ROOT)
+    made = pa.ipc.open_stream(ran.stdout).read_all()
+    assert values(made[0]) == answers(model, table)
+
+
+def test_only_what_is_read_is_read(tmp_path: Path) -> None:
+    pq.write_table(numbers(10), tmp_path / "rows.parquet")
+    asked = Source(str(tmp_path / "rows.parquet"), "parquet", lambda names: names[1:3], 4)
+    assert asked.rows() == 10
+    read = list(asked.read())
+    assert [(len(each.batch), each.first) for each in read] == [(4, 1), (4, 5), (2, 9)]
+    assert all(each.batch.schema.names == ["c1", "c2"] for each in read)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize("skip", [0, 7, 14, 30, 37, 60, 90])
+def test_batches_are_left_out(tmp_path: Path, form: str, skip: int) -> None:
+    for number in range(3):
+        table = pa.table({"n": np.arange(30) + 30 * number})
+        path = tmp_path / f"{number}.{form}"
+        if form == "parquet":
+            pq.write_table(table, path, row_group_size=30)
+        else:
+            pa.feather.write_feather(table, path)
+    read = Source(str(tmp_path), form, lambda names: names, 7).read(skip)
+    left = [value for each in read for value in each.batch["n"].to_pylist()]
+    assert left == list(range(skip, 90))
+
+
+def test_folders_and_patterns(pretzel: Pretzel, tmp_path: Path) -> None:
+    """The values in the names of folders are columns, and paths say the order."""
+    kinds: dict[str, Type] = {"city": Category(), "n": Scalar()}
+    fields = flour.record("r", kinds)
+    oven.bake(fields["n"].plus(fields["n"]).named("twice")).save(tmp_path / "m.pretzel")
+    for city, start in (("Oslo", 10), ("Graz", 0), ("A%20b", 20)):
+        folder = tmp_path / "rows" / f"city={city}"
+        folder.mkdir(parents=True)
+        table = pa.table({"n": np.arange(5.0) + start})
+        pq.write_table(table, folder / "part.parquet")
+    (tmp_path / "rows" / "_SUCCESS").touch()
+    output = tmp_path / "answers.parquet"
+    for rows in (tmp_path / "rows", tmp_path / "rows" / "*" / "*.parquet"):
+        ran = pretzel("predict", tmp_path / "m.pretzel", rows, "--keep", "city", "--output", output)
+        assert ran.code == 0, ran.err
+        made = pq.read_table(output)
+        assert made["city"].to_pylist() == ["A b"] * 5 + ["Graz"] * 5 + ["Oslo"] * 5
+        wanted = [2.0 * n for n in (*range(20, 25), *range(5), *range(10, 15))]
+        assert made["twice"].to_pylist() == wanted
+    assert pretzel("predict", tmp_path / "m.pretzel", tmp_path / "none" / "*.parquet").code == 5
+    assert parts_of(str(tmp_path / "rows"))[0].path.parent.name == "city=A%20b"
+
+
+def test_text_files_of_a_folder(pretzel: Pretzel, model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number in range(2):
+        (folder / f"{number}.csv").write_text(f"a,b,c,d\n{number},0,0,0\n", "utf-8")
+    ran = pretzel("predict", model, folder)
+    assert [float(line) for line in ran.out.splitlines()[1:]] == [0.5, 1.5]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_mistakes_name_the_row(pretzel: Pretzel, place: Place, tmp_path: Path, ending: str) -> None:
+    cities = ["Graz"] * 99 + ["Nowhere"]
+    table = pa.table({"age": np.ones(100), "city": cities})
+    rows = tmp_path / f"rows.{ending}"
+    writer = pq.write_table if ending == "parquet" else pa.feather.write_feather
+    writer(table, rows)
+    output = tmp_path / "answers.parquet"
+    ask = ("predict", place.root / "mixed.joblib", rows, "--trust-pickle", "--output", output)
+    ran = pretzel(*ask, "--chunk", 30)
+    assert ran.code == 1
+    assert f"rows.{ending}:91 to 100" in ran.err
+    assert list(tmp_path.iterdir()) == [rows]
+    rows.write_bytes(rows.read_bytes()[:-40])
+    ran = pretzel(*ask)
+    assert ran.code == 1
+    assert "cannot be read" in ran.err
+
+
+# --- after a kill ---------------------------------------------------------------------------------
+
+
+def started(model: Path, rows: Path, output: Path) -> subprocess.Popen[bytes]:
+    """Start the command in a process of its own."""
+    command = [sys.executable, "-m", "runtime", "predict", str(model), str(rows)]
+    command += ["--output", str(output), "--keep", "id", "--chunk", "500"]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+def killed_at(process: subprocess.Popen[bytes], journal: Path, size: int) -> bool:
+    """Kill a process as soon as its journal has this size; whether it was still running."""
+    end = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end:
+        if journal.exists() and journal.stat().st_size >= size:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+        time.sleep(0.0005)
+    return process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.soak)])
+def test_what_was_killed_is_gone_on_with(
+    model: Path, tmp_path: Path, ending: str, kills: int
+) -> None:
+    rows = tmp_path / "rows.parquet"
+    pq.write_table(numbers(150_000), rows, row_group_size=20_000)
+    whole, output = tmp_path / f"whole.{ending}", tmp_path / f"answers.{ending}"
+    assert started(model, rows, whole).wait() == 0
+    journal = tmp_path / f".{output.name}.journal"
+    times, size = 0, 300
+    for place in range(kills):
+        times += killed_at(started(model, rows, output), journal, size)
+        if not journal.exists():
+            break
+        assert not output.exists()
+        size = journal.stat().st_size + 40_000 * place
+    assert times > 0
+    assert started(model, rows, output).wait() == 0
+    assert output.read_bytes() == whole.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {rows.name, whole.name, output.name}
+
+
+def test_a_journal_of_another_task_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    batch = pa.record_batch({"n": [1, 2]})
+    for _ in range(2):
+        journal = Journal(path, {"plan": "one"})
+        before = len(list(journal.batches()))
+        journal.append(batch)
+        journal.close()
+    assert before == 1
+    with path.open("ab") as file:
+        file.write(b"\x09\x00")
+    journal = Journal(path, {"plan": "one"})
+    assert [each.num_rows for each in journal.batches()] == [2, 2]
+    with pytest.raises(OutputInUse, match="another process"):
+        Journal(path, {"plan": "one"})
+    journal.close()
+    with Journal(path, {"plan": "two"}) as other:
+        assert list(other.batches()) == []
+    assert not path.exists()
+
+
+def test_an_interrupted_journal_stays(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Journal(tmp_path / "journal", {}):
+        raise KeyboardInterrupt
+    assert (tmp_path / "journal").exists()
+
+
+def test_the_rate_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    rate = Rate()
+    rate.rows = rate.before = 1000
+    assert rate.note(0.1) == "1,000 rows"
+    rate.rows, now[0] = 3000, 110.0
+    assert rate.note(0.3) == "3,000 rows, 200 rows/s, 0:35 left"
