@@ -1,7 +1,7 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench bulk`, `cold`, `engines`, `everywhere`, `graphs` and `overload` are tables of goals by
-themselves.
+`python -m bench bulk`, `cold`, `engines`, `everywhere`, `graphs` and `overload` are tables of goals
+by themselves.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
 
+#: Tables of goals without options.
+GOALS = {"bulk": bulk, "engines": engines, "graphs": graphs}
 #: Contestants of the short run: they need nothing but the checkout's own environment.
 QUICK = ("pretzel", "sklearn", "onnxruntime", "lightgbm", "handwritten_c")
 #: As small as is meaningful: below these scales dictionaries are cut and plans are overhead.
@@ -59,14 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         runs = [run_of(each, asked.options.split()) for each in (asked.before, asked.after)]
         print(compared(*map(results.read, runs)))
-    elif asked.command == "bulk":
-        return bulk.main()
-    elif asked.command == "engines":
-        return printed(engines.measured())
+    elif asked.command in GOALS:
+        return printed(GOALS[asked.command].measured())
     elif asked.command == "everywhere":
         return printed(everywhere.measured(asked.parts))
-    elif asked.command == "graphs":
-        return graphs.main()
     elif asked.command == "cold":
         parts = tuple(asked.only.split(",")) if asked.only else cold.PARTS
         return cold.main(packs=not asked.no_pack, parts=parts, report=asked.report)
@@ -85,11 +83,10 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(dest="command", required=True)
     for name in ("quick", "all", *experiments.EVERY, "prepare"):
         _options(commands.add_parser(name, help=_help(name)))
-    commands.add_parser("engines", help=engines.QUESTION)
+    for name, experiment in GOALS.items():
+        commands.add_parser(name, help=experiment.QUESTION)
     lesser = commands.add_parser("everywhere", help=everywhere.QUESTION)
     lesser.add_argument("parts", nargs="*", choices=[*everywhere.PARTS, []])
-    commands.add_parser("graphs", help=graphs.QUESTION)
-    commands.add_parser("bulk", help=bulk.QUESTION)
     new = commands.add_parser("cold", help=cold.QUESTION)
     new.add_argument("--no-pack", action="store_true", help="without the release's machine code")
     new.add_argument("--only", help=f"parts, with commas: {', '.join(cold.PARTS)}")

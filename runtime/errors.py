@@ -21,7 +21,7 @@ What the engines say is in scheduler.errors: Overloaded, DeadlineExceeded, Execu
 
 from __future__ import annotations
 
-from flour.core.errors import FlourError
+from flour.core.errors import FlourError, InputError
 
 
 class UnknownEndpoint(FlourError, LookupError):

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench import environments
-from bench.experiments.engines import Goal
+from bench.goal import Goal
 from bench.machine import ROOT
 
 QUESTION = "DuckDB, Polars, files, Spark and Ray against blocks of rows and other ways"
@@ -36,17 +36,6 @@ _WIDTH, _FILE_ROWS = 20, 4_000_000
 #: DuckDB divides work by groups of 122,880 rows, so a table has to have several.
 _TIMES, _TEXTS = 12, 4 * 122_880
 Call = Callable[[], object]
-
-
-def main() -> int:
-    """Measure everything and print the goals; 1 where one was missed."""
-    goals = []
-    for goal in measured():
-        print(goal, flush=True)
-        goals.append(goal)
-    missed = sum(not goal.met for goal in goals)
-    print(f"{len(goals)} goals, {missed} missed")
-    return 1 if missed else 0
 
 
 def measured() -> Iterator[Goal]:
@@ -167,11 +156,11 @@ def _databases(model: Model) -> Iterator[Goal]:
         }
     )
     print({name: f"{value:,.0f} rows/s" for name, value in found.items()})
-    yield Goal("DuckDB against a row UDF", 10, found["duckdb"] / found["duckdb rows"])
-    yield Goal("DuckDB against an Arrow UDF", 3, found["duckdb"] / found["duckdb arrow"])
-    yield Goal("DuckDB against blocks", 0.8, found["duckdb"] / found["block"])
-    yield Goal("Polars against map_batches", 8, found["polars"] / found["polars peer"])
-    yield Goal("Polars against blocks", 0.8, found["polars"] / found["block"])
+    yield Goal("DuckDB against a row UDF", found["duckdb"] / found["duckdb rows"], 10)
+    yield Goal("DuckDB against an Arrow UDF", found["duckdb"] / found["duckdb arrow"], 3)
+    yield Goal("DuckDB against blocks", found["duckdb"] / found["block"], 0.8)
+    yield Goal("Polars against map_batches", found["polars"] / found["polars peer"], 8)
+    yield Goal("Polars against blocks", found["polars"] / found["block"], 0.8)
 
 
 def _register_others(connection: Any, model: Model) -> None:
@@ -240,7 +229,7 @@ def _text() -> Iterator[Goal]:
         rounds=3,
     )
     for library in ("duckdb", "polars"):
-        yield Goal(f"texts in {library} against blocks", 0.8, found[library] / found["block"])
+        yield Goal(f"texts in {library} against blocks", found[library] / found["block"], 0.8)
 
 
 def _dictionary() -> Iterator[Goal]:
@@ -259,7 +248,7 @@ def _dictionary() -> Iterator[Goal]:
         },
         rounds=2,
     )
-    yield Goal("100 distinct texts in a dictionary", 20, found["coded"] / found["plain"])
+    yield Goal("100 distinct texts in a dictionary", found["coded"] / found["plain"], 20)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -312,11 +301,11 @@ def _files(folder: Path) -> Iterator[Goal]:
     print({name: f"{value:,.0f} rows/s" for name, value in found.items()})
     least = min(found["reader"], found["kernel"])
     yield Goal(
-        "Parquet to Parquet, of the slower of reader and kernel", 0.7, found["files"] / least
+        "Parquet to Parquet, of the slower of reader and kernel", found["files"] / least, 0.7
     )
     more = _peak(_COMMAND.format(words(path))) - _peak(_COMMAND.format(words(few)))
     print(f"{more:,.0f} MiB more for {_FILE_ROWS:,} rows than for 10")
-    yield Goal("300 MiB by the memory that these rows take", 1.0, 300 / more)
+    yield Goal("300 MiB by the memory that these rows take", 300 / more, 1.0)
 
 
 _COMMAND = "from runtime.cli import main; main({})"
@@ -346,7 +335,7 @@ def _clusters(folder: Path) -> Iterator[Goal]:
         if done.returncode or not words:
             print(f"{name} was not measured: {done.stderr.strip()[-200:]}")
             continue
-        yield Goal(f"{name} against {_PEERS[name]}", wanted, float(words[-1]))
+        yield Goal(f"{name} against {_PEERS[name]}", float(words[-1]), wanted)
 
 
 _PEERS = {"ray": "the same blocks in one process", "spark": "mlflow.pyfunc.spark_udf"}

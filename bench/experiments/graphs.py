@@ -14,9 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from bench.goal import Goal
 
 QUESTION = "Graphs of models against their models called by hand"
 ROUNDS, SLICE_SECONDS = 60, 2e-3
@@ -27,35 +29,8 @@ REQUESTS, WAIT = 1000, 0.05
 Call = Callable[[], object]
 
 
-class Goal(NamedTuple):
-    """One line of the table."""
-
-    name: str
-    wanted: float
-    measured: float
-    unit: str
-    at_least: bool = False
-
-    @property
-    def met(self) -> bool:
-        """Whether it was reached."""
-        return self.measured >= self.wanted if self.at_least else self.measured <= self.wanted
-
-    def __str__(self) -> str:
-        sign, verdict = (">=" if self.at_least else "<="), ("met" if self.met else "MISSED")
-        wanted = f"{sign} {self.wanted:7.2f} {self.unit}"
-        return f"{self.name:56} {wanted:16} measured {self.measured:8.2f}  {verdict}"
-
-
-def main() -> int:
-    """Measure everything and print the goals; 1 where one was missed."""
-    goals = []
-    for goal in measured():
-        print(goal, flush=True)
-        goals.append(goal)
-    missed = sum(not goal.met for goal in goals)
-    print(f"{len(goals)} goals, {missed} missed")
-    return 1 if missed else 0
+def _goal(name: str, limit: float, measured: float, unit: str, *, at_least: bool = False) -> Goal:
+    return Goal(f"{name}, {unit}", measured, limit, at_most=not at_least)
 
 
 def measured() -> Iterator[Goal]:
@@ -123,7 +98,7 @@ def _chain(runtime: Any) -> Iterator[Goal]:
     times = _least({"graph": partial(graph, row), **_by_hand(calls, row)})
     parts = sum(seconds for name, seconds in times.items() if name != "graph")
     wanted = parts * 1e6 + 0.3
-    yield Goal("chain of three, of its models and 0.1 us each", wanted, times["graph"] * 1e6, "us")
+    yield _goal("chain of three, of its models and 0.1 us each", wanted, times["graph"] * 1e6, "us")
 
 
 def _shared_chain(runtime: Any) -> Iterator[Goal]:
@@ -140,7 +115,7 @@ def _shared_chain(runtime: Any) -> Iterator[Goal]:
     ways["last"] = partial(last, np.array([0.1, 0.2]))
     times = _least({"graph": partial(graph, document), **ways})
     parts = sum(seconds for name, seconds in times.items() if name != "graph")
-    yield Goal("stack of three with one vocabulary, of its parts", 0.9, times["graph"] / parts, "x")
+    yield _goal("stack of three with one vocabulary, of parts", 0.9, times["graph"] / parts, "x")
 
 
 def _ensemble(runtime: Any) -> Iterator[Goal]:
@@ -154,7 +129,7 @@ def _ensemble(runtime: Any) -> Iterator[Goal]:
     graph = _register(runtime, "mean", flour.ensemble(members).mean().named("score"))
     times = _least({"graph": partial(graph, document), **_by_hand(calls, document)})
     parts = sum(seconds for name, seconds in times.items() if name != "graph")
-    yield Goal("ensemble of ten with one vocabulary", 5, parts / times["graph"], "x", at_least=True)
+    yield _goal("ten with one vocabulary, averaged", 5, parts / times["graph"], "x", at_least=True)
 
 
 def _fifty(runtime: Any) -> Iterator[Goal]:
@@ -172,7 +147,7 @@ def _fifty(runtime: Any) -> Iterator[Goal]:
 
     times = _least({"graph": partial(graph, document), "calls": by_hand})
     gain = times["calls"] / times["graph"]
-    yield Goal("fifty models with one vocabulary, one text", 3, gain, "x", at_least=True)
+    yield _goal("fifty models with one vocabulary, one text", 3, gain, "x", at_least=True)
 
 
 def _by_hand(calls: list[Callable[[Any], object]], data: object) -> dict[str, Call]:
@@ -198,7 +173,7 @@ def _switch(runtime: Any) -> Iterator[Goal]:
     row = np.array([-1.0, 1.0, 2.0, 3.0])
     times = _least({str(count): partial(graph, row) for count, graph in graphs.items()})
     each = (times["16"] - times["1"]) / 15
-    yield Goal("switch: a predicate", 50, max(0.0, each * 1e9), "ns")
+    yield _goal("switch: a predicate", 50, max(0.0, each * 1e9), "ns")
     yield from _branches(runtime)
 
 
@@ -215,14 +190,14 @@ def _branches(runtime: Any) -> Iterator[Goal]:
     data = {"kind": 1.0, "note": document}
     before = _taken(runtime)
     graph(data)
-    yield Goal("switch of four models: models that run", 1, _taken(runtime) - before, "models")
+    yield _goal("switch of four models: models that run", 1, _taken(runtime) - before, "models")
     times = _least({"graph": partial(graph, data), "one": partial(calls[1], document)})
     more = (times["graph"] - times["one"]) * 1e6
-    yield Goal("switch of four models, over the one that is taken", 15, more, "us")
+    yield _goal("switch of four models, over the one that is taken", 15, more, "us")
     block = {"kind": np.arange(400.0) % 4, "note": [document] * 400}
     ways = {"graph": partial(graph, block), "one": partial(calls[1], [document] * 400)}
     times = _least(ways)
-    yield Goal("switch of 400 rows, of one model", 1.5, times["graph"] / times["one"], "x")
+    yield _goal("switch of 400 rows, of one model", 1.5, times["graph"] / times["one"], "x")
 
 
 def _taken(runtime: Any) -> int:
@@ -245,7 +220,7 @@ def _fetches(runtime: Any) -> Iterator[Goal]:
     both = [flour.fetch(slow, x, gives=float, name=f"slow{n}") for n in range(2)]
     graph = _register(runtime, "both", flour.outputs(sum=both[0] + both[1]))
     took = min(_timed(partial(graph, {"x": 1.0})) for _ in range(5))
-    yield Goal("two fetches of 120 ms, of one after the other", 0.55, took / 0.24, "x")
+    yield _goal("two fetches of 120 ms, of one after the other", 0.55, took / 0.24, "x")
 
 
 def _waiting(runtime: Any) -> Iterator[Goal]:
@@ -282,7 +257,7 @@ def _waiting(runtime: Any) -> Iterator[Goal]:
 
     p99(through)
     extra = min(p99(through) - p99(sleeps) for _ in range(3))
-    yield Goal("waiting 50 ms, 500 a second: p99 over a coroutine's", 0.2, extra * 1e3, "ms")
+    yield _goal("waiting 50 ms, 500 a second: p99 over a coroutine's", 0.2, extra * 1e3, "ms")
 
     async def burst(call: Callable[[float], Any]) -> float:
         start = time.perf_counter()
@@ -290,8 +265,8 @@ def _waiting(runtime: Any) -> Iterator[Goal]:
         return (time.perf_counter() - start - WAIT) / REQUESTS
 
     each = min(asyncio.run(burst(through)) for _ in range(5))
-    yield Goal("1,000 requests that wait at once: each", 0.2, each * 1e3, "ms")
-    yield Goal("1,000 requests that wait at once: threads", 1, threads[0] + 1, "threads")
+    yield _goal("1,000 requests that wait at once: each", 0.2, each * 1e3, "ms")
+    yield _goal("1,000 requests that wait at once: threads", 1, threads[0] + 1, "threads")
 
 
 # --- time ----------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def blocks(
     path: str, inputs: Mapping[str, Type], options: Options, skip: int = 0
 ) -> Iterator[Block]:
     """The rows of files in blocks, whose data are record batches."""
-    from runtime.cli.reading import Block, size
+    from runtime.cli.reading import size
 
     opened, reader = source(path, inputs, options), ArrowReader(inputs)
     # A share of the bytes, by the share of the rows: batches do not say where they were.
