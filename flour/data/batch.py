@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.types import (
     FLOATS,
@@ -280,6 +281,17 @@ def is_value(value: object) -> bool:
 def are_values(row: Iterable[object]) -> bool:
     """Whether all of these are single values."""
     return _VALUES.issuperset(map(type, row)) or all(map(is_value, row))
+
+
+def is_by_columns(data: object) -> TypeGuard[NDArray[Any]]:
+    """Whether it is an array of rows of numbers that do not lie one behind another."""
+    return (
+        type(data) is np.ndarray
+        and data.ndim == 2
+        and data.dtype.kind in "biuf"
+        and min(data.shape) > 1
+        and data.strides[1] != data.itemsize
+    )
 
 
 def array_dtype(data: object) -> str | None:

@@ -11,7 +11,7 @@ size over the memory that native code wrote to; missing strings are null.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,14 +19,34 @@ from flour.core.errors import InputError, WrongDtype
 from flour.core.types import Type, Whole
 from flour.data.arrow_reader import Arrow, ArrowReader, library
 
-if TYPE_CHECKING:
-    from oven.plans.plan import Plan
-
 #: A sparse output is written out in full, up to so many values a row.
 _WIDEST = 1 << 16
 
 
-def run_arrow(plan: Plan, data: Any) -> Arrow:
+class Answering(Protocol):
+    """What a plan is to this module."""
+
+    @property
+    def inputs(self) -> Mapping[str, Type]:
+        """The inputs by name."""
+        ...
+
+    @property
+    def outputs(self) -> Mapping[str, Type]:
+        """The outputs by name."""
+        ...
+
+    @property
+    def mixes_rows(self) -> bool:
+        """Whether the answers for a row depend on other rows."""
+        ...
+
+    def run(self, data: object) -> dict[str, Any]:
+        """The answers for a block of rows."""
+        ...
+
+
+def run_arrow(plan: Answering, data: Any) -> Arrow:
     """Every output, in the form that the data has."""
     pa = library()
     if isinstance(data, pa.Table):
@@ -49,12 +69,14 @@ def run_arrow(plan: Plan, data: Any) -> Arrow:
     return _batch(plan, pa.record_batch(data))
 
 
-def _whole(plan: Plan, table: Arrow) -> Arrow:
+def _whole(plan: Answering, table: Arrow) -> Arrow:
     """A table in one batch, where its rows depend on each other."""
     return table.combine_chunks() if plan.mixes_rows else table
 
 
-def _answers(plan: Plan, batches: Iterable[Arrow], schema: Arrow) -> tuple[Arrow, Iterator[Arrow]]:
+def _answers(
+    plan: Answering, batches: Iterable[Arrow], schema: Arrow
+) -> tuple[Arrow, Iterator[Arrow]]:
     """The columns of the answers, and the answers: those of the first batch say what all have."""
     rest = (batch for batch in batches if batch.num_rows)
     found = next(rest, None)
@@ -68,7 +90,7 @@ def _empty(schema: Arrow) -> Arrow:
     return pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
 
-def _each(plan: Plan, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arrow]:
+def _each(plan: Answering, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arrow]:
     yield first
     for number, batch in enumerate(rest, 1):
         try:
@@ -79,7 +101,7 @@ def _each(plan: Plan, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arrow]:
         yield made if made.schema == first.schema else made.cast(first.schema)
 
 
-def _batch(plan: Plan, batch: Arrow) -> Arrow:
+def _batch(plan: Answering, batch: Arrow) -> Arrow:
     reader = ArrowReader(plan.inputs)
     few = None if plan.mixes_rows else reader.distinct(batch)
     if few is not None:
@@ -90,7 +112,7 @@ def _batch(plan: Plan, batch: Arrow) -> Arrow:
     return _run(plan, reader, batch)
 
 
-def _run(plan: Plan, reader: ArrowReader, batch: Arrow) -> Arrow:
+def _run(plan: Answering, reader: ArrowReader, batch: Arrow) -> Arrow:
     return answers_batch(plan.run(reader.read(batch)), plan.outputs)
 
 

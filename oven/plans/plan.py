@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from threading import get_ident
 from time import sleep
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.core.errors import FlourError
 from flour.core.extension_points import extension
@@ -23,7 +22,7 @@ from flour.core.reference import apply_op, evaluate, public
 from flour.core.source import Source
 from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
-from flour.data.batch import BatchReader, array_dtype, row_count
+from flour.data.batch import BatchReader, array_dtype, is_by_columns, row_count
 from flour.data.coerce import coerce, native_types
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
@@ -416,7 +415,7 @@ class Plan:
 
     def answer(self, data: object) -> dict[str, Any]:
         """Every output for a row or a block, whatever its form: what entries hand on comes here."""
-        if _is_by_columns(data):  # a frame's own array; native code reads rows
+        if is_by_columns(data):  # a frame's own array; native code reads rows
             return self.run(np.ascontiguousarray(data))
         coming = self._for_dtypes(data)
         if coming is None:
@@ -575,17 +574,6 @@ class Plan:
 
 def _needed_entry(code: EntryCode) -> Needed:
     return Needed(code.key, code.name, lambda: code.text)
-
-
-def _is_by_columns(data: object) -> TypeGuard[NDArray[Any]]:
-    """Whether it is an array of rows of numbers that do not lie one behind another."""
-    return (
-        type(data) is np.ndarray
-        and data.ndim == 2
-        and data.dtype.kind in "biuf"
-        and min(data.shape) > 1
-        and data.strides[1] != data.itemsize
-    )
 
 
 def weakly(method: Callable[[object], dict[str, Any]]) -> Callable[[object], dict[str, Any]]:
