@@ -60,7 +60,7 @@ def save_graph(graph: Flow, path: str | Path, *, durable: bool = True) -> None:
 
 def load_graph(path: str | Path, *, allow_python: bool = False) -> Flow:
     """The graph in a file; `allow_python` imports the modules of its coroutines."""
-    extension("operators")()
+    extension("operators")("")
     with allowing(allow_python):
         if not Path(path).name.endswith(ENDING):
             from flour.language.graph_text import read_graph
@@ -72,7 +72,7 @@ def load_graph(path: str | Path, *, allow_python: bool = False) -> Flow:
 
 def graph_of(raw: bytes, where: str) -> Flow:
     """The graph in these bytes, of either kind; its coroutines must be known already."""
-    extension("operators")()
+    extension("operators")("")
     if raw.startswith(MAGIC):
         with Archive(np.frombuffer(raw, np.uint8), where) as archive:
             return _graph(archive.manifest, archive.get, where)

@@ -50,7 +50,7 @@ class Model:
                     found=type(flow).__name__,
                     hint='flour.model("risk")(row["age", "city"], income=flow)',
                 )
-        extension("operators")()
+        extension("operators")("")
         names, program = ("",) * len(flows) + tuple(named), self._program
         kept = () if program is None else tuple(program.outputs)
         inside = () if program is None else output_nodes(program)
@@ -122,7 +122,7 @@ def _choice(conditions: Sequence[Flow], values: Sequence[Any]) -> Flow:
     first = next((value for value in values if isinstance(value, Flow)), conditions[0])
     flows = [_constant(first, conditions[0], value) for value in values]
     texts = getattr(flows[0].type, "dtype", "") == "string"
-    extension("operators")()
+    extension("operators")("")
     op = REGISTRY["ChooseText" if texts else "Choose"]()
     made: Flow = op(*conditions, *flows)
     return made
@@ -254,7 +254,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     kind = type_of(gives)
     spare = isinstance(otherwise, Flow)
     plain = () if otherwise is None or spare else (_plain(otherwise),)
-    extension("operators")()
+    extension("operators")("")
     op = _here(
         REGISTRY["Fetch"],
         *(name or getattr(coroutine, "__name__", "fetch"), function(coroutine), kind),

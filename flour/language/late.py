@@ -47,7 +47,7 @@ def deferred(word: str, *given: object) -> Flow:
     flows: list[Flow] = []
     arrays: list[Any] = []
     arguments = tuple(_encoded(value, flows, arrays) for value in given)
-    extension("operators")()
+    extension("operators")("")
     op = REGISTRY["Deferred"](word, arguments, tuple(arrays))
     return Flow({"output": node(op, [flow.node for flow in flows])}, here(), tuple(flows))
 

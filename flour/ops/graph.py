@@ -192,6 +192,8 @@ class Fetch(Op):
     def column(self, values: Any) -> Columns:
         """What was answered, as a column of the promised type; FunctionFailed if it is none."""
         assert isinstance(self.gives, Type), "checked when it was made"
+        if isinstance(self.gives, Vector) and isinstance(values, list) and not values:
+            values = np.empty((0, self.gives.width), self.gives.dtype)  # a list says no width
         try:
             columns, _ = coerce({self.label: self.gives}, {self.label: values})
         except FlourError as problem:

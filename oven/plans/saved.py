@@ -376,9 +376,6 @@ class _Reader:
         known = self.manifest.get("unicode", "")
         if not isinstance(known, str) or len(known) > _LONG_VERSION:
             raise self.damaged("this is no version of Unicode", repr(known)[:80])
-        code = self.manifest.get("code", {})
-        if not isinstance(code, dict) or not all(isinstance(one, str) for one in code.values()):
-            raise self.damaged("this names no machine code", repr(code)[:80])
 
     def _list(self, key: str, most: int = MAX_NODES) -> list[Any]:
         found = self.manifest[key]

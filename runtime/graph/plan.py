@@ -100,6 +100,24 @@ class GraphPlan:
         return self
 
     @property
+    def seconds_left(self) -> float:
+        """About how long compiling the steps will still take; 0 once all are ready."""
+        return max((plan.seconds_left for plan in self.plans if not plan.ready), default=0.0)
+
+    def when_ready(self, call: Callable[[], object]) -> None:
+        """Have this called once all steps are ready, or cannot be."""
+        waiting = iter(self.plans)
+
+        def following() -> None:
+            plan = next(waiting, None)
+            if plan is None:
+                call()
+            else:
+                plan.when_ready(following)
+
+        following()
+
+    @property
     def stages(self) -> tuple[Any, ...]:
         """The stages of all steps."""
         return tuple(stage for plan in self._plans.values() for stage in plan.stages)

@@ -10,9 +10,12 @@ ONNX's names, shapes and dtypes; a ZipMap's are lists of dicts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType
 from typing import Any, NamedTuple, SupportsIndex
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,16 +160,21 @@ class InferenceSession:
         self._order: Order | None = None
         self._short: Callable[[Feed], Sequence[Any] | None] | None = None
         self._count = len(self._inputs)
-        #: The plan whose native code is looked for before each call, until it is compiled.
+        #: The plan whose native code is being compiled; None once the shortest way is open.
         self._compiling = self._plan
-        self._open_when_compiled()
+        if self._plan is not None:
+            self._plan.when_ready(partial(_open, ref(self)))
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next run compiles nothing; until then definitions answer."""
+        return self._compiling is None
 
     def _open_when_compiled(self) -> None:
         """Answer by way of the plan's entry from now on, if its native code is there."""
         plan = self._compiling
         if plan is None or not plan.ready:
             return
-        self._compiling = None
         short = self._shortest(plan)
         order = [(index, self._shapers.get(name)) for name, index in self._places.items()]
         #: All outputs in the model's order; None where that is how they are answered.
@@ -175,6 +183,7 @@ class InferenceSession:
         self._short = short  # the last: other threads may be in `run`
         if isinstance(short, BuiltinFunctionType):
             self._open_native_run(short, order)
+        self._compiling = None
 
     def _facts(self) -> Facts | None:
         """What sessions over models of the same structure need not find out again."""
@@ -229,8 +238,6 @@ class InferenceSession:
         """The outputs of these names, or all in the model's order, for arrays by input name."""
         if output_names is not None and not len(output_names):
             output_names = None  # no names are all names, as there
-        if self._compiling is not None:
-            self._open_when_compiled()
         short = self._short
         if short is not None and type(input_feed) is dict and len(input_feed) == self._count:
             try:
@@ -449,6 +456,14 @@ def _as_whole(plan: oven.Plan, names: Sequence[str]) -> Callable[[Feed], list[An
             return None
 
     return run
+
+
+def _open(known: ref[InferenceSession]) -> None:
+    """The code of a session's plan is there: have its shortest way opened, on this thread."""
+    session = known()
+    if session is not None:
+        with suppress(FlourError):  # calls raise it
+            session._open_when_compiled()  # noqa: SLF001 (a part of the class)
 
 
 def _of_documents(flow: Flow) -> Flow:

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[dict[str, Type], object, Kind, int, bool]] = {
     "frame with more": (RECORD, pd.DataFrame({**COLUMNS, "c": 1}), Kind.GENERAL, 3, False),
     "dict row": (RECORD, {"b": "x", "a": 1}, Kind.ROW, 1, True),
     "row by position": (RECORD, [1, "x"], Kind.ROW, 1, True),
-    "dict row with more": (RECORD, {"b": "x", "a": 1, "c": 2}, Kind.GENERAL, 1, True),
+    "dict row with more": (RECORD, {"b": "x", "a": 1, "c": 2}, Kind.ROW, 1, True),
     "columns": (RECORD, COLUMNS, Kind.ARRAYS, 3, False),
     "columns as lists": (RECORD, {"a": [1, 2], "b": ["x", "y"]}, Kind.ROWS, 2, False),
     "a value and a column": (RECORD, {"a": 1, "b": ["x"]}, Kind.GENERAL, 0, False),

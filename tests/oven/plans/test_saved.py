@@ -289,14 +289,6 @@ def add_key(manifest: dict[str, Any]) -> None:
     manifest["script"] = "print()"
 
 
-def code_as_text(manifest: dict[str, Any]) -> None:
-    manifest["code"] = "print()"
-
-
-def code_without_digest(manifest: dict[str, Any]) -> None:
-    manifest["code"] = {"x86-64-v3": 1}
-
-
 def exact_is_a_number(manifest: dict[str, Any]) -> None:
     manifest["exact"] = 1
 
@@ -380,8 +372,6 @@ def source_without_a_type(manifest: dict[str, Any]) -> None:
         change_format_to_bool,
         drop_key,
         add_key,
-        code_as_text,
-        code_without_digest,
         exact_is_a_number,
         read_forward,
         read_itself,

@@ -88,7 +88,9 @@ def test_the_answer_flips_at_the_same_float(mean: float, scale: float, limit: fl
     flow = vector(1).subtract([mean]).divide([scale]).greater([limit])
     made = trace(flow, passes=only(RULE)).flow
     at = float(np.asarray(made.node.op.fields().get("operand", [limit]))[0])
-    near = [at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf), mean, limit, np.inf, -np.inf]
+    with np.errstate(over="ignore"):
+        around = [at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)]
+    near = [*around, mean, limit, np.inf, -np.inf]
     rows = np.array([*near, np.nan, 0.0, -0.0])[:, None]
     np.testing.assert_array_equal(made.reference(rows)["output"], flow.reference(rows)["output"])
 
