@@ -175,6 +175,7 @@ def work(name: str, first: int, count: int) -> dict[str, int]:
         raw = path.read_bytes()
         for number in range(first, first + count):
             rng = np.random.default_rng([number, len(name)])
+            path.unlink()  # a plan that is not compiled yet may still have the former mapped
             path.write_bytes((forged if number % 4 else flipped)(raw, rng))
             try:
                 found[outcome(path, name)] += 1
