@@ -37,7 +37,7 @@ from oven.entry.generator import EntryCode
 from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
 from oven.entry.usual import usual_code
 from oven.errors import NoCompiler
-from oven.plans.background import Needed, Pending, at_hand
+from oven.plans.background import BY_DEFAULT, Needed, Pending, at_hand
 from oven.plans.program import PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
@@ -464,7 +464,8 @@ class Plan:
         key = tuple(kinds.values())
         if key not in self._variants:
             make = partial(self._baked_for, kinds, get_ident())
-            self._variants[key] = Pending(make, self._background)
+            later = BY_DEFAULT[0] if self._background is None else self._background
+            self._variants[key] = Pending(make, later)
         return self._variants[key]
 
     def _baked_for(self, kinds: Mapping[str, Type], asked_by: int) -> Plan:
