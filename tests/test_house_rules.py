@@ -354,7 +354,7 @@ def _operators() -> set[str]:
     importlib.import_module("flour.ops").load()
     registry = importlib.import_module("flour.core.op").REGISTRY
     own = [each for each in registry.values() if each.__module__.startswith("flour.")]
-    # Those that stand for others until a graph is linked never run: tests/flour/test_graphs.py.
+    # Those that stand for others until a graph is linked never run: tests/runtime/graph.
     return {each.__name__ for each in own if not each.takes_later or "reference" in vars(each)}
 
 

@@ -79,6 +79,8 @@ def test_a_chain_is_its_models_one_after_the_other(runtime: Runtime) -> None:
     assert single["label"] == by_hand["label"][3]
 
 
+# Without rules, what several models read is stored, and sums of what is stored round otherwise.
+@pytest.mark.rules
 def test_what_models_share_is_one_node(runtime: Runtime) -> None:
     person = row()
     notes = [flour.model(f"text{seed}")(person["note"]) for seed in range(3)]
@@ -88,6 +90,7 @@ def test_what_models_share_is_one_node(runtime: Runtime) -> None:
     same(runtime.predict("mean", ROWS)["output"], (alone[0] + alone[1] + alone[2]) / 3.0)
 
 
+@pytest.mark.rules
 def test_very_many_models_of_one_vocabulary(runtime: Runtime) -> None:
     """More than one stage of native code has room for, and still in every bit."""
     note, seeds = row()["note"], range(40)
@@ -184,6 +187,7 @@ def test_cycles_are_refused(runtime: Runtime) -> None:
 # --- models come, switch and go ------------------------------------------------------------------
 
 
+@pytest.mark.rules
 def test_a_graph_follows_a_name_and_stays_with_a_version(runtime: Runtime) -> None:
     person = row()
     followed, pinned = flour.model("text0")(person["note"]), flour.model("text0@1")(person["note"])
