@@ -93,4 +93,4 @@ def _machine() -> str:
     level = levels.best(machine.triple(), machine.features())
     about = {"machine": fingerprint(), "packages": {name: version(name) for name in _PACKAGES}}
     has = "no level that packs have" if level is None else f"{level.name} ({level.listed})"
-    return f"{markdown.machine_of(about)} Processor: {machine.cpu()}, {has}."
+    return f"{markdown.machine_of(about)} Processor: {machine.host().cpu}, {has}."

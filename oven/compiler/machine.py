@@ -7,6 +7,7 @@ import threading
 from functools import cache
 from typing import Any, NamedTuple
 
+from oven.compiler import levels
 from oven.compiler.object_loader import link
 from oven.errors import NoCompiler
 
@@ -106,7 +107,7 @@ def check() -> None:
 
 @cache
 def target_machine() -> Any:
-    """The compiler's target: this machine, with all features of its CPU."""
+    """The compiler's target: the level of this machine's processor."""
     return _machine()
 
 
@@ -143,12 +144,26 @@ def triple() -> str:
 
 def cpu() -> str:
     """The name of the processor to compile for."""
-    return _aims[0].cpu if _aims else _host("get_host_cpu_name")
+    return _aims[0].cpu if _aims else _level().cpu
 
 
 def features() -> str:
     """The features of that processor, as the compiler writes them."""
-    return _aims[0].features if _aims else _host("get_host_cpu_features")
+    return _aims[0].features if _aims else _level().features
+
+
+def host() -> Aim:
+    """This processor, as the compiler knows it."""
+    names = ("get_host_cpu_name", "get_host_cpu_features", "get_default_triple")
+    return Aim(*map(_host, names))
+
+
+@cache
+def _level() -> Aim:
+    """What code is compiled for here: the level of this processor, or itself where it has none."""
+    here = host()
+    level = levels.best(here.triple, here.features)
+    return here if level is None else Aim(level.cpu, level.listed, here.triple)
 
 
 def _host(question: str) -> str:

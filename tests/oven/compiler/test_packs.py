@@ -72,6 +72,23 @@ def test_a_process_with_the_pack_compiles_nothing(plan: Path, pack: Path, tmp_pa
     assert (here, found > 2, compiled > 0) == (0, True, True)
 
 
+def test_the_code_of_a_pack_is_what_is_compiled_here(
+    plan: Path, pack: Path, tmp_path: Path
+) -> None:
+    """Or answers would change by a bit with where the code came from."""
+    assert HOST is not None
+    code = "from oven.compiler import cache; cache.RELEASED /= 'none'\n" + _ANSWERS
+    run_python(code, str(plan), environment={"PRETZEL_CACHE": str(tmp_path)})
+    opened = packs.read(pack, HOST.name, cache.compilers())
+    compiled = {path.name.partition(".")[0]: path for path in tmp_path.rglob("*.o")}
+    shared = compiled.keys() & set(opened)
+    assert len(shared) > 2
+    for key in shared:
+        found = opened.find(key)
+        assert found is not None
+        assert compiled[key].read_bytes().endswith(found.code)
+
+
 def test_a_read_only_folder_is_used(plan: Path, pack: Path, tmp_path: Path) -> None:
     copied(pack, tmp_path)
     tmp_path.chmod(0o555)
