@@ -137,9 +137,8 @@ def toolchain() -> str:
 def _vocabulary() -> str:
     """Digest of the intrinsics' source, as they are compiled with emitted code."""
     here = Path(__file__).parent
-    names = ("native", "lowering", "numba_compiler", "kinds", "functions", "functions_tanh")
-    names += ("levels",)
-    texts = [here / f"{name}.py" for name in names]
+    names = ("levels", "native", "lowering", "numba_compiler", "kinds")
+    texts = [here / f"{name}.py" for name in names] + sorted(here.glob("functions*.py"))
     intrinsics = sorted((here / "intrinsics").glob("*.py"))
     return combine(*(path.read_bytes() for path in (*texts, *intrinsics)))
 
