@@ -77,9 +77,11 @@ def predictions(runtime: Runtime) -> Calls:
     """Return calls of `Runtime.predict`."""
     names = list(FRAME.columns)
     row = flour.record("row", dict.fromkeys(names, flour.Scalar()))
-    runtime.register("rows", flour.vector("x", 4).linear([[1.0, 2.0, 3.0, 4.0]], [1.0]))
-    runtime.register("columns", row.columns(names).multiply([2.0]))
-    runtime.register("sums", flour.scalar("a") + flour.scalar("b"))
+    linear = flour.vector("x", 4).linear([[1.0, 2.0, 3.0, 4.0]], [1.0])
+    runtime.register("rows", linear, background=False)
+    runtime.register("columns", row.columns(names).multiply([2.0]), background=False)
+    sums_of = flour.scalar("a") + flour.scalar("b")
+    runtime.register("sums", sums_of, background=False)
     rows = np.ones((10, 4)).tolist()
     dicts = FRAME.to_dict("records")
     sums = {"a": np.ones(10), "b": np.ones(10)}
