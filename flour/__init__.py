@@ -90,6 +90,7 @@ for _point, _places in {
     "take": ("flour.ops.structure:take",),
     "show": ("flour.language.show_html:show",),
     "adapters": ("flour.modules:load_adapter",),
+    "onnx_adapters": ("flour.modules:load_onnx",),
     "opaque_session": ("flour.onnx.ort:Held",),
     "onnx_model": ("flour.onnx.export.writer:to_onnx",),
     "native_plan": ("oven:bake",),

@@ -241,3 +241,65 @@ ADAPTERS |= dict.fromkeys(
     "sklearn.feature_extraction.text.CountVectorizer sklearn.feature_extraction.text.HashingVectorizer sklearn.feature_extraction.text.TfidfTransformer sklearn.feature_extraction.text.TfidfVectorizer".split(),
     "flour.sklearn.estimators.vectorise",
 )
+ONNX: dict[str, str] = {}
+ONNX |= dict.fromkeys(
+    ":Add :And :BitShift :BitwiseAnd :BitwiseNot :BitwiseOr :BitwiseXor :Cast :CastLike :Div :Equal :Greater :GreaterOrEqual :Less :LessOrEqual :Max :Mean :Min :Mod :Mul :Not :Or :Pow :Sub :Sum :Where :Xor".split(),
+    "flour.onnx.arithmetic",
+)
+ONNX |= dict.fromkeys(":Constant :ConstantOfShape :EyeLike :Range".split(), "flour.onnx.constants")
+ONNX |= dict.fromkeys(":If :Loop :Scan".split(), "flour.onnx.control")
+ONNX |= dict.fromkeys(
+    ":Abs :Acos :Acosh :Asin :Asinh :Atan :Atanh :Ceil :Celu :Clip :Cos :Cosh :Dropout :Elu :Erf :Exp :Floor :Gelu :HardSigmoid :HardSwish :Identity :IsInf :IsNaN :LeakyRelu :Log :Mish :Neg :PRelu :Reciprocal :Relu :Round :Selu :Shrink :Sigmoid :Sign :Sin :Sinh :Softplus :Softsign :Sqrt :Swish :Tan :Tanh :ThresholdedRelu".split(),
+    "flour.onnx.functions",
+)
+ONNX |= dict.fromkeys(
+    ":Compress :CumProd :CumSum :Gather :GatherElements :GatherND :NonZero :OneHot :Scatter :ScatterElements :ScatterND :TopK :Unique".split(),
+    "flour.onnx.indexing",
+)
+ONNX |= dict.fromkeys(
+    "com.microsoft:CDist com.microsoft:MurmurHash3 com.microsoft:Solve".split(),
+    "flour.onnx.microsoft",
+)
+ONNX |= dict.fromkeys(
+    "ai.onnx.ml:CategoryMapper ai.onnx.ml:LabelEncoder ai.onnx.ml:OneHotEncoder".split(),
+    "flour.onnx.ml_categories",
+)
+ONNX |= dict.fromkeys(
+    "ai.onnx.ml:ArrayFeatureExtractor ai.onnx.ml:Binarizer ai.onnx.ml:FeatureVectorizer ai.onnx.ml:Imputer ai.onnx.ml:Normalizer ai.onnx.ml:Scaler ai.onnx.ml:ZipMap".split(),
+    "flour.onnx.ml_features",
+)
+ONNX |= dict.fromkeys(
+    "ai.onnx.ml:LinearClassifier ai.onnx.ml:LinearRegressor".split(), "flour.onnx.ml_linear"
+)
+ONNX |= dict.fromkeys("ai.onnx.ml:CastMap ai.onnx.ml:DictVectorizer".split(), "flour.onnx.ml_maps")
+ONNX |= dict.fromkeys(
+    "ai.onnx.ml:SVMClassifier ai.onnx.ml:SVMRegressor".split(), "flour.onnx.ml_svm"
+)
+ONNX |= dict.fromkeys(
+    "ai.onnx.ml:TreeEnsemble ai.onnx.ml:TreeEnsembleClassifier ai.onnx.ml:TreeEnsembleRegressor".split(),
+    "flour.onnx.ml_trees",
+)
+ONNX |= dict.fromkeys(
+    ":BatchNormalization :GroupNormalization :InstanceNormalization :LayerNormalization :LpNormalization :MeanVarianceNormalization :RMSNormalization".split(),
+    "flour.onnx.normalisation",
+)
+ONNX |= dict.fromkeys(":Einsum :Gemm :MatMul :MatMulInteger".split(), "flour.onnx.products")
+ONNX |= dict.fromkeys(
+    ":DequantizeLinear :DynamicQuantizeLinear :QLinearMatMul :QuantizeLinear".split(),
+    "flour.onnx.quantising",
+)
+ONNX |= dict.fromkeys(
+    ":ArgMax :ArgMin :Hardmax :LogSoftmax :ReduceL1 :ReduceL2 :ReduceLogSum :ReduceLogSumExp :ReduceMax :ReduceMean :ReduceMin :ReduceProd :ReduceSum :ReduceSumSquare :Softmax".split(),
+    "flour.onnx.reductions",
+)
+ONNX |= dict.fromkeys(
+    ":ConcatFromSequence :Optional :OptionalGetElement :OptionalHasElement :SequenceAt :SequenceConstruct :SequenceEmpty :SequenceErase :SequenceInsert :SequenceLength :SequenceMap :SplitToSequence".split(),
+    "flour.onnx.sequences",
+)
+ONNX |= dict.fromkeys(
+    ":CenterCropPad :Concat :DepthToSpace :Expand :Flatten :Pad :Reshape :ReverseSequence :Shape :Size :Slice :SpaceToDepth :Split :Squeeze :Tile :Transpose :Trilu :Unsqueeze".split(),
+    "flour.onnx.shapes",
+)
+ONNX |= dict.fromkeys(":RegexFullMatch :StringConcat :StringSplit".split(), "flour.onnx.strings")
+ONNX |= dict.fromkeys(":TfIdfVectorizer".split(), "flour.onnx.text_ngrams")
+ONNX |= dict.fromkeys(":StringNormalizer com.microsoft:Tokenizer".split(), "flour.onnx.text_words")

@@ -3,7 +3,7 @@
 Pages that are named are written, and no others: those about ONNX take their time.
 
 flour/language/fluent.py        one typed method per operator, so that editors complete them
-flour/modules_index.py          which module has an operator, or the adapter of an estimator
+flour/modules_index.py          which module has an operator, or an adapter
 oven/optimise/rules_index.py    which operators a program has where a rule can apply
 docs/12-operators.md   every operator, with what it means
 docs/25-rules.md       the table of rewrite rules
@@ -26,6 +26,8 @@ from operators_page import snake  # noqa: E402 (as above)
 
 from flour.core.op import REGISTRY, Op  # noqa: E402 (the checkout comes first)
 from flour.language.adapters import ADAPTERS, load_adapters  # noqa: E402 (as above)
+from flour.modules import load_onnx  # noqa: E402 (as above)
+from flour.onnx import registry  # noqa: E402 (as above)
 
 load_adapters()
 
@@ -143,7 +145,10 @@ from __future__ import annotations
 
 def modules_index() -> str:
     """The file that says which modules have the operators and the adapters."""
-    tables: dict[str, Mapping[str, object]] = {"OPERATORS": REGISTRY, "ADAPTERS": ADAPTERS}
+    load_onnx("")
+    onnx = {":".join(key): known[0][1] for key, known in registry.ADAPTERS.items()}
+    tables: dict[str, Mapping[str, object]]
+    tables = {"OPERATORS": REGISTRY, "ADAPTERS": ADAPTERS, "ONNX": onnx}
     text = INDEX
     for table, found in tables.items():
         text += f"{table}: dict[str, str] = {{}}\n"

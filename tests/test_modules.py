@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+import flour
 from flour import modules_index
 from flour.core.op import REGISTRY, operator
 from flour.language.adapters import ADAPTERS, adapts, load_adapters
+from flour.modules import load_onnx
+from flour.onnx import registry
 from flour.sklearn.validation import PICKS, SAME_COLUMNS, SOURCES_OF_NAN
 from oven.optimise.finite import KEEPING
 from oven.optimise.rules import RULES
@@ -28,14 +32,16 @@ import flour
 from flour.core.extension_points import imported
 from flour.core.op import REGISTRY
 from flour.language.adapters import ADAPTERS
-from flour.modules_index import ADAPTERS as OF_ADAPTERS, OPERATORS
+from flour.modules_index import ADAPTERS as OF_ADAPTERS, ONNX, OPERATORS
 missing = []
-for module in sorted({*OPERATORS.values(), *OF_ADAPTERS.values()}):
+for module in sorted({*OPERATORS.values(), *OF_ADAPTERS.values(), *ONNX.values()}):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         imported(module)
-        wanted = ((OPERATORS, REGISTRY), (OF_ADAPTERS, ADAPTERS))
+        from flour.onnx import registry
+        onnx = {":".join(key) for key in registry.ADAPTERS}
+        wanted = ((OPERATORS, REGISTRY), (OF_ADAPTERS, ADAPTERS), (ONNX, onnx))
         names = [(n, found) for index, found in wanted for n, m in index.items() if m == module]
         lost = [name for name, found in names if name not in found]
         os.write(write, json.dumps(lost).encode())
@@ -60,7 +66,7 @@ STALE = """
 import sys
 import flour.modules_index as index
 how = sys.argv[1]
-for table in (index.OPERATORS, index.ADAPTERS):
+for table in (index.OPERATORS, index.ADAPTERS, index.ONNX):
     if how == "empty":
         table.clear()
     else:
@@ -71,12 +77,30 @@ import flour
 X = np.random.default_rng(0).normal(size=(30, 3))
 fit = Ridge().fit(X, X[:, 0])
 np.testing.assert_allclose(flour.from_sklearn(fit).reference(X)["value"], fit.predict(X))
-print(flour.vector("x", 3).softmax().reference(X)["output"].sum())
+model = flour.vector("x", 3).softmax()
+again = flour.from_onnx(model.to_onnx())
+np.testing.assert_allclose(again.reference(X)["output"], model.reference(X)["output"])
+print(model.reference(X)["output"].sum())
+"""
+ONE_SESSION = """
+import sys
+from pathlib import Path
+from runtime import InferenceSession
+session = InferenceSession(Path(sys.argv[1]).read_bytes())
+session.run(None, {"x": [[1.0, 2.0, 3.0]]})
+print(*sys.modules)
+import onnx
+assert type(onnx.load(sys.argv[1])) is onnx.ModelProto
+onnx.checker.check_model(onnx.load(sys.argv[1]))
+assert InferenceSession(onnx.load(sys.argv[1])).run(None, {"x": [[1.0, 2.0, 3.0]]})
 """
 
 
 def test_the_indexes_have_every_operator_adapter_and_rule() -> None:
     load_adapters()
+    load_onnx("")
+    onnx = {":".join(key): known[0][1] for key, known in registry.ADAPTERS.items()}
+    assert _modules(onnx) == modules_index.ONNX, HINT
     assert _modules(REGISTRY) == modules_index.OPERATORS, HINT
     assert _modules(ADAPTERS) == modules_index.ADAPTERS, HINT
     needs = {name: tuple(rule.needs) for name, rule in RULES.items() if not rule.passes}
@@ -112,6 +136,13 @@ def test_one_estimator_needs_few_modules() -> None:
     assert {"flour.ops.linear", "flour.ops.link"} <= families
     assert len(families) < 20, sorted(families)
     assert not loaded & {"flour.ops.spline", "flour.boosters.lightgbm", "flour.ops.text"}
+
+
+def test_a_session_needs_few_modules(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.5]).to_onnx())
+    loaded = set(run_python(ONE_SESSION, str(path)).split())
+    assert not loaded & {"onnx", "onnx.checker", "flour.onnx.control", "flour.onnx.strings"}
 
 
 @pytest.mark.parametrize("how", ["empty", "flour.ops.no_such_module", "flour.ops.spline"])

@@ -19,6 +19,7 @@ from flour.onnx.attributes import Attributes, FloatList, Later, WordList
 from flour.onnx.errors import DamagedModel
 from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.ordering import ordered
+from flour.onnx.protobuf import ModelProto
 from flour.onnx.tensors import Tensors, dtype_of
 from flour.tracing.traced_array import TracedArray
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         AttributeProto,
         FunctionProto,
         GraphProto,
-        ModelProto,
         NodeProto,
         TensorProto,
         ValueInfoProto,
@@ -148,7 +148,6 @@ def _file(path: Path) -> bytes:
 
 def _from_bytes(data: bytes) -> Any:
     from google.protobuf.message import DecodeError
-    from onnx import ModelProto
 
     proto = ModelProto()
     try:

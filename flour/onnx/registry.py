@@ -6,22 +6,19 @@
 
 The adapter with the highest `since` that the model's operator set reaches is called. It raises
 `NotNative(reason)` where this use of the operator has no native code. Modules of this package
-register themselves when `load()` imports them.
+register their adapters when they are imported, which is when one of them is looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.extension_points import extension
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
@@ -35,8 +32,7 @@ _registered = [0]
 
 
 def registered() -> int:
-    """The number of registered adapters: part of cache keys, as adapters change the programs."""
-    load()
+    """How many adapters come from outside: part of cache keys, as they change the programs."""
     return _registered[0]
 
 
@@ -47,23 +43,18 @@ def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]
         for name in names:
             entries = ADAPTERS.setdefault((domain, name), [])
             entries.append((since, adapter))
-            _registered[0] += 1
+            _registered[0] += not adapter.__module__.startswith(f"{__package__}.")
             entries.sort(key=lambda entry: -entry[0])
         return adapter
 
     return register
 
 
-@cache
-def load() -> None:
-    """Import every module of adapters."""
-    for found in iter_modules([str(Path(__file__).parent)]):
-        import_module(f"flour.onnx.{found.name}")
-
-
 def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
     """The adapter of an operator in this version, or NotNative."""
-    load()
+    for wanted in (f"{domain}:{op_type}", ""):
+        if (domain, op_type) not in ADAPTERS:
+            extension("onnx_adapters")(wanted)
     for since, adapter in ADAPTERS.get((domain, op_type), ()):
         if since <= opset:
             return adapter

@@ -48,10 +48,28 @@ DTYPES = {
     25: "uint2",
     26: "int2",
 }
+#: The fields of the types that models are made of; the `onnx` package, which is slow to import,
+#: reads the others.
+_FIELDS = {1: "float_data", 6: "int32_data", 7: "int64_data", 11: "double_data"}
 _EXTERNAL = 1
 #: AttributeProto.AttributeType: a tensor, and kinds with no tensors in them.
 _TENSOR, _PLAIN = 4, frozenset({1, 2, 3, 6, 7, 8})
 MAX_VALUES = 2**31 - 1
+
+
+def _numbers(proto: TensorProto) -> NDArray[Any]:
+    """The values of a tensor whose data it holds itself; of strings, an array of objects."""
+    field = _FIELDS.get(proto.data_type)
+    if field is None or proto.HasField("segment"):
+        from onnx import numpy_helper
+
+        return np.asarray(numpy_helper.to_array(proto))
+    dtype = np.dtype(DTYPES[proto.data_type])
+    if proto.HasField("raw_data"):
+        values = np.frombuffer(proto.raw_data, dtype.newbyteorder("<")).astype(dtype)
+    else:
+        values = np.asarray(getattr(proto, field), dtype)
+    return values.reshape(proto.dims)
 
 
 def dtype_of(kind: int) -> str:
@@ -67,14 +85,12 @@ class Tensors:
 
     def array(self, proto: TensorProto) -> NDArray[Any]:
         """A tensor as an array (strings as objects)."""
-        from onnx import numpy_helper
-
         where = f"tensor '{proto.name}'"
         self._check(proto, where)
         try:
             if proto.data_location == _EXTERNAL:
                 proto = self._with_data(proto, where)
-            array = numpy_helper.to_array(proto)
+            array = _numbers(proto)
         except (ValueError, TypeError, KeyError, OverflowError) as problem:
             raise DamagedModel(
                 "a tensor's data does not fit its shape",
