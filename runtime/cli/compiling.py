@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from runtime.cli.output import Output
@@ -17,34 +17,34 @@ from runtime.cli.progress import Progress
 
 if TYPE_CHECKING:
     from oven import Plan
-    from runtime import Runtime
-    from runtime.service.version import ModelVersion
+    from runtime.service.version import Compiling
 
 EVERY = 0.2
 
 
-def follow(runtime: Runtime, out: Output) -> threading.Thread:
+def follow(look: Callable[[], Compiling], out: Output) -> threading.Thread:
     """Tell from a thread of its own, until all code is there."""
-    every = [each for each in runtime.versions().values() if not each.ready]
-    made = threading.Thread(target=_tell, args=(every, out), name="pretzel-tells", daemon=True)
+    made = threading.Thread(target=_tell, args=(look, out), name="pretzel-tells", daemon=True)
     made.start()
     return made
 
 
-def _tell(every: Sequence[ModelVersion], out: Output) -> None:
-    start = time.monotonic()
-    if not every:
+def _tell(look: Callable[[], Compiling], out: Output) -> None:
+    start, now = time.monotonic(), look()
+    most = now.versions
+    if not most:
         return
     with Progress("compiling", hidden=out.as_json) as progress:
-        while waiting := [each for each in every if not each.ready]:
-            left = max(each.seconds_left for each in waiting)
-            progress.step(progress_text(len(every) - len(waiting) + 1, len(every), left))
+        while now.versions:
+            most = max(most, now.versions)
+            progress.step(progress_text(most - now.versions + 1, most, now.seconds))
             time.sleep(EVERY)
+            now = look()
     seconds = time.monotonic() - start
-    out.note(f"compiled the code of {_plans(len(every))} in {seconds:.1f} s")
+    out.note(f"compiled the code of {_plans(most)} in {seconds:.1f} s")
     if out.as_json:
         event = {"kind": "compiled", "name": "", "version": "", "where": "", "seconds": seconds}
-        sys.stderr.write(json.dumps({**event, "reason": _plans(len(every))}) + "\n")
+        sys.stderr.write(json.dumps({**event, "reason": _plans(most)}) + "\n")
         sys.stderr.flush()
 
 

@@ -109,6 +109,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     from runtime import Runtime
     from runtime.http.assembly import assembled
     from runtime.http.loop_fairness import keep_what_is_here, lock_shared
+    from runtime.service.version import Compiling
 
     store = FileStore(options.store) if options.store else None
     with (
@@ -123,7 +124,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
         with until_signal() as ended, lock_shared(), server:
             _follow(repository, options)
             _listening(server.url, len(runtime.endpoints()), 1, out)
-            compiling.follow(runtime, out)
+            compiling.follow(lambda: Compiling.of(runtime.versions().values()), out)
             ended.wait()
             out.note("finishing the requests in progress")
 
@@ -149,6 +150,7 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Output)
         with until_signal() as ended, supervisor:
             _follow(repository, options)
             _listening(supervisor.url, fleet.count, options.workers, out)
+            compiling.follow(supervisor.compiling, out)
             ended.wait()
             out.note("finishing the requests in progress")
 

@@ -13,11 +13,11 @@ front         the front end                 what it has worked out for this vers
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
@@ -35,6 +35,19 @@ INLINE_BYTES = 1 << 20
 INLINE_SECONDS = 50e-6
 #: Nothing is concluded from a call about one that is larger by more than this factor.
 _FARTHER = 4
+
+
+class Compiling(NamedTuple):
+    """How much of the code of some versions is not there yet."""
+
+    versions: int
+    seconds: float
+
+    @classmethod
+    def of(cls, versions: Iterable[ModelVersion]) -> Compiling:
+        """How many of these are not ready, and about how long it will take."""
+        left = [each.seconds_left for each in versions if not each.ready]
+        return cls(len(left), max(left, default=0.0))
 
 
 class Counts:

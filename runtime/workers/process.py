@@ -23,6 +23,7 @@ from runtime.http.loop_fairness import keep_what_is_here, lock_shared
 from runtime.http.server import Server
 from runtime.repository.staging_locks import WORKERS
 from runtime.service.runtime import Runtime
+from runtime.service.version import Compiling
 from runtime.shutdown import Ending
 from runtime.workers.channel import Channel
 from runtime.workers.mirror import Mirror, WorkerPeers
@@ -179,7 +180,12 @@ class Worker:
 
     def _state(self) -> dict[str, Any]:
         generation = -1 if self._replica is None else self._replica.generation
-        return {"generation": generation, "failed": dict(self._failed())}
+        versions = () if self._runtime is None else self._runtime.versions().values()
+        return {
+            "generation": generation,
+            "failed": dict(self._failed()),
+            "compiling": Compiling.of(versions),
+        }
 
 
 def _release(store: FileStore, owner: str) -> None:

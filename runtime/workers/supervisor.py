@@ -21,6 +21,7 @@ from runtime.http.guards import Tokens
 from runtime.http.interfaces import ModelState
 from runtime.http.server import listen
 from runtime.http.settings import ServerSettings
+from runtime.service.version import Compiling
 from runtime.workers.channel import Channel
 from runtime.workers.errors import NoWorker
 from runtime.workers.fleet import Fleet
@@ -33,6 +34,8 @@ STEP_SECONDS = 30.0
 _END_SECONDS = 5.0
 #: Largest age of the folder's index in workers.
 _SHOW_SECONDS = 1.0
+#: Time that workers have to say how far they are.
+_STATE_SECONDS = 5.0
 #: With no worker ready and this many ended, the start has failed.
 _FRUITLESS = 3
 
@@ -225,10 +228,23 @@ class Supervisor:
 
     def _snapshot(self, asking: Slot, kind: str, seconds: float) -> Future[Any]:
         """The snapshots of the other workers that arrive in time."""
+        others = [slot for slot in self._slots if slot is not asking]
+        return self._all_asked(others, "snapshot", kind, seconds)
+
+    def compiling(self) -> Compiling:
+        """How much code is not there yet, in the worker that has most to compile."""
+        states = self._all_asked(self._slots, "state", None, _STATE_SECONDS).result()
+        left = (Compiling(*each["compiling"]) for each in states.values())
+        return max(left, default=Compiling(0, 0.0))
+
+    def _all_asked(
+        self, slots: Sequence[Slot], kind: str, body: object, seconds: float
+    ) -> Future[Any]:
+        """The answers of those of these workers that are ready, as many as arrive in time."""
         asked = {
-            slot.number: slot.channel.ask("snapshot", kind)
-            for slot in self._slots
-            if slot is not asking and slot.ready.is_set() and slot.channel is not None
+            slot.number: slot.channel.ask(kind, body)
+            for slot in slots
+            if slot.ready.is_set() and slot.channel is not None
         }
         return gathered(asked, seconds)
 

@@ -16,6 +16,7 @@ from oven.plans import background, carried
 from runtime import Runtime
 from runtime.cli import compiling
 from runtime.cli.output import Output
+from runtime.service.version import Compiling
 from tests.house import until
 from tests.oven.plans.test_background import ByHand, unseen
 from tests.runtime.cli.conftest import Place, Pretzel
@@ -48,13 +49,17 @@ def told(
     with Runtime(executors=1) as runtime:
         for number in (1, 2):
             runtime.register(f"m{number}", unseen(next(_LENGTHS)))
-        thread = compiling.follow(runtime, Output(as_json=as_json))
+
+        def look() -> Compiling:
+            return Compiling.of(runtime.versions().values())
+
+        thread = compiling.follow(look, Output(as_json=as_json))
         if stream.isatty() and not as_json:
             until(lambda: "1 of 2 plans" in stream.getvalue())
         later.work()
         thread.join(60)
         assert not thread.is_alive()
-        compiling.follow(runtime, Output()).join(60)  # and now there is nothing to tell
+        compiling.follow(look, Output()).join(60)  # and now there is nothing to tell
     return stream.getvalue()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import oven
+from oven.plans import background
 from tests.house import until
+from tests.oven.plans.test_background import unseen
 from tests.runtime.repository.folders import age, save_plan
 from tests.runtime.workers.house import ROW, Askers, Served, alive, serving
 
@@ -42,6 +46,19 @@ def quick(served: Served) -> bool:
     with suppress(OSError):
         return tops(served, "b", 24, wait=2.0) == {2.0}
     return False
+
+
+def test_it_is_told_when_all_have_their_code(tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for number in range(12):
+        plan = oven.bake(unseen(41 + number), background=background.NEVER)
+        plan.save(folder / f"new{number}.pretzel")
+    with serving(folder, WORKERS, PRETZEL_CACHE=str(tmp_path / "code")) as served:
+        until(lambda: any(event["kind"] == "compiled" for event in served.events))
+        (event,) = (event for event in served.events if event["kind"] == "compiled")
+        assert re.fullmatch(r"\d+ plans?", event["reason"])
+        assert event["seconds"] > 0
 
 
 def test_what_one_is_told_all_follow(served: Served) -> None:
