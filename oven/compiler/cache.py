@@ -387,9 +387,13 @@ def _in_packs(digest: str) -> Iterator[packs.Function]:
     known = _packs(machine.fingerprint(), directory())
     offered = carried.pop(digest, None)
     for pack in known if offered is None else (*known, offered):
-        function = pack.find(digest)
-        if function is not None and not function.code:
-            function = pack.find(_by_numba(digest))
+        try:
+            function = pack.find(digest)
+            if function is not None and not function.code:
+                function = pack.find(_by_numba(digest))
+        except packs.Refused as problem:
+            _warn(f"{pack.path or 'the code in a plan'}: {problem}; code is compiled instead")
+            continue
         if function is not None:
             yield function
 
@@ -412,7 +416,7 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
             if path.parent == RELEASED and isinstance(problem, packs.Outdated):
                 debug.say(1, said)  # a checkout in which the compiler was edited
             else:
-                warnings.warn(said, RuntimeWarning, stacklevel=2)
+                _warn(said)
     return tuple(found)
 
 
@@ -422,7 +426,7 @@ def read_entry(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not _ours(status):
+        if not stat.S_ISREG(status.st_mode) or packs.doubt_of(status):
             return b""
         if time.time() - status.st_mtime > _RENEWED_SECONDS:
             _renew(path)
@@ -485,23 +489,16 @@ def trusted(folder: Path) -> bool:
         status = folder.stat()
     except OSError:
         return False
-    if stat.S_ISDIR(status.st_mode) and _ours(status):
-        return True
-    _warn(folder)
-    return False
-
-
-def _ours(status: os.stat_result) -> bool:
-    return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
+    doubt = packs.doubt_of(status) if stat.S_ISDIR(status.st_mode) else "it is no folder"
+    if doubt:
+        _warn(f"the code cache {folder} is not used: {doubt}")
+    return not doubt
 
 
 @cache
-def _warn(folder: Path) -> None:
-    warnings.warn(
-        f"the code cache {folder} is not used: others can write to it (chmod go-w it)",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+def _warn(text: str) -> None:
+    """Warn, once in a process."""
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 # --- size ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from oven.errors import NoCompiler
 
 try:
     import llvmlite.binding as llvm
-except ImportError:  # definitions answer; see `check`
+except (ImportError, OSError):  # it, or a library of its own, is missing: definitions answer
     llvm = None
 
 _lock = threading.Lock()

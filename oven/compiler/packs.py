@@ -27,6 +27,8 @@ _MAGIC = b"PRETZELP"
 _HEAD = struct.Struct("<8s16sQ")
 
 
+#: The number of the user that may do anything.
+ROOT = 0
 #: Stands for the symbol of what is no code.
 DATA = ""
 
@@ -61,15 +63,15 @@ class Pack:
         return None if found is None else found.encode()
 
     def find(self, key: str) -> Function | None:
-        """The function of this key; None if the pack has not got it, or not in one piece."""
+        """The function of this key; None if the pack has not got it, `Refused` if it is damaged."""
         entry = self._index.get(key)
         if entry is None:
             return None
         symbol, offset, size, checksum = entry
         start = self._start + int(offset)
         code = self._content[start : start + int(size)]
-        if len(code) != size or _checksum(code).hex() != checksum:
-            return None
+        if _checksum(code).hex() != checksum:
+            raise Refused("a part of it is damaged")
         return Function(str(symbol), code)
 
 
@@ -83,16 +85,24 @@ class Outdated(Refused):
 
 def read(path: Path, level: str, compilers: str) -> Pack:
     """Open a pack; `Refused` if it is damaged, of another release, or can be written by others."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    # Not blocking: opening a pipe that was put in the place of a pack must not hang.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size < _HEAD.size:
             raise Refused("it is no pack")
-        if status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o022:
-            raise Refused("other users can write to it (chmod go-w it)")
+        if doubt := doubt_of(status):
+            raise Refused(doubt)
         content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
         del file
     return opened(content, level, compilers, path)
+
+
+def doubt_of(status: os.stat_result) -> str:
+    """Why code in a file or folder may be another user's; empty if only we or root can write it."""
+    if status.st_uid not in {ROOT, os.geteuid()}:
+        return "it belongs to another user"
+    return "other users can write to it (chmod go-w it)" if status.st_mode & 0o022 else ""
 
 
 def opened(
@@ -112,6 +122,10 @@ def opened(
         raise Refused(f"its code is for {index['level']}")
     if index["compilers"] != compilers:
         raise Outdated("it was made by another release")
+    functions = index["functions"].values()
+    end = max((int(offset) + int(length) for _, offset, length, _ in functions), default=0)
+    if len(content) < _HEAD.size + size + end:
+        raise Refused("it is truncated")
     return Pack(path, content, index)
 
 
@@ -128,12 +142,16 @@ def write(path: Path, level: str, compilers: str, functions: Mapping[str, Functi
     text = json.dumps(about, separators=(",", ":")).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        file.write(_HEAD.pack(_MAGIC, _checksum(text), len(text)) + text)
-        for _, code in code_of.values():
-            file.write(code)
-    temporary.chmod(0o644)
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(_HEAD.pack(_MAGIC, _checksum(text), len(text)) + text)
+            for _, code in code_of.values():
+                file.write(code)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _checksum(content: bytes) -> bytes:

@@ -6,6 +6,7 @@ their users open. Code is collected and not run, so it can be for any processor.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -21,9 +22,13 @@ from oven.compiler import cache, levels, machine, packs
 from oven.plans.plan import Plan
 from oven.plans.saved import load
 
+#: Before the number of an error of the system, among the lines of the other process.
+_FAILED = b"\0"
+
 
 def level_names(asked: Iterable[str], where: str) -> list[str]:
     """The levels of these names; `host` is that of this machine."""
+    machine.check()
     return list(dict.fromkeys(_level_name(name, where) for name in asked))
 
 
@@ -48,7 +53,10 @@ def write_pack(
         environment = {**os.environ, "PRETZEL_CACHE": empty, "PYTHONPATH": _path()}
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:  # noqa: S603 (this program, with paths of ours)
             assert process.stdout is not None, "it is a pipe"
-            for done, _ in enumerate(process.stdout, 1):
+            for done, line in enumerate(process.stdout, 1):
+                if line.startswith(_FAILED):
+                    number = int(line[len(_FAILED) :])
+                    raise OSError(number, os.strerror(number), str(into))
                 told(done)
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command)
@@ -67,7 +75,10 @@ def _main(name: str, into: str, users: str, *paths: str) -> None:
     assert level is not None, name
     machine.aim(level.cpu, level.listed, level.triple)
     collected = cache.collect(lambda: _open(paths, users.split(",") if users else ()))
-    packs.write(Path(into), name, cache.compilers(), collected)
+    try:
+        packs.write(Path(into), name, cache.compilers(), collected)
+    except OSError as problem:
+        sys.stdout.buffer.write(_FAILED + str(problem.errno or errno.EIO).encode() + b"\n")
 
 
 def _open(paths: Sequence[str], users: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from oven.compiler import cache, estimate
+from oven.compiler import cache, estimate, machine
 
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ class Pending(Generic[T]):
     def seconds_left(self) -> float:
         """About how long it will still take, with what is made before it; 0 once it is there."""
         task, queue = self._task, list(_waiting)
-        if task is None:
+        if task is None or not machine.is_there():
             return 0.0
         ahead = queue[: queue.index(self)] if self in queue else []
         tasks = [*(each._task for each in ahead), task]  # noqa: SLF001 (this is the class)

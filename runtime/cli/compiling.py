@@ -64,5 +64,7 @@ def tier_facts(plan: Plan) -> dict[str, object]:
 
 def tier_text(tier: object, seconds: object) -> str:
     """The same in words."""
-    answers = "native code" if tier else "definitions, until native code is there"
-    return f"{tier}: {answers}{f', about {seconds} s to compile' if seconds else ''}"
+    if tier:
+        return f"{tier}: native code"
+    later = f"until native code is there, about {seconds} s to compile"
+    return f"{tier}: definitions, {later if seconds else 'as no compiler is installed'}"

@@ -16,7 +16,7 @@ DESCRIPTION = """\
 Compile the machine code that the models of a folder need, for this machine's processor or for
 others, and write it to a folder as packs. A process whose PRETZEL_CACHE is that folder compiles
 nothing for these models; the folder may be read-only. It can be copied to other machines and into
-images of containers."""
+images of containers. Machines use packs of their own level of processor only: name all of them."""
 EXAMPLES = """\
   pretzel warm models --into code
   pretzel warm models --cpu x86-64-v3,x86-64-v4,aarch64 --into code

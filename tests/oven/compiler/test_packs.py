@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -120,8 +122,65 @@ def test_damaged_code_is_not_found(pack: Path, tmp_path: Path) -> None:
     damaged = packs.read(path, HOST.name, cache.compilers())
     keys = list(whole._index)
     assert all(whole.find(key) for key in keys)
-    assert sum(damaged.find(key) is None for key in keys) == 1
+    refused = []
+    for key in keys:
+        try:
+            assert damaged.find(key) == whole.find(key)
+        except packs.Refused as problem:
+            refused.append(str(problem))
+    assert refused == ["a part of it is damaged"]
     assert whole.find("of nothing") is None
+
+
+def test_damaged_code_is_named_and_bypassed(
+    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytearray(pack.read_bytes())
+    content[-1] ^= 1
+    (tmp_path / pack.name).write_bytes(content)
+    monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "RELEASED", tmp_path / "none")
+    cache._packs.cache_clear()
+    cache._warn.cache_clear()
+    (opened,) = cache._packs("", tmp_path)
+    with pytest.warns(RuntimeWarning, match=f"{pack.name}: a part of it is damaged; code is"):
+        found = [list(cache._in_packs(key)) for key in opened]
+    assert [len(each) for each in found].count(0) == 1
+    cache._packs.cache_clear()
+
+
+@pytest.mark.parametrize("missing", [1, 500])
+def test_a_truncated_pack_is_refused(pack: Path, tmp_path: Path, missing: int) -> None:
+    assert HOST is not None
+    path = tmp_path / pack.name
+    path.write_bytes(pack.read_bytes()[:-missing])
+    with pytest.raises(packs.Refused, match="it is truncated"):
+        packs.read(path, HOST.name, cache.compilers())
+
+
+def test_a_pipe_in_the_place_of_a_pack_is_refused(pack: Path, tmp_path: Path) -> None:
+    assert HOST is not None
+    os.mkfifo(tmp_path / pack.name)
+    with pytest.raises(packs.Refused, match="it is no pack"):
+        packs.read(tmp_path / pack.name, HOST.name, cache.compilers())
+
+
+def test_a_disk_that_is_full_leaves_nothing_behind(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert HOST is not None
+    into = tmp_path / "no" / "folder"
+    into.parent.write_bytes(b"")  # a file, so that there can be no folder
+    with pytest.raises(OSError, match="Not a directory"):
+        warm([plan], [HOST.name], into)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="no space"):
+        packs.write(tmp_path / "x.pack", HOST.name, cache.compilers(), {})
+    assert [each.name for each in tmp_path.iterdir()] == ["no"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +208,7 @@ def test_a_folder_that_others_can_write_to_is_not_looked_into(pack: Path, tmp_pa
     tmp_path.chmod(0o777)
     cache._packs.cache_clear()
     cache._warn.cache_clear()
-    with pytest.warns(RuntimeWarning, match="others can write to it"):
+    with pytest.warns(RuntimeWarning, match="other users can write to it"):
         assert path not in {each.path for each in cache._packs("", tmp_path)}
     cache._packs.cache_clear()
 
