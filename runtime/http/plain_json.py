@@ -4,7 +4,7 @@
     {"label": "no", "probabilities": {"no": 0.93, "yes": 0.07}}
 
 A row is an object of columns, an array of numbers, or a text, as the model takes it; an array of
-rows gets an array of answers.
+rows gets an array of answers. Blocks may come and go as streams of Arrow: codec_arrow.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from flour.data.batch import Batch
-from runtime.http import telemetry
+from runtime.http import codec_arrow, telemetry
 from runtime.http.bodies import Instances, Predictions
 from runtime.http.codec import ModelCodec
 from runtime.http.codec_json import decoded, encode, encoded_list
@@ -37,7 +37,8 @@ _instances = msgspec.json.Decoder(Instances)
 def predict(service: HandlerContext, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
     front = request.front = service.front(request.params["model"])
-    if len(request.body) > LARGE:
+    size = len(request.body)
+    if size > LARGE or (codec_arrow.is_stream(request.body) and not codec_arrow.is_loaded()):
         return _aside(service, front, request)
     return _predicted(service, front, request, _read(front, request.body))
 
@@ -51,8 +52,21 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
     return answer if isinstance(answer, Response) else await answer
 
 
+async def _with_arrow(
+    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
+) -> Response:
+    """The answer as a stream of Arrow, once pyarrow is there."""
+    await asyncio.to_thread(codec_arrow.load)
+    telemetry.resume(service, request)
+    answer = _predicted(service, front, request, batch)
+    return answer if isinstance(answer, Response) else await answer
+
+
 def _read(front: ModelCodec, body: bytes | memoryview) -> Batch:
     """The batch of a body: rows of numbers as an array, if the model takes that."""
+    if codec_arrow.is_stream(body):
+        rows = codec_arrow.rows(body, front.version.inputs)
+        return front.version.reader.read(rows).as_block
     width = front.quick_width if front.quick_type == "FP64" else 0
     if width and len(body) >= LEAST_BYTES and body[0] == _OPENING:
         numbers = read(body, 0)
@@ -70,15 +84,25 @@ _OPENING = ord("[")
 def _predicted(
     service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
 ) -> Answer:
+    arrow = codec_arrow.is_wanted(request)
+    if arrow:
+        batch = batch.as_block
+        if not codec_arrow.is_loaded():
+            return _with_arrow(service, front, request, batch)
     if request.plain or not tells(request):
         way = quick if batch.single else quick_block
         outputs = way(service, front, batch)
+        if outputs is not None and arrow:
+            ready = codec_arrow.response(front.told(outputs), front.version.kinds)
+            return _counted(front, request, ready, batch.rows)
         if outputs is not None:
             form = _row if batch.single else _rows
             return _done(front, request, form(front, front.told(outputs)), batch.rows)
     wished = ResponseOptions(timeout=timeout({}, request))
 
     def response(answers: dict[str, Any]) -> Response:
+        if arrow:
+            return codec_arrow.response(answers, front.version.kinds)
         if batch.single:
             return Response(encode(_row(front, answers)))
         return Response(encoded_list(_rows(front, answers)))
@@ -120,7 +144,10 @@ def instances(service: HandlerContext, request: Request) -> Answer:
 
 def _done(front: ModelCodec, request: Request, answer: object, rows: int = 1) -> Response:
     """The answer to rows that were over at once."""
-    response = Response(encode(answer))
+    return _counted(front, request, Response(encode(answer)), rows)
+
+
+def _counted(front: ModelCodec, request: Request, response: Response, rows: int) -> Response:
     front.counts.done(rows, perf_counter() - request.started)
     return response
 
