@@ -141,7 +141,7 @@ def answered(
     deadline = None if call.timeout is None else request.started + call.timeout
     try:
         if deadline is not None:
-            call = replace(call, timeout=_left(deadline))
+            call = replace(call, timeout=left(deadline))
         future = service.answering.answer(call)
         if not future.done():
             return _awaited(front, future, request, encode, deadline)
@@ -151,7 +151,7 @@ def answered(
         raise
 
 
-def _left(deadline: float) -> float:
+def left(deadline: float) -> float:
     """The seconds until a deadline; raises if it has passed."""
     left = deadline - perf_counter()
     if left <= 0:
@@ -184,7 +184,7 @@ def _response(
     deadline: float | None,
 ) -> Response:
     if deadline is not None:  # answers may have waited for the event loop
-        _left(deadline)
+        left(deadline)
     response = encode(answers)
     front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
     return response

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -26,6 +27,7 @@ from runtime.http.inference import LARGE, answered, quick, quick_block, tells
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.number_arrays import LEAST_BYTES, read
+from runtime.http.piecewise import in_pieces
 from runtime.http.problems import HttpError
 from runtime.http.response_options import ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
@@ -45,6 +47,10 @@ def predict(service: HandlerContext, request: Request) -> Answer:
 
 async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
     """The answer to a large body, which is decoded on a thread: others do not wait for that."""
+    if not codec_arrow.is_wanted(request):
+        whole = await in_pieces(service, front, request, _read, partial(_rows, front))
+        if whole is not None:
+            return whole
     with uncollected():
         batch = await asyncio.to_thread(_read, front, request.body)
     telemetry.resume(service, request)
@@ -113,7 +119,26 @@ def _predicted(
 def instances(service: HandlerContext, request: Request) -> Answer:
     """The first version of the protocol: `instances` in, `predictions` out."""
     front = request.front = service.front(request.params["model"])
+    if len(request.body) > LARGE:
+        return _many_instances(service, front, request)
     asked: Instances = decoded(request.body, _instances, Instances)
+    return _instances_answered(service, front, request, asked)
+
+
+async def _many_instances(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
+    whole = await in_pieces(service, front, request, _read, partial(_predictions, front))
+    if whole is not None:
+        return whole
+    with uncollected():
+        asked = await asyncio.to_thread(decoded, request.body, _instances, Instances)
+    telemetry.resume(service, request)
+    answer = _instances_answered(service, front, request, asked)
+    return answer if isinstance(answer, Response) else await answer
+
+
+def _instances_answered(
+    service: HandlerContext, front: ModelCodec, request: Request, asked: Instances
+) -> Answer:
     if not asked.instances:
         raise HttpError("there is no instance", where="$.instances")
     if len(asked.instances) == 1 and (request.plain or not tells(request)):
@@ -134,12 +159,15 @@ def instances(service: HandlerContext, request: Request) -> Answer:
         )
 
     def response(answers: dict[str, Any]) -> Response:
-        if len(answers) == 1:  # as the protocol says it: the values alone
-            return Response(encode(Predictions(_column(next(iter(answers.values()))))))
-        return Response(encode(Predictions(_rows(front, answers))))
+        return Response(encode(Predictions(_predictions(front, answers))))
 
     wished = ResponseOptions(timeout=timeout({}, request))
     return answered(service, front, front.call(batch, wished), request, response)
+
+
+def _predictions(front: ModelCodec, answers: Mapping[str, Any]) -> list[Any]:
+    """Of one output, the values alone, as the protocol says it."""
+    return _column(next(iter(answers.values()))) if len(answers) == 1 else _rows(front, answers)
 
 
 def _done(front: ModelCodec, request: Request, answer: object, rows: int = 1) -> Response:

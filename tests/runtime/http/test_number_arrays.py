@@ -31,7 +31,7 @@ DECIMAL = st.from_regex(
 
 @pytest.fixture(scope="module", autouse=True)
 def _native() -> None:
-    number_arrays._native()
+    number_arrays.NUMBERS.make()
 
 
 def bits(value: float) -> bytes:
