@@ -189,7 +189,9 @@ class Connection(asyncio.BufferedProtocol):
             again = self._full and before >= lag.began
             if not again and (self._asked or lag.idle > before):
                 self._since = max(since, before)
-            self._waited += self._now - (max(self._since, before) if self._asked else self._since)
+            if self._length <= _LONG:
+                began = max(self._since, before) if self._asked else self._since
+                self._waited += self._now - began
         else:
             self._since = self._now
 
@@ -563,6 +565,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
+#: Longer bodies take a time to be sent, which does not count as one of waiting.
+_LONG = 1 << 20
 _LINGER_SECONDS = 2.0
 _NO_HEADERS = spelling(())
 #: When the server ends, a connection that was quiet for so long is closed.

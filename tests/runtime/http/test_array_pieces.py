@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime import Runtime
-from runtime.http import Server, ServerSettings, array_pieces
+from runtime.http import Server, ServerSettings, array_pieces, inference
 from runtime.http.array_pieces import PIECE_BYTES, rows_in_pieces
 from runtime.http.inference import LARGE
 from tests.runtime.http.client import Client
@@ -92,7 +92,11 @@ def test_rows_as_objects_are_answered_as_they_are_in_small_bodies(house: House) 
     assert late.status == 504
 
 
-def test_texts_plain_and_in_tensors(house: House) -> None:
+@pytest.mark.parametrize("together", [1, 499, 1024])
+def test_texts_plain_and_in_tensors(
+    house: House, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "DOCUMENTS", together)
     texts = documents(500, length=160)
     want = [house.client.post("/predict/text", text).json["score"] for text in texts]
     got = house.client.post("/predict/text", large(texts)).json

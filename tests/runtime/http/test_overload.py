@@ -16,7 +16,7 @@ import pytest
 from bench import overload
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.lag import Lag
+from runtime.http.lag import EVERY, Lag
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import HandlerContext, Route
 from tests.runtime.http.client import Client, Reply, replies
@@ -93,6 +93,22 @@ def test_the_body_of_what_is_refused_is_dropped_and_the_connection_goes_on(size:
     with serving(max_unread=0.3) as client:
         told = all_while_busy(client, b"\n" * size, after=after.encode() * 2, count=3)
     assert [each.status for each in told] == [503, 200, 200]
+
+
+@pytest.mark.parametrize(("size", "status"), [(900_000, 503), (3_000_000, 200)])
+def test_the_time_in_which_a_long_body_is_sent_is_no_wait(
+    monkeypatch: pytest.MonkeyPatch, size: int, status: int
+) -> None:
+    monkeypatch.setattr(Lag, "since", lambda _lag, now, _loop: now - 0.2)
+    head = f"POST /v2/models/iris/infer HTTP/1.1\r\nhost: here\r\ncontent-length: {size}\r\n\r\n"
+    message = head.encode() + BODY.ljust(size)
+    with serving(max_unread=0.5) as client, client.raw() as connection:
+        monkeypatch.setattr(Lag, "look", lambda lag, _late: setattr(lag, "behind", True))
+        time.sleep(2 * EVERY)
+        for at in range(0, len(message), len(message) // 4):
+            connection.sendall(message[at : at + len(message) // 4])
+            time.sleep(0.15)
+        assert replies(connection)[0].status == status
 
 
 def test_half_of_a_deadline_is_for_the_answer() -> None:
