@@ -77,7 +77,8 @@ class ArrowReader:
             return {n: _column(c, self._inputs.get(n), f"$.{n}") for n, c in found.items()}
         if isinstance(kind, Record):
             return _record(found, kind, "$")
-        if self._name in found or (len(found) == 1 and not isinstance(kind, Vector)):
+        only = len(found) == 1 and (not isinstance(kind, Vector) or _is_nested(batch.column(0)))
+        if self._name in found or only:
             name = self._name if self._name in found else next(iter(found))
             return _column(found[name], kind, f"$.{name}")
         if isinstance(kind, Vector):

@@ -97,7 +97,7 @@ class ModelCodec:
         self.template = _template(version, self.prefix, self.usual or version.outputs)
         kind = next(iter(version.inputs.values()))
         numbers = len(version.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
-        numbers = numbers and _is_dense(kind) and all(map(_is_dense, version.kinds.values()))
+        numbers = numbers and is_dense(kind) and all(map(is_dense, version.kinds.values()))
         self.quick_type = self.inputs[0].datatype if numbers else ""
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
         #: What reads a row that comes as columns; None where there is none.
@@ -297,7 +297,8 @@ def _places(version: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
     return tuple(version.outputs.index(name) for name in names)
 
 
-def _is_dense(kind: Type) -> bool:
+def is_dense(kind: Type) -> bool:
+    """Whether its values for a block of rows are one array."""
     return _is_single(kind) or (isinstance(kind, Vector) and not kind.sparse)
 
 
@@ -342,7 +343,7 @@ def _template(version: ModelVersion, prefix: bytes, names: Sequence[str]) -> byt
     tensors = []
     for name in names:
         kind = version.kinds[name]
-        if not _is_dense(kind):
+        if not is_dense(kind):
             return b""  # such answers do not go this way
         (spec,) = specs({name: kind}, inputs=False)
         head = _literal(tensor_head(name, spec.datatype, [1, *spec.shape[1:]]))

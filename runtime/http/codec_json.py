@@ -18,7 +18,8 @@ import numpy as np
 from msgspec import UNSET, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
-from runtime.http.number_arrays import LEAST_BYTES, taken_out
+from runtime.http.array_pieces import ArrayPieces, array_pieces
+from runtime.http.number_arrays import LEAST_BYTES, LONG_BYTES, Numbers, taken_out
 from runtime.http.problems import HttpError
 from runtime.http.tensors import (
     BYTES,
@@ -136,11 +137,21 @@ def _with_numbers(body: bytes | memoryview) -> Envelope | None:
         b'"#%d"' % place for place in range(len(found))
     ]:
         return None
-    for item, numbers in zip(marked, found, strict=True):
-        usual = item.datatype in _FLOAT_NAMES and numbers.fits(item.shape)
-        text = Raw(bytes(body[numbers.start : numbers.end])) if not usual else None
-        item.data = cast("Raw", numbers.values) if text is None else text
+    for item, array in zip(marked, found, strict=True):
+        item.data = cast("Raw", _data(item, array, body))
     return request
+
+
+def _data(
+    item: RequestInput, array: Numbers | ArrayPieces, body: bytes | memoryview
+) -> Raw | NDArray[Any] | ArrayPieces:
+    """What was read of an input as its data: numbers, pieces, or text again."""
+    if isinstance(array, ArrayPieces):
+        return array
+    if item.datatype in _FLOAT_NAMES and array.fits(item.shape):
+        return array.values
+    long = array_pieces(body, array.start) if array.end - array.start > LONG_BYTES else None
+    return long or Raw(bytes(body[array.start : array.end]))
 
 
 def _is_marker(data: object) -> bool:
@@ -203,11 +214,29 @@ def values(item: RequestInput | LooseInput, where: str) -> NDArray[Any]:
     if item.data is UNSET:
         raise HttpError("this input has no data", where=where)
     count(item.shape, where)
+    if isinstance(item.data, ArrayPieces):
+        array = _joined(item.data, item.datatype, f"{where}.data")
+        if array is not None:
+            check_count(len(array), item.shape, where)
+            return array.reshape(item.shape)
+        item.data = Raw(item.data.whole)  # it is nested, or has what does not belong there
     if isinstance(item.data, np.ndarray):
         return _as_type(item.data, DTYPES[item.datatype], f"{where}.data").reshape(item.shape)
     flat = _data_list(item, f"{where}.data")
     check_count(len(flat), item.shape, where)
     return as_array(flat, item.datatype, item.shape, f"{where}.data")
+
+
+def _joined(pieces: ArrayPieces, datatype: str, where: str) -> NDArray[Any] | None:
+    """Flat values, decoded in pieces, between which other threads can have the GIL."""
+    decoder, arrays = _decoders[datatype], []
+    try:
+        for piece in pieces:
+            flat = decoder.decode(piece)
+            arrays.append(as_array(flat, datatype, [len(flat)], where))
+    except msgspec.MsgspecError:
+        return None
+    return np.concatenate(arrays)
 
 
 def _data_list(item: RequestInput | LooseInput, where: str) -> list[Any]:

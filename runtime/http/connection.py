@@ -15,12 +15,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import httptools
-import numpy as np
 
 from runtime.http import problems
+from runtime.http.body_reading import drop, place_for
+from runtime.http.guards import LATE
 from runtime.http.headers import Spelling, repeated, spelling
 from runtime.http.interfaces import Observer
-from runtime.http.messages import HEADER_LENGTH, JSON, Answer, Request, Response
+from runtime.http.messages import JSON, Answer, Request, Response
 from runtime.http.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -57,21 +58,26 @@ class _Refused(Exception):
     """Raised from within the parser, to leave it."""
 
 
-class Connection(asyncio.Protocol):
-    """One client. All of it runs on the event loop's thread."""
+class Connection(asyncio.BufferedProtocol):
+    """One client. All of it runs on the event loop's thread.
+
+    Large bodies are read into their place in memory, past the parser; those of requests that
+    will be refused are not read at all.
+    """
 
     __slots__ = (
         *("_app", "_asked", "_at", "_began", "_body", "_busy", "_close", "_data", "_ended"),
-        *("_fed", "_fields", "_headers", "_held", "_kept", "_late", "_line", "_loop", "_mute"),
-        *("_now", "_out", "_parser", "_part", "_paused", "_peer", "_place", "_refusal"),
-        *("_server", "_since", "_size", "_spelling", "_started", "_state", "_target", "_task"),
-        *("_transport", "_waited", "on_body", "on_header", "on_url"),
+        *("_fed", "_fields", "_full", "_headers", "_held", "_kept", "_late", "_length", "_line"),
+        *("_loop", "_mute", "_now", "_out", "_parser", "_part", "_paused", "_peer", "_place"),
+        *("_refusal", "_server", "_since", "_size", "_socket", "_spelling", "_started", "_state"),
+        *("_target", "_task", "_transport", "_waited", "on_body", "on_header", "on_url"),
     )
 
     def __init__(self, server: Server, app: App) -> None:
         self._server, self._app = server, app
         self._loop = server.loop
         self._transport: Any = None
+        self._socket = -1  # its number, once it is needed
         self._now = perf_counter()  # when bytes were read last
         self._since = server.lag.since(self._now, self._loop)  # when they may have come
         self._waited = 0.0  # how long the current request was unread
@@ -87,12 +93,14 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._headers, self._spelling = self._fields, _NO_HEADERS  # of the current request
         self._size = 0  # bytes of the body so far
-        self._place: memoryview | None = None  # of a large body, which is not joined of pieces
+        self._length = 0  # bytes of a body that the parser does not see; 0 for all others
+        self._place: memoryview | None = None  # of such a body, which is not joined of pieces
         # The bytes that are being parsed, and where in them the current request begins, or -1; they
         # begin with the part of its headers that came before.
         self._data, self._part, self._at = b"", b"", 0
         self._kept = 0  # bytes of headers since the last bytes of anything else
-        self._fed = 0  # bytes of the current `data_received`
+        self._fed = 0  # bytes that were read last
+        self._full = False  # they filled the memory that was there for them
         self._began = False  # whether a request or a body began in them
         self._asked = False  # a request has begun on this connection
         self._held = False  # reading is paused
@@ -131,24 +139,64 @@ class Connection(asyncio.Protocol):
         self._ended = self._mute = True
         return self._busy or bool(self._line)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: what all connections share, or the place of a large body."""
+        if not self._length:
+            return self._server.memory
+        if self._place is not None:
+            return self._place[self._size :]
+        left = self._length - self._size
+        if left > 1:  # the last byte says that it is all there
+            if self._socket < 0:
+                self._socket = self._transport.get_extra_info("socket").fileno()
+            dropped = drop(self._socket, left - 1)
+            self._size += dropped
+            left -= dropped
+        return self._server.memory[:left]
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Bytes of requests."""
         if self._mute:
             return
+        if not self._length or self._place is not None:
+            self._timed()
+        out: list[bytes] = []
+        self._out, self._fed = out, nbytes
+        if self._length:
+            self._full = True  # there may be more, of the next request
+            self._size += nbytes
+            if self._size == self._length:
+                self.on_message_complete()
+                self._parser = httptools.HttpRequestParser(self)  # the other expects the body
+        else:
+            memory = self._server.memory
+            self._full = nbytes == len(memory)
+            self._parse(memory[:nbytes].tobytes())
+        self._out = None
+        if out:
+            self._flush(out)
+        if self._close or self._busy or self._ended or self._held or self._line:
+            self._settle()
+
+    def _timed(self) -> None:
+        """Note when bytes were read, and when they may have come."""
         before, self._now = self._now, perf_counter()
         lag = self._server.lag
         if lag.behind:
             since = lag.since(self._now, self._loop)
-            # After a full read, these bytes may have come with the ones before; on a new
+            # After a full read in this round, these bytes came with the ones before; on a new
             # connection, before it was accepted, unless the loop waited for them.
-            if self._fed < _FULL and (self._asked or lag.idle > before):
+            again = self._full and before >= lag.began
+            if not again and (self._asked or lag.idle > before):
                 self._since = max(since, before)
-            self._waited += self._now - (max(self._since, before) if self._asked else self._since)
+            if self._length <= _LONG:
+                began = max(self._since, before) if self._asked else self._since
+                self._waited += self._now - began
         else:
             self._since = self._now
-        out: list[bytes] = []
-        self._out = out
-        self._began, self._fed, pieces = False, len(data), len(self._body)
+
+    def _parse(self, data: bytes) -> None:
+        self._began, pieces = False, len(self._body)
         self._data, self._at = self._part + data if self._part else data, 0
         if self._state is BODY:
             self._at = self._body_left()
@@ -161,11 +209,7 @@ class Connection(asyncio.Protocol):
         self._part = b""
         if self._state is not IDLE:
             self._part_came(0 if self._began else pieces)
-        self._out, self._data = None, b""
-        if out:
-            self._flush(out)
-        if self._close or self._busy or self._ended or self._held or self._line:
-            self._settle()
+        self._data = b""
 
     def _part_came(self, before: int) -> None:
         """Check the size of a request that has begun and not ended."""
@@ -189,6 +233,14 @@ class Connection(asyncio.Protocol):
             self._kept += self._fed
             if self._kept > settings.max_header:
                 self._refuse(_header_too_large())
+        if self._state is BODY:
+            self._read_past_the_parser()
+
+    def _read_past_the_parser(self) -> None:
+        """Read the rest of a body to its place, or drop it if the request will be refused."""
+        length = self._spelling.length
+        if (self._place is not None or self._late) and length is not None:
+            self._length = int(self._headers[length])
 
     def pause_writing(self) -> None:
         """The client does not read its responses: stop reading from it."""
@@ -231,9 +283,9 @@ class Connection(asyncio.Protocol):
         length = 0 if names.length is None else int(headers[names.length])
         if length > settings.max_body:
             self._stop(_too_large(settings))
-        self._late = self._waited > 0 and self._app.is_late(self._waited, self._lower(headers))
-        placed = length > _PLACED and not self._late
-        self._place = _place_for(length, self._lower(headers)) if placed else None
+        self._late = self._waited > 0 and self._will_be_late(headers)
+        placed = length > len(self._server.memory) and not self._late and names.encoding is None
+        self._place = place_for(length, self._lower(headers)) if placed else None
         self._check_framing(headers, names)
         if names.expect is not None:
             self._expected(headers[names.expect])
@@ -274,6 +326,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """A whole request."""
         body, parser, names = self._body, self._parser, self._spelling
+        self._length = 0
         if self._late:
             body.clear()
         whole: bytes | memoryview = body[0] if len(body) == 1 else b""
@@ -309,6 +362,11 @@ class Connection(asyncio.Protocol):
     def _lower(self, headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
         """The headers by their names in lower case."""
         return dict(zip(self._spelling.names, headers.values(), strict=True))
+
+    def _will_be_late(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether the request that has begun to come will be refused."""
+        telling = {} if self._spelling.plain else self._lower(headers)
+        return self._parser.get_method() == b"POST" and self._app.is_late(self._waited, telling)
 
     def _put(self) -> None:
         """Put what has come of a large body into its place."""
@@ -374,6 +432,12 @@ class Connection(asyncio.Protocol):
         if response.status == 200 and response.content_type is JSON and not response.headers:
             end = b"\r\nconnection: close\r\n\r\n" if self._close else b"\r\n\r\n"
             return b"%b%d%b" % (self._server.usual_head, len(response.body), end)
+        if response is LATE and not self._close:  # of these there are many, and no time
+            head = self._server.late_head = self._server.late_head or self._any_head(response)
+            return head
+        return self._any_head(response)
+
+    def _any_head(self, response: Response) -> bytes:
         lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Other')}"]
         lines += [f"{name}: {value}" for name, value in response.headers]
         if response.status != 204:
@@ -501,11 +565,8 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-_HEADER_LENGTH = HEADER_LENGTH.encode()
-#: Larger bodies have their place in memory from the beginning.
-_PLACED = 1 << 20
-#: What is read at once, at most: after so many bytes there may be more.
-_FULL = 256_000
+#: Longer bodies take a time to be sent, which does not count as one of waiting.
+_LONG = 1 << 20
 _LINGER_SECONDS = 2.0
 _NO_HEADERS = spelling(())
 #: When the server ends, a connection that was quiet for so long is closed.
@@ -514,16 +575,6 @@ _LAST_WORDS_SECONDS = 0.2
 _FIRST_WORDS_SECONDS = 1.0
 #: Largest size and number of answers that are written together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
-
-
-def _place_for(length: int, headers: dict[bytes, bytes]) -> memoryview:
-    """Memory for a body; raw tensors behind a JSON header are aligned in it.
-
-    Memory of numpy is not cleared first: the system gives it page by page, as it is filled.
-    """
-    header = headers.get(_HEADER_LENGTH, b"")
-    ahead = -int(header) % 8 if header.isdigit() and len(header) < 12 else 0
-    return np.empty(length + ahead, np.uint8).data[ahead:]
 
 
 def _misframed(found: str, status: int = 400) -> Response:

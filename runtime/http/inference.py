@@ -10,9 +10,11 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from flour.data.batch import Batch, row_count
 from runtime.http import telemetry
-from runtime.http.codec import ModelCodec
+from runtime.http.codec import ModelCodec, is_dense
 from runtime.http.interfaces import InferCall
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
@@ -28,6 +30,8 @@ Encode = Callable[[dict[str, Any]], Response]
 LARGE = 512 << 10
 #: Answers to more rows are encoded on a thread.
 MANY_ROWS = 4096
+#: So many documents are answered together, of a large body.
+DOCUMENTS = 1024
 _LENGTH, _TIMEOUT = HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
 
 
@@ -71,8 +75,32 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
     with uncollected():
         call, wished = await asyncio.to_thread(_decoded, service, front, request)
     telemetry.resume(service, request)
-    answer = answered(service, front, call, request, partial(front.encode, wished=wished))
+    encode = partial(front.encode, wished=wished)
+    version = front.version
+    dense = all(map(is_dense, version.kinds.values()))
+    if version.reader.text and dense and not version.mixes_rows:
+        return await _by_documents(service, front, call, request, encode)
+    answer = answered(service, front, call, request, encode)
     return answer if isinstance(answer, Response) else await answer
+
+
+async def _by_documents(
+    service: HandlerContext, front: ModelCodec, call: InferCall, request: Request, encode: Encode
+) -> Response:
+    """The response to many documents, some at a time: reading all of them at once keeps the GIL."""
+    deadline = None if call.timeout is None else request.started + call.timeout
+    made: list[dict[str, Any]] = []
+    try:
+        for at in range(0, call.batch.rows, DOCUMENTS):
+            batch = front.version.reader.read(call.batch.data[at : at + DOCUMENTS]).as_block
+            timeout = None if deadline is None else left(deadline)
+            part = replace(call, batch=batch, timeout=timeout)
+            made.append(await asyncio.wrap_future(service.answering.answer(part)))
+        answers = {name: np.concatenate([each[name] for each in made]) for name in made[0]}
+        return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
+    except BaseException:
+        front.counts.failed += 1
+        raise
 
 
 def _few(
@@ -141,7 +169,7 @@ def answered(
     deadline = None if call.timeout is None else request.started + call.timeout
     try:
         if deadline is not None:
-            call = replace(call, timeout=_left(deadline))
+            call = replace(call, timeout=left(deadline))
         future = service.answering.answer(call)
         if not future.done():
             return _awaited(front, future, request, encode, deadline)
@@ -151,7 +179,7 @@ def answered(
         raise
 
 
-def _left(deadline: float) -> float:
+def left(deadline: float) -> float:
     """The seconds until a deadline; raises if it has passed."""
     left = deadline - perf_counter()
     if left <= 0:
@@ -184,7 +212,7 @@ def _response(
     deadline: float | None,
 ) -> Response:
     if deadline is not None:  # answers may have waited for the event loop
-        _left(deadline)
+        left(deadline)
     response = encode(answers)
     front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
     return response

@@ -33,24 +33,26 @@ class Lag:
         self._since = 0.0
         #: When the loop last had nothing to do, as far as is known.
         self.idle = 0.0
-        self._round = self._ended = 0.0  # when the round began; when the one before had ended
+        #: When the round began; 0 between two rounds.
+        self.began = 0.0
+        self._ended = 0.0  # when the last round had ended
         self._longest = self._oldest = 0.0
         self._looks: deque[tuple[float, float]] = deque(maxlen=_LOOKS)
 
     def since(self, now: float, loop: asyncio.AbstractEventLoop) -> float:
         """The earliest moment at which the bytes may have come that are read now."""
-        if not self._round:
+        if not self.began:
             if now - self._ended > _PAUSE_SECONDS:
                 self._since = self.idle = now
-            self._round = now
+            self.began = now
             loop.call_soon(self._over)
         return self._since
 
     def _over(self) -> None:
         """The round has ended: the next one begins at once, or when there is something to do."""
         self._ended = perf_counter()
-        self._longest = max(self._longest, self._ended - self._round)
-        self._since, self._round = self._round, 0.0
+        self._longest = max(self._longest, self._ended - self.began)
+        self._since, self.began = self.began, 0.0
 
     def read(self, waited: float) -> None:
         """Note for how long a request had waited when it was read."""
@@ -59,7 +61,7 @@ class Lag:
     def look(self, late: float) -> None:
         """Note how late the loop has come to this call, which is due each `EVERY` seconds."""
         self.behind = max(late, self._longest) > BEHIND_SECONDS
-        if late > BEHIND_SECONDS and not self._round:  # something else took long
+        if late > BEHIND_SECONDS and not self.began:  # something else took long
             self._ended = perf_counter()
             self._since = self._ended - late
         self._looks.append((max(late, self._longest), self._oldest))

@@ -13,20 +13,18 @@ range, mistakes) is left to the general decoder: it gives the same answer, or sa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import suppress
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oven.compiler import cache, machine
-from oven.errors import NoCompiler
-from oven.plans.background import Needed, Pending
+from runtime.http.array_pieces import ArrayPieces, array_pieces
+from runtime.http.native_readers import NativeReader
 
 #: Shorter texts are for the general decoder: it has read them before this has begun.
 LEAST_BYTES = 1024
+#: Longer arrays of anything else are decoded in pieces.
+LONG_BYTES = 512 << 10
 _NAME = "json_numbers"
 _LEAST_POWER, _MOST_POWER = -342, 308
 #: Digits are collected into a whole number w, so that the value is w * 10**q. Where both are small
@@ -233,15 +231,14 @@ class Numbers(NamedTuple):
 
 def read(text: bytes | memoryview, start: int) -> Numbers | None:
     """The array that begins at `text[start]`; None if it is not of numbers only."""
-    if not _prepared:
+    if not NUMBERS.is_there:
         return None
     size = len(text)
     source = np.frombuffer(text, np.uint8)
     # A number takes two characters or more. Memory that is not written to is not taken.
     out = np.empty((size - start) // 2 + 1)
     io = np.array([source.ctypes.data, start + 1, out.ctypes.data, 0, 0, 0, 0, 0, 0], np.int64)
-    call, table = _prepared[0]
-    if call(table.ctypes.data, io.ctypes.data, size, 0):
+    if not NUMBERS(io, size):
         return None
     count, _, width, end = io[3:7].tolist()
     return Numbers(out[:count], width, start, end)
@@ -251,63 +248,32 @@ def read(text: bytes | memoryview, start: int) -> Numbers | None:
 _DATA = re.compile(rb'"data"[ \n\r\t]*:[ \n\r\t]*(?=\[)')
 
 
-def taken_out(text: bytes | memoryview) -> tuple[bytes | memoryview, list[Numbers]]:
-    """The text with its arrays of numbers under "data", and what stands in their places.
+def taken_out(text: bytes | memoryview) -> tuple[bytes | memoryview, list[Numbers | ArrayPieces]]:
+    """The text with its arrays under "data", of numbers or long, and what stands in their places.
 
     These are the strings "#0", "#1" and so on.
     """
-    pieces: list[bytes | memoryview] = []
-    found: list[Numbers] = []
+    parts: list[bytes | memoryview] = []
+    found: list[Numbers | ArrayPieces] = []
     at = done = 0
     while (key := _DATA.search(text, at)) is not None:
         at = key.end()
-        numbers = read(text, at)
-        if numbers is not None:
-            pieces += (text[done:at], b'"#%d"' % len(found))
-            found.append(numbers)
-            at = done = numbers.end
-    return (b"".join([*pieces, text[done:]]), found) if found else (text, found)
+        array: Numbers | ArrayPieces | None = read(text, at)
+        if array is None and len(text) - at > LONG_BYTES:
+            array = array_pieces(text, at)
+        if array is not None:
+            parts += (text[done:at], b'"#%d"' % len(found))
+            found.append(array)
+            at = done = array.end
+    return (b"".join([*parts, text[done:]]), found) if found else (text, found)
 
 
-def prepare() -> None:
-    """Have the native code ready soon; until then the general decoder reads everything."""
-    if not _preparing:
-        _preparing.append(Pending(_prepare, None, lambda: [Needed.of(_SOURCE, _NAME)]))
-
-
-def compiled() -> int:
-    """Where the native code is, which is compiled where no cache has it."""
-    return cache.address(_SOURCE, _NAME)
-
-
-def is_settled() -> bool:
-    """Whether no code is being compiled here."""
-    return all(each.done for each in _preparing)
-
-
-_preparing: list[Pending[bool]] = []
-
-
-def _prepare() -> bool:
-    with suppress(NoCompiler):  # the general decoder goes on
-        _native()
-    return True
-
-
-#: The function and its table, once they are there.
-_prepared: list[tuple[Callable[..., int], NDArray[np.int64]]] = []
-
-
-@lru_cache(1)
-def _native() -> tuple[Callable[..., int], NDArray[np.int64]]:
-    """The native function, which releases the GIL, and the table that it needs."""
+def _table() -> NDArray[np.int64]:
+    """The powers of ten that the native code needs."""
     exact = np.array([float(10**power) for power in range(23)]).view(np.int64)
     upper = [_upper_bits(power) for power in range(_LEAST_POWER, _MOST_POWER + 1)]
     words = [(each >> shift) & (1 << 64) - 1 for each in upper for shift in (64, 0)]
-    table = np.concatenate([exact, np.array(words, np.uint64).view(np.int64)])
-    made = machine.STAGE(compiled()), table
-    _prepared.append(made)
-    return made
+    return np.concatenate([exact, np.array(words, np.uint64).view(np.int64)])
 
 
 def _upper_bits(power: int) -> int:
@@ -318,3 +284,6 @@ def _upper_bits(power: int) -> int:
     bits = (five - 1).bit_length()
     made = (1 << (bits + 127 if power >= -27 else 2 * bits + 128)) // five + 1
     return int(made >> max(0, made.bit_length() - 128))
+
+
+NUMBERS = NativeReader(_SOURCE, _NAME, _table)

@@ -4,13 +4,14 @@
     {"label": "no", "probabilities": {"no": 0.93, "yes": 0.07}}
 
 A row is an object of columns, an array of numbers, or a text, as the model takes it; an array of
-rows gets an array of answers.
+rows gets an array of answers. Blocks may come and go as streams of Arrow: codec_arrow.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +19,7 @@ import msgspec
 import numpy as np
 
 from flour.data.batch import Batch
-from runtime.http import telemetry
+from runtime.http import codec_arrow, telemetry
 from runtime.http.bodies import Instances, Predictions
 from runtime.http.codec import ModelCodec
 from runtime.http.codec_json import decoded, encode, encoded_list
@@ -26,6 +27,7 @@ from runtime.http.inference import LARGE, answered, quick, quick_block, tells
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.number_arrays import LEAST_BYTES, read
+from runtime.http.piecewise import in_pieces
 from runtime.http.problems import HttpError
 from runtime.http.response_options import ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
@@ -37,13 +39,18 @@ _instances = msgspec.json.Decoder(Instances)
 def predict(service: HandlerContext, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
     front = request.front = service.front(request.params["model"])
-    if len(request.body) > LARGE:
+    size = len(request.body)
+    if size > LARGE or (codec_arrow.is_stream(request.body) and not codec_arrow.is_loaded()):
         return _aside(service, front, request)
     return _predicted(service, front, request, _read(front, request.body))
 
 
 async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
     """The answer to a large body, which is decoded on a thread: others do not wait for that."""
+    if not codec_arrow.is_wanted(request):
+        whole = await in_pieces(service, front, request, _read, partial(_rows, front))
+        if whole is not None:
+            return whole
     with uncollected():
         batch = await asyncio.to_thread(_read, front, request.body)
     telemetry.resume(service, request)
@@ -51,8 +58,21 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
     return answer if isinstance(answer, Response) else await answer
 
 
+async def _with_arrow(
+    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
+) -> Response:
+    """The answer as a stream of Arrow, once pyarrow is there."""
+    await asyncio.to_thread(codec_arrow.load)
+    telemetry.resume(service, request)
+    answer = _predicted(service, front, request, batch)
+    return answer if isinstance(answer, Response) else await answer
+
+
 def _read(front: ModelCodec, body: bytes | memoryview) -> Batch:
     """The batch of a body: rows of numbers as an array, if the model takes that."""
+    if codec_arrow.is_stream(body):
+        rows = codec_arrow.rows(body, front.version.inputs)
+        return front.version.reader.read(rows).as_block
     width = front.quick_width if front.quick_type == "FP64" else 0
     if width and len(body) >= LEAST_BYTES and body[0] == _OPENING:
         numbers = read(body, 0)
@@ -70,15 +90,25 @@ _OPENING = ord("[")
 def _predicted(
     service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
 ) -> Answer:
+    arrow = codec_arrow.is_wanted(request)
+    if arrow:
+        batch = batch.as_block
+        if not codec_arrow.is_loaded():
+            return _with_arrow(service, front, request, batch)
     if request.plain or not tells(request):
         way = quick if batch.single else quick_block
         outputs = way(service, front, batch)
+        if outputs is not None and arrow:
+            ready = codec_arrow.response(front.told(outputs), front.version.kinds)
+            return _counted(front, request, ready, batch.rows)
         if outputs is not None:
             form = _row if batch.single else _rows
             return _done(front, request, form(front, front.told(outputs)), batch.rows)
     wished = ResponseOptions(timeout=timeout({}, request))
 
     def response(answers: dict[str, Any]) -> Response:
+        if arrow:
+            return codec_arrow.response(answers, front.version.kinds)
         if batch.single:
             return Response(encode(_row(front, answers)))
         return Response(encoded_list(_rows(front, answers)))
@@ -89,7 +119,26 @@ def _predicted(
 def instances(service: HandlerContext, request: Request) -> Answer:
     """The first version of the protocol: `instances` in, `predictions` out."""
     front = request.front = service.front(request.params["model"])
+    if len(request.body) > LARGE:
+        return _many_instances(service, front, request)
     asked: Instances = decoded(request.body, _instances, Instances)
+    return _instances_answered(service, front, request, asked)
+
+
+async def _many_instances(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
+    whole = await in_pieces(service, front, request, _read, partial(_predictions, front))
+    if whole is not None:
+        return whole
+    with uncollected():
+        asked = await asyncio.to_thread(decoded, request.body, _instances, Instances)
+    telemetry.resume(service, request)
+    answer = _instances_answered(service, front, request, asked)
+    return answer if isinstance(answer, Response) else await answer
+
+
+def _instances_answered(
+    service: HandlerContext, front: ModelCodec, request: Request, asked: Instances
+) -> Answer:
     if not asked.instances:
         raise HttpError("there is no instance", where="$.instances")
     if len(asked.instances) == 1 and (request.plain or not tells(request)):
@@ -110,17 +159,23 @@ def instances(service: HandlerContext, request: Request) -> Answer:
         )
 
     def response(answers: dict[str, Any]) -> Response:
-        if len(answers) == 1:  # as the protocol says it: the values alone
-            return Response(encode(Predictions(_column(next(iter(answers.values()))))))
-        return Response(encode(Predictions(_rows(front, answers))))
+        return Response(encode(Predictions(_predictions(front, answers))))
 
     wished = ResponseOptions(timeout=timeout({}, request))
     return answered(service, front, front.call(batch, wished), request, response)
 
 
+def _predictions(front: ModelCodec, answers: Mapping[str, Any]) -> list[Any]:
+    """Of one output, the values alone, as the protocol says it."""
+    return _column(next(iter(answers.values()))) if len(answers) == 1 else _rows(front, answers)
+
+
 def _done(front: ModelCodec, request: Request, answer: object, rows: int = 1) -> Response:
     """The answer to rows that were over at once."""
-    response = Response(encode(answer))
+    return _counted(front, request, Response(encode(answer)), rows)
+
+
+def _counted(front: ModelCodec, request: Request, response: Response, rows: int) -> Response:
     front.counts.done(rows, perf_counter() - request.started)
     return response
 

@@ -21,6 +21,7 @@ import uvloop
 
 from flour.core.errors import FlourError
 from runtime.http import lag
+from runtime.http.body_reading import READ_BYTES
 from runtime.http.connection import Connection
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
 from runtime.http.routes import REMEMBERED, Route
@@ -105,6 +106,10 @@ class Server:
         #: Cache of request targets, split into path and query.
         self.paths: dict[bytes, tuple[str, str]] = {}
         self.usual_head = b""
+        #: The head of refusals for being late, made when it is first needed, each second.
+        self.late_head = b""
+        #: What connections read into, one after the other.
+        self.memory = memoryview(bytearray(READ_BYTES))
         self._sockets = list(sockets)
         self._listeners: dict[int, tuple[socket.socket, asyncio.AbstractServer]] = {}
         self._taking = False
@@ -310,7 +315,7 @@ class Server:
             connection.check(now)
 
     def _new_date(self) -> None:
-        self.date = formatdate(usegmt=True)
+        self.date, self.late_head = formatdate(usegmt=True), b""
         self.usual_head = (
             f"HTTP/1.1 200 OK\r\ndate: {self.date}\r\n"
             "content-type: application/json\r\ncontent-length: "

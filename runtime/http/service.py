@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
 
-from runtime.http import number_arrays, problems, telemetry
+from runtime.http import problems, telemetry
+from runtime.http.array_pieces import CUTS
 from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
@@ -17,6 +18,7 @@ from runtime.http.guards import LATE, most_unread
 from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.lag import Lag
 from runtime.http.messages import Answer, Request, Response
+from runtime.http.number_arrays import NUMBERS
 from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
@@ -27,6 +29,8 @@ from runtime.service.version import ModelVersion
 _READY_SECONDS = 0.5
 #: Awaited answers of more bytes are compressed on a thread.
 _LARGE = 128 << 10
+#: Functions of native code that read bodies.
+READERS = (NUMBERS, CUTS)
 
 
 class Service(HandlerContext):
@@ -62,7 +66,8 @@ class Service(HandlerContext):
         self.router = Router(self.routes)
         self.metrics = None
         telemetry.attach(self)
-        number_arrays.prepare()
+        for reader in READERS:
+            reader.prepare()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -71,7 +76,8 @@ class Service(HandlerContext):
         try:
             if request.waited:
                 self.lag.read(request.waited)
-                if request.method == "POST" and self.is_late(request.waited, request.headers):
+                telling = {} if request.plain else request.headers
+                if request.method == "POST" and self.is_late(request.waited, telling):
                     return LATE
             for guard in self.guards:
                 refusal = guard(request)
@@ -158,7 +164,7 @@ class Service(HandlerContext):
         """
         versions = () if self._compiled else self.runtime.versions().values()
         compiling = [each for each in versions if not each.ready]
-        if not compiling and versions and number_arrays.is_settled():
+        if not compiling and versions and all(each.is_settled for each in READERS):
             self._compiled = True
         return compiling, self._compiled or not versions
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -30,6 +31,7 @@ from flour.core.errors import FlourError
 from oven import Plan
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
+from runtime.http.codec_arrow import ARROW
 from tests.forms import DTYPES, blocks, frame_of, single_rows
 from tests.runtime.cli.conftest import pretzel  # noqa: F401 (a fixture)
 from tests.runtime.http.client import Client
@@ -277,6 +279,9 @@ def test_over_http(served: tuple[Runtime, Client], dtypes: tuple[str, ...]) -> N
             reply = client.post(f"/predict/{asked.name}", data)
             assert reply.status == 200, (form, reply.body)
             same([row["value"] for row in reply.json], expected, form)
+        for form, data in (("Arrow", rows), ("Arrow and others", with_others(rows))):
+            same(over_arrow(client, asked.name, streamed(data))["value"], expected, form)
+        same(over_arrow(client, asked.name, plain["objects"])["value"], expected, "JSON to Arrow")
         others = [{"id": n, **each, "note": None} for n, each in enumerate(plain["objects"])]
         for path in (f"/predict/{asked.name}", f"/v1/models/{asked.name}:predict"):
             reply = client.post(path, {"instances": others} if path.startswith("/v1") else others)
@@ -293,6 +298,21 @@ def test_over_http(served: tuple[Runtime, Client], dtypes: tuple[str, ...]) -> N
         reply = client.post(f"/predict/{asked.name}", row)
         assert reply.status == 200, (form, reply.body)
         same(reply.json["value"], want[:1], form)
+
+
+def streamed(frame: Any) -> bytes:
+    """A frame as a stream of Arrow, in two batches if it has the rows."""
+    table, sink = pa.Table.from_pandas(frame, preserve_index=False), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=5)
+    return bytes(sink.getvalue())
+
+
+def over_arrow(client: Client, model: str, data: Any) -> Any:
+    """The answers as columns of Arrow, which has what JSON takes for equal."""
+    reply = client.post(f"/predict/{model}", data, {"accept": ARROW})
+    assert (reply.status, reply.headers["content-type"]) == (200, ARROW), reply.body
+    return pa.ipc.open_stream(reply.body).read_all()
 
 
 def _value(prediction: Any) -> Any:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http import connection as module
+from runtime.http.body_reading import READ_BYTES
 from runtime.http.interfaces import Direct, InferCall
 from runtime.http.messages import Request, Response
 from runtime.http.problems import refusal
@@ -31,8 +33,8 @@ from tests.runtime.plans import shift
 BODY = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, %d]}]}'
 
 
-def infer(value: int, *headers: bytes, method: bytes = b"POST") -> bytes:
-    body = BODY % value
+def infer(value: int, *headers: bytes, method: bytes = b"POST", size: int = 0) -> bytes:
+    body = (BODY % value).ljust(size)
     lines = [
         method + b" /v2/models/shift/infer HTTP/1.1",
         b"host: here",
@@ -55,6 +57,23 @@ def test_a_connection_is_kept_and_answers_in_order(house: House) -> None:
         connection.sendall(b"".join(map(infer, range(4, 40))))
         made = replies(connection, 36)
     assert [top(each) for each in made] == [value + 2 for value in range(4, 40)]
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, READ_BYTES, 10 * READ_BYTES])
+def test_a_body_that_goes_past_the_parser_ends_where_the_next_request_begins(
+    house: House, more: int
+) -> None:
+    head = len(infer(1)) - len(BODY % 1) + 4  # the length takes more digits
+    sizes = [READ_BYTES - head + more, 500, READ_BYTES + more, 2 * READ_BYTES]
+    message = b"".join(infer(value, size=size) for value, size in enumerate(sizes, 4))
+    made = house.client.say(message, count=len(sizes))
+    assert [top(each) for each in made] == [6, 7, 8, 9]
+    cut = (head - 10, head, READ_BYTES, READ_BYTES + 1, len(message) - 1)
+    with house.client.raw() as connection:
+        for start, stop in pairwise((0, *sorted(cut), len(message))):
+            connection.sendall(message[start:stop])
+            time.sleep(0.01)
+        assert [top(each) for each in replies(connection, len(sizes))] == [6, 7, 8, 9]
 
 
 def test_many_large_answers_on_one_connection(house: House) -> None:

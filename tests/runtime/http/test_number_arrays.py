@@ -31,7 +31,7 @@ DECIMAL = st.from_regex(
 
 @pytest.fixture(scope="module", autouse=True)
 def _native() -> None:
-    number_arrays._native()
+    number_arrays.NUMBERS.make()
 
 
 def bits(value: float) -> bytes:
@@ -100,7 +100,8 @@ def test_only_data_is_taken_out() -> None:
     )
     rest, found = taken_out(body.replace(rb"\n", b"\n"))
     assert bytes(rest).count(b'"#') == 2
-    assert [each.values.tolist() for each in found] == [[1, 2], [3]]
+    numbers = [each for each in found if isinstance(each, number_arrays.Numbers)]
+    assert [each.values.tolist() for each in numbers] == [[1, 2], [3]]
 
 
 CASES: list[list[dict[str, Any]]] = [

@@ -1,0 +1,65 @@
+"""Functions in native code that read bodies without the GIL, compiled in the background.
+
+Until one is there, and where none can be compiled, the general decoder reads everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oven.compiler import cache, machine
+from oven.errors import NoCompiler
+from oven.plans.background import Needed, Pending
+
+
+class NativeReader:
+    """One function of a text: `name(params, io, size, scratch)`, 0 if it has read the text."""
+
+    def __init__(
+        self, source: str, name: str, table: Callable[[], NDArray[np.int64]] | None = None
+    ) -> None:
+        """`table` makes the numbers that the function finds at `params`."""
+        self._source, self._name, self._table = source, name, table
+        self._made: tuple[Callable[..., int], NDArray[np.int64]] | None = None
+        self._pending: Pending[bool] | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be called now."""
+        return self._made is not None
+
+    def __call__(self, io: NDArray[np.int64], size: int) -> bool:
+        """Call it; whether it has read what it should. It has to be there."""
+        assert self._made is not None, "callers ask for is_there"
+        call, table = self._made
+        return not call(table.ctypes.data, io.ctypes.data, size, 0)
+
+    def compiled(self) -> int:
+        """Where the native code is, which is compiled where no cache has it."""
+        return cache.address(self._source, self._name)
+
+    def make(self) -> None:
+        """Have it now."""
+        table = np.zeros(1, np.int64) if self._table is None else self._table()
+        self._made = machine.STAGE(self.compiled()), table
+
+    def prepare(self) -> None:
+        """Have it soon."""
+        if self._pending is None:
+            self._pending = Pending(
+                self._prepared, None, lambda: [Needed.of(self._source, self._name)]
+            )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is not being compiled."""
+        return self._pending is None or self._pending.done
+
+    def _prepared(self) -> bool:
+        with suppress(NoCompiler):  # the general decoder goes on
+            self.make()
+        return True

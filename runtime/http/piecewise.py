@@ -1,0 +1,73 @@
+"""Large bodies of rows, answered piece by piece: others are answered in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from flour.core.errors import InputError
+from flour.data.batch import Batch, row_count
+from runtime.http import telemetry
+from runtime.http.array_pieces import rows_in_pieces
+from runtime.http.codec import ModelCodec
+from runtime.http.codec_json import encoded_list
+from runtime.http.inference import left
+from runtime.http.messages import Request, Response
+from runtime.http.problems import HttpError
+from runtime.http.response_options import ResponseOptions, timeout
+from runtime.http.routes import HandlerContext
+
+Read = Callable[[ModelCodec, bytes | memoryview], Batch]
+
+
+async def in_pieces(
+    service: HandlerContext,
+    front: ModelCodec,
+    request: Request,
+    read: Read,
+    form: Callable[[dict[str, Any]], list[Any]],
+) -> Response | None:
+    """The answer to an array of rows; None for other bodies, and where rows depend on each other.
+
+    `read` makes the batch of a piece, and `form` a list for JSON of its answers.
+    """
+    wished = ResponseOptions(timeout=timeout({}, request))
+    if front.version.mixes_rows:
+        return None
+    found = await asyncio.to_thread(rows_in_pieces, request.body)
+    if found is None:
+        return None
+    deadline = None if wished.timeout is None else request.started + wished.timeout
+    texts: list[bytes] = []
+    rows = 0
+    try:
+        for piece in found.pieces:
+            batch = await asyncio.to_thread(read, front, piece)
+            if batch.single:  # the array is one row
+                return None
+            telemetry.resume(service, request)
+            call = front.call(batch, wished)
+            if deadline is not None:
+                call = replace(call, timeout=left(deadline))
+            answers = await asyncio.wrap_future(service.answering.answer(call))
+            texts.append(await asyncio.to_thread(_encoded, form, answers))
+            rows += row_count(answers)
+    except BaseException as problem:
+        front.counts.failed += 1
+        if rows and isinstance(problem, InputError | HttpError):
+            problem.where = f"rows from {rows}, {problem.where or '$'}"
+        raise
+    begin, end = (b'{"predictions":[', b"]}") if found.instances else (b"[", b"]")
+    del found
+    request.body = b""  # it may be as large as the answer
+    texts[0], texts[-1] = begin + texts[0], texts[-1] + end
+    response = Response(await asyncio.to_thread(b",".join, texts))
+    front.counts.done(rows, perf_counter() - request.started)
+    return response
+
+
+def _encoded(form: Callable[[dict[str, Any]], list[Any]], answers: dict[str, Any]) -> bytes:
+    return encoded_list(form(answers))[1:-1]
