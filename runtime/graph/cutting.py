@@ -6,24 +6,22 @@ the choice takes its second branch. A node belongs to the longest path that all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from flour.core.node import Node, readers, topological
 from flour.core.source import Source
-from flour.core.types import Pairs, Text, Tokens, Vector
+from flour.core.types import Pairs, Text, Tokens
 from flour.language.flow import Flow, with_origins
 from runtime.graph.form import Form, program_of
+from runtime.graph.groups import CHOICES, grouped, is_made
 
 #: A choice, and the number of its branch.
 Guard = tuple[Node, int]
 Path = tuple[Guard, ...]
-_CHOICES = frozenset({"Choose", "ChooseText", "Where"})
 #: A branch with fewer bytes of parameters costs less than going round it.
 WORTH_BYTES = 2048
-#: Sums over one sparse vector that a plan makes in one pass.
-MOST_HEADS = 16
 
 
 @dataclass(eq=False)
@@ -93,29 +91,23 @@ def is_input(item: Node) -> bool:
     return item.op.name in ("Field", "Pick", "Narrow") and is_input(item.inputs[0])
 
 
-def is_carried(item: Node) -> bool:
-    """Whether it is worked out again by every step that reads it.
-
-    Documents, words and sparse vectors are: a sum over stored ones may differ in its last bit.
-    """
-    kind = item.type
-    sparse = isinstance(kind, Vector) and kind.sparse
-    texts = isinstance(kind, Text | Tokens | Pairs)
-    return is_input(item) or ((sparse or texts) and item.op.name not in (*_CHOICES, "Fetch"))
-
-
 def cut(flow: Flow) -> Cut:
     """The steps of a linked graph."""
     order = topological(flow.outputs.values())
     paths = _paths(order, flow, _lazy(order, flow))
     lazy = {guard[0] for path in paths.values() for guard in path}
-    keys = _keys(order, paths, lazy)
+    reading = readers(flow.outputs.values())
+    #: Worked out again by every step that reads it.
+    carried = {item for item in order if is_input(item) or is_made(item)}
+    own, copied = grouped(order, carried, reading)
+    carried |= copied
+    keys = _keys(order, paths, lazy, own)
     wanted = {item for item in flow.outputs.values() if not is_input(item)}
     groups: dict[Any, list[Node]] = {}
     for item in order:
-        if item in wanted or not is_carried(item):
+        if item in wanted or item not in carried:
             groups.setdefault(keys[item], []).append(item)
-    return Cut(tuple(_steps(groups, paths, flow)), paths, flow.outputs)
+    return Cut(tuple(_steps(groups, paths, flow, carried)), paths, flow.outputs)
 
 
 # --- which rows want a value ---------------------------------------------------------------------
@@ -123,7 +115,7 @@ def cut(flow: Flow) -> Cut:
 
 def _branches(item: Node) -> int:
     """How many conditions a choice has; 0 for all other operators."""
-    return len(item.inputs) // 2 if item.op.name in _CHOICES else 0
+    return len(item.inputs) // 2 if item.op.name in CHOICES else 0
 
 
 def _paths(order: Sequence[Node], flow: Flow, lazy: Iterable[Node]) -> dict[Node, Path]:
@@ -180,13 +172,17 @@ def _types(item: Node) -> list[object]:
 
 
 def _keys(
-    order: Sequence[Node], paths: Mapping[Node, Path], lazy: Iterable[Node]
+    order: Sequence[Node],
+    paths: Mapping[Node, Path],
+    lazy: Iterable[Node],
+    group: Mapping[Node, int],
 ) -> dict[Node, Any]:
     """The step of each node: nodes with one key run together.
 
-    Those of a plan have one path, wait for the same fetches, and lie behind as many borders.
+    Those of a plan have one path and group, wait for the same fetches, and lie behind as many
+    borders.
     """
-    lazy, heads = frozenset(lazy), _many_heads(order)
+    lazy = frozenset(lazy)
     waits: dict[Node, frozenset[Node]] = {}
     level: dict[Node, int] = {}
     keys: dict[Node, Any] = {}
@@ -195,33 +191,20 @@ def _keys(
         level[item] = 0
         for source in item.inputs:
             if not is_input(source):
-                border = source in lazy or source in heads or paths[source] != paths[item]
+                apart = paths[source] != paths[item] or group.get(source) != group.get(item)
+                border = source in lazy or apart
                 level[item] = max(level[item], level[source] + border)
         alone = item in lazy or item.op.name == "Fetch"
-        plan = (paths[item], waits[item], level[item], heads.get(item, -1))
+        plan = (paths[item], waits[item], level[item], group.get(item, -1))
         keys[item] = item if alone else plan
         if item.op.name == "Fetch":
             waits[item] |= {item}
     return keys
 
 
-def _many_heads(order: Sequence[Node]) -> dict[Node, int]:
-    """The group of each sum over words or sparse vectors, where these have very many.
-
-    A plan of more than some twenty would store the sparse vector, which costs more than making it
-    again, and adds it up in another order.
-    """
-    heads = [item for item in order if not is_carried(item) and any(map(_is_made, item.inputs))]
-    if len(heads) <= MOST_HEADS:
-        return {}
-    return {item: place // MOST_HEADS for place, item in enumerate(heads)}
-
-
-def _is_made(item: Node) -> bool:
-    return is_carried(item) and not is_input(item)
-
-
-def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: Flow) -> list[Step]:
+def _steps(
+    groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: Flow, carried: Set[Node]
+) -> list[Step]:
     reading = readers(flow.outputs.values())
     wanted = set(flow.outputs.values())
     drafts: list[Step] = []
@@ -229,10 +212,13 @@ def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: F
         kind = "plan" if isinstance(key, tuple) else "fetch" if key.op.name == "Fetch" else "choice"
         own = set(inside)
         reads = dict.fromkeys(
-            each for item in inside for source in item.inputs for each in _borders(source, own)
+            each
+            for item in inside
+            for source in item.inputs
+            for each in _borders(source, own, carried)
         )
         gives = [i for i in inside if i in wanted or any(r not in own for r in reading[i])]
-        gives = [i for i in gives if i in wanted or not is_carried(i)]
+        gives = [i for i in gives if i in wanted or i not in carried]
         drafts.append(Step(-1, kind, paths[inside[0]], tuple(inside), tuple(reads), tuple(gives)))
     steps, origins = _ordered(drafts), flow.origins()
     for step in steps:
@@ -242,12 +228,12 @@ def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: F
     return steps
 
 
-def _borders(item: Node, own: set[Node]) -> list[Node]:
+def _borders(item: Node, own: Set[Node], carried: Set[Node]) -> list[Node]:
     """What a step reads for this value: the value itself, or what it is worked out of."""
     if item in own:
         return []
-    if is_carried(item) and not isinstance(item.op, Source):
-        return [each for source in item.inputs for each in _borders(source, own)]
+    if item in carried and not isinstance(item.op, Source):
+        return [each for source in item.inputs for each in _borders(source, own, carried)]
     return [item]
 
 

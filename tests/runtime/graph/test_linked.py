@@ -14,6 +14,7 @@ import flour
 import oven
 from runtime import Runtime
 from runtime.errors import BadRegistration, InUse, UnknownEndpoint
+from runtime.graph.groups import MOST_HEADS
 from tests.house import until
 from tests.runtime.graph.models import columns, forest, people, row, table_model, text_model
 
@@ -91,16 +92,23 @@ def test_what_models_share_is_one_node(runtime: Runtime) -> None:
 
 
 @pytest.mark.rules
-def test_very_many_models_of_one_vocabulary(runtime: Runtime) -> None:
-    """More than one stage of native code has room for, and still in every bit."""
-    note, seeds = row()["note"], range(40)
+@pytest.mark.parametrize(("count", "steps"), [(40, 1), (2 * MOST_HEADS + 1, 3)])
+def test_very_many_models_of_one_vocabulary(runtime: Runtime, count: int, steps: int) -> None:
+    """They read a text once, or as often as native code has room for; in every bit as alone."""
+    note, seeds = row()["note"], range(count)
     plans = {f"s{seed}": oven.bake(text_model(seed), background=False) for seed in seeds}
     scores = {name: flour.plan(plan)(note)["scores"] for name, plan in plans.items()}
-    register(runtime, "many", flour.outputs(**scores))
+    mean = flour.ensemble(list(scores.values())).mean()
+    plan: Any = register(runtime, "many", flour.outputs(**scores, mean=mean))
+    if steps == 1:
+        assert [stage.kind for stage in plan.stages] == ["fused"]
+    else:  # and the mean of what they say
+        assert len(plan.graph.steps) == steps + 1
     answers = runtime.predict("many", ROWS)
+    same(answers["mean"], sum(answers[name] for name in scores) / float(count))
     single = runtime.predict("many", {name: values[5] for name, values in ROWS.items()})
-    for name, plan in plans.items():
-        alone = plan.run(NOTES)["scores"]
+    for name, model in plans.items():
+        alone = model.run(NOTES)["scores"]
         same(answers[name], alone)
         assert single[name] == alone[5]
 
