@@ -6,8 +6,10 @@ the choice takes its second branch. A node belongs to the longest path that all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from flour.core.node import Node, readers, topological
@@ -16,12 +18,15 @@ from flour.core.types import Pairs, Text, Tokens
 from flour.language.flow import Flow, with_origins
 from runtime.graph.form import Form, program_of
 from runtime.graph.groups import CHOICES, grouped, is_made
+from runtime.graph.threads import SLOW_SECONDS
 
 #: A choice, and the number of its branch.
 Guard = tuple[Node, int]
 Path = tuple[Guard, ...]
 #: A branch with fewer bytes of parameters costs less than going round it.
 WORTH_BYTES = 2048
+#: How much of a new measurement goes into a step's time.
+_NEWEST = 0.1
 
 
 @dataclass(eq=False)
@@ -42,7 +47,21 @@ class Step:
     """What a plan reads, in which form."""
     calls: int = 0
     rows: int = 0
-    seconds: float = field(default=0.0)
+    alone: float = 0.0
+    """Seconds that a row takes by itself."""
+    each: float = 0.0
+    """Seconds that a row of a block takes."""
+
+    def took(self, seconds: float, rows: int | None = None) -> None:
+        """Learn from a call with a block of so many rows, or with a row by itself."""
+        if rows is None:
+            self.alone += (seconds - self.alone) * (_NEWEST if self.alone else 1.0)
+        elif rows:
+            self.each += (seconds / rows - self.each) * (_NEWEST if self.each else 1.0)
+
+    def is_slow(self, rows: int | None = None) -> bool:
+        """Whether so many rows are worth another thread."""
+        return (self.alone if rows is None else self.each * rows) >= SLOW_SECONDS
 
     @property
     def op(self) -> Any:
@@ -58,7 +77,7 @@ class Step:
         return f"{self.kind} of {', '.join(list(names)[:6])}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cut:
     """The steps of a graph, each after those that it reads."""
 
@@ -70,6 +89,15 @@ class Cut:
     def waits(self) -> bool:
         """Whether a request may have to wait."""
         return any(step.kind == "fetch" for step in self.steps)
+
+    @cached_property
+    def waves(self) -> tuple[tuple[Step, ...], ...]:
+        """Steps that do not need one another, by how many come before them."""
+        depth: dict[int, int] = {}
+        for step in self.steps:
+            depth[step.number] = 1 + max((depth[before] for before in step.after), default=-1)
+        waves = range(1 + max(depth.values(), default=-1))
+        return tuple(tuple(s for s in self.steps if depth[s.number] == wave) for wave in waves)
 
     def wanted(self, outputs: Iterable[str]) -> frozenset[int]:
         """The numbers of the steps that these outputs need."""
@@ -203,7 +231,10 @@ def _keys(
 
 
 def _steps(
-    groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: Flow, carried: Set[Node]
+    groups: Mapping[Any, list[Node]],
+    paths: Mapping[Node, Path],
+    flow: Flow,
+    carried: AbstractSet[Node],
 ) -> list[Step]:
     reading = readers(flow.outputs.values())
     wanted = set(flow.outputs.values())
@@ -228,7 +259,7 @@ def _steps(
     return steps
 
 
-def _borders(item: Node, own: Set[Node], carried: Set[Node]) -> list[Node]:
+def _borders(item: Node, own: AbstractSet[Node], carried: AbstractSet[Node]) -> list[Node]:
     """What a step reads for this value: the value itself, or what it is worked out of."""
     if item in own:
         return []

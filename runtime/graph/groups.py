@@ -1,11 +1,12 @@
-"""Which values of a plan are computed apart from the others: some sums of very many, and heavy work.
+"""Which values of a plan are computed apart: some of very many sums, and heavy work.
 
 A group is a plan of its own. What is computed from values of one group only belongs to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from flour.core.node import Node
@@ -37,7 +38,7 @@ def _is_cut(item: Node) -> bool:
 
 
 def grouped(
-    order: Sequence[Node], carried: Set[Node], reading: Mapping[Node, Sequence[Node]]
+    order: Sequence[Node], carried: AbstractSet[Node], reading: Mapping[Node, Sequence[Node]]
 ) -> tuple[dict[Node, int], set[Node]]:
     """The group of each node that is in one, and the nodes that groups compute for themselves."""
     heads = [i for i in order if i not in carried and any(map(is_made, i.inputs))]

@@ -13,8 +13,10 @@ from flour.language.late import addresses, is_graph
 from flour.language.link import link
 from oven import Plan
 from runtime.errors import BadRegistration, InUse
+from runtime.graph.cutting import Step
 from runtime.graph.plan import GraphPlan, graph_plan
 from runtime.graph.router import LoopThread
+from runtime.graph.threads import Threads
 
 #: "name" or "name@version" to the version that answers: its address, digest and plan.
 Take = Callable[[str], tuple[str, str, Any]]
@@ -40,8 +42,8 @@ class Linked:
 class Links:
     """The graphs of a runtime."""
 
-    def __init__(self, take: Take) -> None:
-        self._take, self._loop = take, LoopThread()
+    def __init__(self, take: Take, threads: Threads) -> None:
+        self._take, self._loop, self._threads = take, LoopThread(), threads
         self._lock = threading.Lock()
         self._graphs: dict[str, Linked] = {}
 
@@ -61,7 +63,8 @@ class Links:
             made.uses[address], made.tried[address], found[address] = self._take(address)
         written = _linked(graph, lambda address: found[address].flow)
         optimised = _linked(graph, lambda address: found[address].optimised)
-        return graph_plan(written, optimised, name, self._loop, **options), made
+        plan = graph_plan(written, optimised, name, self._loop, self._threads, **options)
+        return plan, made
 
     def _reaches(self, address: str, name: str, seen: set[str]) -> bool:
         """Whether following an address leads to this name."""
@@ -135,10 +138,14 @@ def described(linked: Linked, plan: Any) -> list[str]:
             + (f", {common}" if common else "")
         )
     for step in plan.graph.steps if isinstance(plan, GraphPlan) else ():
-        took = f", {step.seconds * 1e6:,.0f} us a block" if step.seconds else ""
-        rows = f"{step.calls:,} calls, {step.rows:,} rows{took}"
+        rows = f"{step.calls:,} calls, {step.rows:,} rows{_took(step)}"
         lines.append(f"    step {step.number}, {step.title}: {rows}")
     return lines + ([f"    it could not follow: {linked.problem}"] if linked.problem else [])
+
+
+def _took(step: Step) -> str:
+    alone = f", {step.alone * 1e6:,.1f} us a row" if step.alone else ""
+    return alone + (f", {step.each * 1e6:,.1f} us a row of a block" if step.each else "")
 
 
 def _name(owner: str) -> str:

@@ -30,7 +30,8 @@ from runtime.graph.cutting import Cut, Step
 from runtime.graph.form import name_of
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
-from scheduler import DeadlineExceeded
+from runtime.graph.threads import Threads
+from scheduler import DeadlineExceeded, Overloaded, SchedulerClosed
 
 Answers = dict[str, Columns]
 Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
@@ -82,10 +83,12 @@ class Router:
         name: str,
         graph: Cut,
         run: Run,
+        threads: Threads,
         by_row: Rows | None = None,
         requests: dict[Request, Router] | None = None,
     ) -> None:
         self.name, self._graph, self._run, self._by_row = name, graph, run, by_row
+        self._threads = threads
         self._readers: dict[int, list[int]] = {step.number: [] for step in graph.steps}
         for step in graph.steps:
             for before in step.after:
@@ -266,33 +269,57 @@ class Router:
                     self._done(request, step)
                 return
         for request in rows:
-            try:
-                run(request.known, request.chosen)
-            except Exception as problem:  # noqa: BLE001 (it is the request's)
-                self.fail(request, self._explained(step, problem))
-            else:
-                self._done(request, step)
+            self._off_or_here(
+                [request], step, partial(run, request.known, request.chosen), slow=step.is_slow()
+            )
 
     def _together(self, step: Step, block: list[Request]) -> None:
         counts = [_count(request, step) for request in block]
-        try:
+        rows = sum(counts)
+
+        def work() -> list[Answers]:
             given = [gathered(step, request.values) for request in block]
             columns = {name: stacked([one[name] for one in given]) for name in given[0]}
-            made = self._run(step, columns, sum(counts))
+            made = self._run(step, columns, rows)
+            if len(block) == 1:
+                return [dict(made)]
+            ends = np.cumsum(counts).tolist()
+            return [
+                {name: part_of(value, end - count, end) for name, value in made.items()}
+                for count, end in zip(counts, ends, strict=True)
+            ]
+
+        self._off_or_here(block, step, work, slow=step.is_slow(rows))
+
+    def _off_or_here(
+        self, block: list[Request], step: Step, work: Callable[[], Any], *, slow: bool
+    ) -> None:
+        """Do work for requests: on an executor if it is slow, so that the loop goes on."""
+        if slow:
+            with suppress(Overloaded, SchedulerClosed, RuntimeClosed):
+                there = self._threads.elsewhere(work)
+                soon = asyncio.get_running_loop().call_soon_threadsafe
+                there.add_done_callback(
+                    lambda done: _unless_closed(soon, self._landed, block, step, done.result)
+                )
+                return
+        self._landed(block, step, work)
+
+    def _landed(self, block: list[Request], step: Step, result: Callable[[], Any]) -> None:
+        """Give requests what came out of a step; where a block fails, each by itself."""
+        try:
+            made = result()
         except Exception as problem:  # noqa: BLE001 (it is told to whom it belongs)
             if len(block) == 1:
                 self.fail(block[0], self._explained(step, problem))
                 return
             for request in block:
-                self._together(step, [request])
+                if request.open:
+                    self._together(step, [request])
             return
-        start = 0
-        for request, count in zip(block, counts, strict=True):
+        for request, answers in zip(block, made or (), strict=False):
             for item in step.gives:
-                value = made[name_of(item)]
-                whole = len(block) == 1
-                request.values.give(item, value if whole else part_of(value, start, start + count))
-            start += count
+                request.values.give(item, answers[name_of(item)])
         for request in block:
             self._done(request, step)
 
@@ -413,6 +440,12 @@ class Router:
         failed.__cause__ = problem
         failed.late = late
         return failed
+
+
+def _unless_closed(soon: Callable[..., object], *call: object) -> None:
+    """Tell a loop, unless it has been closed: then nothing waits there."""
+    with suppress(RuntimeError):
+        soon(*call)
 
 
 def _count(request: Request, step: Step) -> int:

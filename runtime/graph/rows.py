@@ -6,7 +6,9 @@ at a plan's entry costs less than one. What this way cannot take goes the way of
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,16 @@ from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.types import FLOATS, INTS, Record, Scalar, Type, Vector
 from oven import Plan
+from oven.entry.builtin import learn_release
 from runtime.graph.cutting import Cut, Step
+from runtime.graph.threads import SLOW_SECONDS, Threads
 
 Known = dict[Node, Any]
 Run = Callable[[Known, dict[Node, int]], None]
+
+
+#: One call of a row in so many is timed.
+_UNTIMED = 16 - 1
 
 
 class NotARow(Exception):
@@ -28,8 +36,10 @@ class NotARow(Exception):
 class Rows:
     """A graph for single rows."""
 
-    def __init__(self, graph: Cut, plans: Mapping[int, Plan], inputs: Mapping[str, Type]) -> None:
-        self._graph, self._inputs = graph, inputs
+    def __init__(
+        self, graph: Cut, plans: Mapping[int, Plan], inputs: Mapping[str, Type], threads: Threads
+    ) -> None:
+        self._graph, self._inputs, self._threads = graph, inputs, threads
         sources = {n for step in graph.steps for n in _sources(step)}
         sources |= {n for item in graph.outputs.values() for n in _roots(item)}
         self._sources = {str(n.op.fields()["label"]): n for n in sources}
@@ -37,6 +47,9 @@ class Rows:
         self._outputs = {name: _reader(item) for name, item in graph.outputs.items()}
         self._reads: list[Any] = list(self._outputs.values())
         self._runs: list[Any] = [(step, self.steps[step.number]) for step in graph.steps]
+        #: The steps that do not need one another, where there are such.
+        self._waves = [[(step, self.steps[step.number]) for step in wave] for wave in graph.waves]
+        self._wide = [wave for wave in graph.waves if len(wave) > 1]
         fetches = [step.nodes[0] for step in graph.steps if step.kind == "fetch"]
         self._fetches: dict[Node, list[Any]] = {n: [*map(_reader, n.inputs)] for n in fetches}
         self._converters = {item: _converter(item.type) for item in fetches}
@@ -73,10 +86,25 @@ class Rows:
     def run(self, data: Any) -> tuple[Any, ...]:
         """Every output of a graph that never waits."""
         known, chosen = self.known(data), dict[Node, int]()
-        for step, run in self._runs:
-            if not step.path or taken(step, known, chosen):
-                run(known, chosen)
+        if self._wide and any(sum(step.is_slow() for step in wave) > 1 for wave in self._wide):
+            self._run_side_by_side(known, chosen)
+        else:
+            for step, run in self._runs:
+                if not step.path or taken(step, known, chosen):
+                    run(known, chosen)
         return tuple([read(known) for read in self._reads])
+
+    def _run_side_by_side(self, known: Known, chosen: dict[Node, int]) -> None:
+        """Every step; those that take long and need nothing of each other, at the same time."""
+        for wave in self._waves:
+            here = [pair for pair in wave if taken(pair[0], known, chosen)]
+            slow = [partial(run, known, chosen) for step, run in here if run and step.is_slow()]
+            if len(slow) > 1:
+                self._threads.side_by_side(slow)
+                here = [pair for pair in here if not pair[0].is_slow()]
+            for _, run in here:
+                assert run is not None, "rows are taken where they can be"
+                run(known, chosen)
 
     def answers(self, known: Known, outputs: tuple[str, ...]) -> dict[str, Any]:
         """These outputs, once their steps are done."""
@@ -172,7 +200,13 @@ class Entry:
         step = self._step
         step.calls += 1
         step.rows += 1
+        if step.calls & _UNTIMED:
+            known.update(zip(self._gives, function(self._given(known)), strict=True))
+            return
+        start = time.perf_counter()
         known.update(zip(self._gives, function(self._given(known)), strict=True))
+        step.took(time.perf_counter() - start)
+        learn_release(function, 1, long=step.alone >= SLOW_SECONDS)
 
     def _open(self) -> Callable[[Any], Any]:
         self._function = self._plan.entry()

@@ -17,7 +17,7 @@ from flour.language.flow import Flow
 from oven import Plan
 from runtime.service.call import Call
 from runtime.service.endpoint import Endpoints
-from runtime.service.engines import Answers, shaped
+from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.version import ModelVersion
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ class Graphs:
         endpoints: Endpoints,
         take: Callable[[ModelVersion], Plan],
         register: Callable[..., str],
+        engines: Engines,
     ) -> None:
         self._endpoints, self._take, self._register = endpoints, take, register
+        self._engines = engines
         self._links: Links | None = None
         self._follower: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -56,7 +58,7 @@ class Graphs:
         if self._links is None:
             from runtime.graph.links import Links
 
-            self._links = Links(self._find)
+            self._links = Links(self._find, self._engines)
         plan, linked = self._links.plan(owner, graph, **options)
         made: Any = plan  # a GraphPlan has what the runtime asks of a plan
         return made, linked

@@ -95,7 +95,7 @@ class Runtime:
         self._memory = Residency(memory_budget, self._catalog, Path(spill) if spill else None)
         self._materialiser = Materialiser(result_bytes)
         self._memory.on_drop = self._materialiser.part
-        self._graphs = Graphs(self._endpoints, self._memory.take, self.register)
+        self._graphs = Graphs(self._endpoints, self._memory.take, self.register, self._engines)
         self._closed = self._has_native = False
 
     # --- registering -------------------------------------------------------------------------
