@@ -14,8 +14,8 @@ from flour.language.link import link
 from oven import Plan
 from runtime.errors import BadRegistration, InUse
 from runtime.graph.cutting import Step
+from runtime.graph.loop_thread import LoopThread
 from runtime.graph.plan import GraphPlan, graph_plan
-from runtime.graph.router import LoopThread
 from runtime.graph.threads import Threads
 
 #: "name" or "name@version" to the version that answers: its address, digest and plan.

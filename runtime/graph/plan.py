@@ -24,8 +24,9 @@ from oven import Plan
 from oven.plans.skeleton import classes
 from runtime.graph.cutting import Cut, Step, cut, draw
 from runtime.graph.form import name_of
+from runtime.graph.loop_thread import LoopThread
 from runtime.graph.request import Values
-from runtime.graph.router import LoopThread, Router, gathered
+from runtime.graph.router import Router, gathered
 from runtime.graph.rows import Known, NotARow, Rows
 from runtime.graph.threads import Threads
 

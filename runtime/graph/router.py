@@ -8,10 +8,8 @@ asked again by itself where a block fails.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -27,6 +25,7 @@ from flour.core.reference import public
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.graph.cutting import Cut, Step
+from runtime.graph.doors import Doors
 from runtime.graph.form import name_of
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
@@ -94,7 +93,7 @@ class Router:
             for before in step.after:
                 self._readers[before].append(step.number)
         self._meeting: dict[int, list[Request]] = {}
-        self._doors = {s.number: _Door(s.op.limit) for s in graph.steps if s.kind == "fetch"}
+        self._doors = {s.number: Doors(s.op.limit) for s in graph.steps if s.kind == "fetch"}
         #: Answers of this type need no look: they are what was promised.
         self._plain = {s.number: _plain(s.op) for s in graph.steps if s.kind == "fetch"}
         self._kept: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
@@ -391,7 +390,8 @@ class Router:
             if until > time.monotonic():
                 return known
         try:
-            answer = await self._tried(step, values)
+            async with asyncio.timeout(op.deadline or None):
+                answer = await self._tried(step, values)
         except Exception:
             if op.spare:
                 return inputs[-1] if op.together else inputs[-1][row]
@@ -407,9 +407,10 @@ class Router:
     async def _tried(self, step: Step, values: tuple[Any, ...]) -> Any:
         """One answer after as many tries as are allowed; it has the type that was promised."""
         op, pause = step.op, step.op.backoff
+        doors, client = self._doors[step.number], _key(values[-1:]) if step.op.per else None
         for left in reversed(range(op.retries + 1)):
             try:
-                async with self._doors[step.number], asyncio.timeout(op.timeout or None):
+                async with doors.at(client), asyncio.timeout(op.timeout or None):
                     answer = await op.ask(*values)
                 if type(answer) is not self._plain[step.number]:
                     op.column(answer if op.together else [answer])
@@ -434,7 +435,7 @@ class Router:
         failed = NodeFailed(
             f"node {name!r} {'did not answer in time' if late else 'failed'}",
             where=f"{self.name}.{name}",
-            found=f"nothing after {step.op.timeout:g} s" if late else said[:200],
+            found=f"nothing after {_patience(step.op):g} s" if late else said[:200],
             hint="otherwise= names a value to go on with; retries= asks again",
         )
         failed.__cause__ = problem
@@ -469,6 +470,11 @@ def _plain(op: Any) -> type | None:
     return {"float64": float, "string": str}.get(op.gives.dtype)
 
 
+def _patience(op: Any) -> float:
+    """The seconds that a fetch has."""
+    return float(min(filter(None, (op.timeout, op.deadline)), default=0.0))
+
+
 def _first(problem: BaseException) -> BaseException:
     """The first error of a group of them."""
     while isinstance(problem, BaseExceptionGroup):
@@ -481,102 +487,3 @@ def _key(values: Iterable[Any]) -> tuple[Any, ...]:
         (each.dtype.str, each.tobytes()) if hasattr(each, "tobytes") else (type(each), repr(each))
         for each in values
     )
-
-
-class _Door:
-    """Lets so many in at a time, in the order in which they came; 0 for all."""
-
-    __slots__ = ("_free", "_limit", "_waiting")
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._free = limit, limit
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    async def __aenter__(self) -> None:
-        if not self._limit:
-            return
-        if self._free and not self._waiting:
-            self._free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave()
-            elif turn in self._waiting:
-                self._waiting.remove(turn)
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._limit:
-            self._leave()
-
-    def _leave(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
-
-
-# --- a loop for callers that have none -----------------------------------------------------------
-
-
-class LoopThread:
-    """An event loop on a thread of its own, started when it is first needed."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._process = 0
-        #: The requests that are under way here, each with its router.
-        self.requests: dict[Request, Router] = {}
-
-    def call(self, function: Callable[..., object]) -> None:
-        """Call something on the loop's thread, soon."""
-        with self._lock:
-            if self._loop is None or self._process != os.getpid():  # a fork has no such thread
-                self._process = os.getpid()
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="pretzel-graphs", daemon=True
-                )
-                self._thread.start()
-            self._loop.call_soon_threadsafe(function)
-
-    def is_here(self) -> bool:
-        """Whether this thread is the loop's."""
-        return threading.current_thread() is self._thread
-
-    def close(self, seconds: float) -> None:
-        """End the loop; what waits may end in so many seconds, and is then given up."""
-        end = time.monotonic() + seconds
-        while self.requests and time.monotonic() < end:
-            time.sleep(0.002)
-        with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(self._end, loop)
-            thread.join(1.0)
-
-    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        for request, router in list(self.requests.items()):
-            router.fail(request, RuntimeClosed("this runtime was closed", where=router.name))
-        loop.stop()
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped; then end its tasks."""
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks))
-    finally:
-        loop.close()
