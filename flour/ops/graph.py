@@ -160,8 +160,9 @@ class Fetch(Op):
     per: bool = False
 
     def check(self) -> None:
-        fine = all(isinstance(each, Function) for each in self.functions) and self.functions
-        fine = fine and isinstance(self.gives, Type) and not (self.per and self.together)
+        functions = [isinstance(each, Function) for each in self.functions]
+        fine = bool(functions) and all(functions) and isinstance(self.gives, Type)
+        fine = fine and not (self.per and self.together)
         numbers = (self.timeout, self.retries, self.backoff, self.limit, self.keep, self.deadline)
         if not fine or not all(n >= 0 for n in numbers):
             found = f"timeout={self.timeout}, retries={self.retries}, limit={self.limit}"

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flour.core.source import Source
 from flour.language.flow import Flow
 from flour.language.late import addresses, is_graph
 from flour.language.link import link
 from oven import Plan
 from runtime.errors import BadRegistration, InUse
-from runtime.graph.cutting import Step
 from runtime.graph.loop_thread import LoopThread
 from runtime.graph.plan import GraphPlan, graph_plan
 from runtime.graph.threads import Threads
@@ -120,32 +118,6 @@ class Links:
     def close(self, seconds: float) -> None:
         """End the event loop of requests that wait, which have so many seconds left."""
         self._loop.close(seconds)
-
-
-def described(linked: Linked, plan: Any) -> list[str]:
-    """A graph in lines: its models, what they share, and its steps with what they took so far."""
-    places: dict[str, set[str]] = {address: set() for address in linked.uses}
-    for item, origins in plan.optimised.origins().items():
-        for origin in origins:
-            if origin.step in places and not isinstance(item.op, Source):
-                places[origin.step].add(item.digest)
-    lines = [f"  a graph of {len(places)} models"]
-    for address, own in places.items():
-        others = {each: len(own & inside) for each, inside in places.items() if each != address}
-        common = ", ".join(f"{count} shared with {each}" for each, count in others.items() if count)
-        lines.append(
-            f"    {address} ({linked.uses[address]}): {len(own)} operators"
-            + (f", {common}" if common else "")
-        )
-    for step in plan.graph.steps if isinstance(plan, GraphPlan) else ():
-        rows = f"{step.calls:,} calls, {step.rows:,} rows{_took(step)}"
-        lines.append(f"    step {step.number}, {step.title}: {rows}")
-    return lines + ([f"    it could not follow: {linked.problem}"] if linked.problem else [])
-
-
-def _took(step: Step) -> str:
-    alone = f", {step.alone * 1e6:,.1f} us a row" if step.alone else ""
-    return alone + (f", {step.each * 1e6:,.1f} us a row of a block" if step.each else "")
 
 
 def _name(owner: str) -> str:

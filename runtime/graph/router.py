@@ -340,7 +340,7 @@ class Router:
         """The fetch of a single row."""
         assert request.known is not None, "it is one"
         assert self._by_row is not None, "rows are taken where they can be"
-        op = step.op
+        op, start = step.op, time.monotonic()
         step.calls += 1
         step.rows += 1
         try:
@@ -351,6 +351,7 @@ class Router:
             if op.together:
                 answer = op.column(answer)[0]
             value = self._by_row.answer(step.nodes[0], answer)
+            step.took(time.monotonic() - start)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
             self.fail(request, self._explained(step, problem))
             return
@@ -359,7 +360,7 @@ class Router:
 
     async def _rows(self, request: Request, step: Step, inputs: list[Columns]) -> None:
         """Every row of a fetch, at the same time."""
-        op, calls = step.op, step.op.rows_of(inputs)
+        op, calls, start = step.op, step.op.rows_of(inputs), time.monotonic()
         step.calls += 1
         step.rows += len(calls)
         try:
@@ -373,6 +374,7 @@ class Router:
                     ]
                 answers = [task.result() for task in tasks]
             value = op.column(answers[0] if op.together else answers)
+            step.took(time.monotonic() - start, len(calls) if op.together else None)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
             self.fail(request, self._explained(step, _first(problem)))
             return

@@ -14,6 +14,7 @@ import flour
 import oven
 from runtime import Runtime
 from runtime.errors import BadRegistration, InUse, UnknownEndpoint
+from runtime.graph.facts import GraphFacts
 from runtime.graph.groups import MOST_HEADS
 from tests.house import until
 from tests.runtime.graph.models import columns, forest, people, row, table_model, text_model
@@ -234,9 +235,16 @@ def test_a_graph_that_cannot_follow_goes_on(runtime: Runtime) -> None:
     runtime.register("uses", flour.outputs(x=flour.model("text0")(person["note"])["scores"]))
     before = runtime.predict("uses", ROWS)["x"]
     runtime.register("text0", forest(0), background=False)
-    until(lambda: runtime.graph_problem("uses@1"))
-    assert "reads 2 columns" in runtime.graph_problem("uses@1")
+    until(lambda: facts_of(runtime, "uses@1").problem)
+    assert "reads 2 columns" in facts_of(runtime, "uses@1").problem
+    assert runtime.graph("text0@1") is None
     same(runtime.predict("uses", ROWS)["x"], before)
+
+
+def facts_of(runtime: Runtime, owner: str) -> GraphFacts:
+    facts = runtime.graph(owner)
+    assert facts is not None
+    return facts
 
 
 def test_explain_names_the_models_of_a_graph_and_what_they_share(runtime: Runtime) -> None:
