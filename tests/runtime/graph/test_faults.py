@@ -257,7 +257,7 @@ def test_a_slow_step_is_done_here_where_executors_have_no_room(
         def full(_: object) -> Any:
             raise Overloaded("the queue is full")
 
-        monkeypatch.setattr(runtime._engines, "elsewhere", full)
+        monkeypatch.setattr(plan._threads, "elsewhere", full)
         for step in plan.graph.steps:
             step.alone = step.each = 1.0
         assert runtime.predict("full", {"key": 9.0, "other": 1.0}) == {"top": 10.0, "key": 9.0}
