@@ -40,22 +40,26 @@ class Rows:
         self, graph: Cut, plans: Mapping[int, Plan], inputs: Mapping[str, Type], threads: Threads
     ) -> None:
         self._graph, self._inputs, self._threads = graph, inputs, threads
+        #: What steps leave; what is worked out again by every reader is no value of a row.
+        self._made = frozenset(n for step in graph.steps for n in step.gives)
         sources = {n for step in graph.steps for n in _sources(step)}
         sources |= {n for item in graph.outputs.values() for n in _roots(item)}
         self._sources = {str(n.op.fields()["label"]): n for n in sources}
         self.steps = {step.number: self._step(step, plans.get(step.number)) for step in graph.steps}
-        self._outputs = {name: _reader(item) for name, item in graph.outputs.items()}
+        self._outputs = {name: self._reader(item) for name, item in graph.outputs.items()}
         self._reads: list[Any] = list(self._outputs.values())
         self._runs: list[Any] = [(step, self.steps[step.number]) for step in graph.steps]
         #: The steps that do not need one another, where there are such.
         self._waves = [[(step, self.steps[step.number]) for step in wave] for wave in graph.waves]
         self._wide = [wave for wave in graph.waves if len(wave) > 1]
-        fetches = [step.nodes[0] for step in graph.steps if step.kind == "fetch"]
-        self._fetches: dict[Node, list[Any]] = {n: [*map(_reader, n.inputs)] for n in fetches}
+        fetches = {step.nodes[0]: step for step in graph.steps if step.kind == "fetch"}
+        self._fetches = {item: self._readers(step) for item, step in fetches.items()}
         self._converters = {item: _converter(item.type) for item in fetches}
         read = [*graph.outputs.values()]
         read += [n for step in graph.steps if step.form is None for n in step.nodes[0].inputs]
-        self._inputs_read = [made for n in read if _roots(n) and (made := _reader(n)) is not None]
+        self._inputs_read = [
+            made for n in read if _roots(n) and (made := self._reader(n)) is not None
+        ]
 
     @property
     def possible(self) -> bool:
@@ -134,11 +138,39 @@ class Rows:
 
     def _step(self, step: Step, plan: Plan | None) -> Run | None:
         if step.kind == "choice":
-            return _choice(step)
+            values = step.nodes[0].inputs[len(step.nodes[0].inputs) // 2 :]
+            return _choice(step, [self._reader(value) for value in values])
         if plan is None:
-            fine = all(map(_reader, step.nodes[0].inputs)) and _converter(step.nodes[0].type)
+            fine = all(self._readers(step)) and _converter(step.nodes[0].type)
             return _nothing if fine else None
-        return _entry(step, plan) if step.form is not None and step.form.is_row else None
+        return self._entry(step, plan) if step.form is not None and step.form.is_row else None
+
+    def _entry(self, step: Step, plan: Plan) -> Run | None:
+        """A plan's step: its entry on a dict, or on the one value that it reads."""
+        form = step.form
+        assert form is not None, "a plan has one"
+        if form.only is None:
+            return Entry(step, plan, _record(form.columns))
+        read = self._reader(form.only)
+        return None if read is None else Entry(step, plan, read)
+
+    def _readers(self, step: Step) -> list[Any]:
+        """What gives the values that a fetch reads; None for what it would have to compute."""
+        known = {*step.reads}
+        return [self._reader(n) if n in known or _roots(n) else None for n in step.nodes[0].inputs]
+
+    def _reader(self, item: Node) -> Callable[[Known], Any] | None:
+        """What gives a value of a row: left by a step, an input, or a column of one."""
+        if item in self._made:
+            return lambda known: known[item]
+        op: Any = item.op
+        convert = _converter(item.type)
+        if op.name == "Field" and isinstance(item.inputs[0].op, Source):
+            record, label = item.inputs[0], op.label
+            return convert and (lambda known: convert(known[record][label]))
+        if isinstance(item.op, Source):
+            return convert and (lambda known: convert(known[item]))
+        return None
 
 
 def _nothing(_known: Known, _chosen: dict[Node, int]) -> None:
@@ -160,10 +192,8 @@ def _branch(choice: Node, known: Known) -> int:
     return next((n for n in range(count) if known[choice.inputs[n]]), count)
 
 
-def _choice(step: Step) -> Run | None:
+def _choice(step: Step, readers: Sequence[Callable[[Known], Any] | None]) -> Run | None:
     (item,) = step.nodes
-    values = item.inputs[len(item.inputs) // 2 :]
-    readers = [_reader(value) for value in values]
     if not all(readers) or not isinstance(item.type, Scalar):
         return None
     convert = float if item.type.dtype in FLOATS else int if item.type.dtype in INTS else _same
@@ -230,20 +260,6 @@ class Entry:
                 known[item] = value
 
 
-def _entry(step: Step, plan: Plan) -> Run | None:
-    """A plan's step: its entry on a dict, or on the one value that it reads."""
-    form = step.form
-    assert form is not None, "a plan has one"
-    if form.only is not None:
-        read = _reader(form.only)
-        if read is None:
-            return None
-        given: Callable[[Known], Any] = read
-    else:
-        given = _record(form.columns)
-    return Entry(step, plan, given)
-
-
 def _record(columns: tuple[tuple[str, Node, str | int | None], ...]) -> Callable[[Known], Any]:
     """The record that a plan reads, of the values that are known."""
     whole = [(name, item) for name, item, at in columns if at is None]
@@ -257,20 +273,6 @@ def _record(columns: tuple[tuple[str, Node, str | int | None], ...]) -> Callable
         return row
 
     return made
-
-
-def _reader(item: Node) -> Callable[[Known], Any] | None:
-    """What gives a value of a row: computed by a step, an input, or a column of one."""
-    op: Any = item.op
-    convert = _converter(item.type)
-    if op.name == "Field" and isinstance(item.inputs[0].op, Source):
-        record, label = item.inputs[0], op.label
-        return convert and (lambda known: convert(known[record][label]))
-    if isinstance(item.op, Source):
-        return convert and (lambda known: convert(known[item]))
-    if item.op.name in ("Pick", "Narrow") or (isinstance(item.type, Vector) and item.type.sparse):
-        return None
-    return lambda known: known[item]
 
 
 def _converter(kind: Type) -> Callable[[Any], Any] | None:
