@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flour.boosters.lightgbm import from_lightgbm
     from flour.boosters.xgboost import from_xgboost
     from flour.language.graph_file import load_graph, save_graph
-    from flour.language.graphs import ensemble, fetch, first_match, model, plan, switch
+    from flour.language.graphs import ensemble, fetch, first_match, model, plan, repeat, switch
     from flour.language.remote import call
     from flour.onnx import from_onnx
     from flour.sklearn.importer import from_sklearn
@@ -69,6 +69,7 @@ __all__ = [
     "pairs",
     "plan",
     "record",
+    "repeat",
     "save_graph",
     "scalar",
     "switch",
@@ -124,7 +125,9 @@ register(
 
 #: The words of graphs, by the extension point that has them: imported when the first one is used.
 _GRAPHS = {
-    **dict.fromkeys(("ensemble", "fetch", "first_match", "model", "plan", "switch"), "graph"),
+    **dict.fromkeys(
+        ("ensemble", "fetch", "first_match", "model", "plan", "repeat", "switch"), "graph"
+    ),
     **dict.fromkeys(("load_graph", "save_graph"), "graph_file"),
     "call": "remote_model",
 }

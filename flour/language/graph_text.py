@@ -9,7 +9,7 @@
     model = "risk"
     reads = ["age", "city"]
 
-    [nodes.features]                            # a coroutine, "module:function", that is waited for
+    [nodes.features]                            # a coroutine, "module:function", or several
     fetch = "shop.features:load"
     reads = ["city"]
     gives = "vector 12"
@@ -53,11 +53,14 @@ _TYPES: Mapping[str, Type] = {
     "text": Text(),
 }
 _KINDS = ("model", "value", "choose", "fetch", "mean", "vote", "weighted")
-_POLICY = {"gives", "timeout", "retries", "backoff", "limit", "keep", "together", "otherwise"}
+_POLICY = {
+    *("gives", "timeout", "deadline", "retries", "backoff", "limit", "keep", "together"),
+    "otherwise",
+}
 _OPTIONS: Mapping[str, set[str]] = {
     "model": {"reads"},
     "choose": {"otherwise"},
-    "fetch": {"reads", *_POLICY},
+    "fetch": {"reads", "per", *_POLICY},
     "weighted": {"weights"},
 }
 _SIGNS: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -193,8 +196,11 @@ class _Reader:
         gives = self._type(name, facts.get("gives", ""))
         if isinstance(gives, Vector) and isinstance(policy.get("otherwise"), int | float):
             policy["otherwise"] = [float(policy["otherwise"])] * gives.width
-        reads = self._reads(name, facts)
-        return fetch(found(facts["fetch"]).call, *reads, gives=gives, name=name, **policy)
+        reads, places = self._reads(name, facts), facts["fetch"]
+        asked = [found(each).call for each in ([places] if isinstance(places, str) else places)]
+        if "per" in facts:
+            policy["per"] = self._flow(facts["per"], name)
+        return fetch(asked, *reads, gives=gives, name=name, **policy)
 
     def _mean(self, name: str, facts: Mapping[str, Any]) -> Flow:
         return ensemble(self._members(name, facts["mean"])).mean()

@@ -28,6 +28,8 @@ from flour.language.sources import type_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: Rounds of a loop: a graph has each of them as nodes of its own.
+MOST_TIMES = 64
 #: What stands for the opinion of a model that has several outputs, the first that it has.
 _OPINIONS = ("probabilities", "value", "output", "scores")
 
@@ -138,6 +140,31 @@ def _constant(like: Flow, condition: Flow, value: Any) -> Flow:
     return condition.fill(array.reshape(-1), scalar=array.ndim == 0)
 
 
+def repeat(
+    step: Callable[[Flow], Flow],
+    start: Flow,
+    *,
+    times: int,
+    until: Callable[[Flow], Flow] | None = None,
+) -> Flow:
+    """`step` of the value, again and again: so many times, or for each row until that holds.
+
+    A step that takes a model is computed only for the rows that still go on.
+    """
+    if times < 1 or times > MOST_TIMES:
+        raise ParameterError(
+            "a loop is bounded by a count",
+            where=str(here()),
+            found=f"times={times}",
+            hint=f"from 1 to {MOST_TIMES}",
+        )
+    value = start
+    for _ in range(times):
+        following = step(value)
+        value = following if until is None else first_match([(until(value), value)], following)
+    return value
+
+
 # --- ensembles -----------------------------------------------------------------------------------
 
 
@@ -231,36 +258,44 @@ def _table(label: Flow) -> list[Any]:
 
 
 def fetch(  # noqa: PLR0913 (each has a default)
-    coroutine: Callable[..., Any],
+    coroutine: Callable[..., Any] | Sequence[Callable[..., Any]],
     *reads: Flow,
     gives: Any,
     timeout: float | None = None,
+    deadline: float | None = None,
     otherwise: Any = None,
     retries: int = 0,
     backoff: float = 0.05,
     limit: int | None = None,
+    per: Flow | None = None,
     keep: float = 0.0,
     together: bool = False,
     name: str | None = None,
 ) -> Flow:
     """What a coroutine answers for each row: features of a store, an answer of another server.
 
-    It is called with the values of `reads`, once a row, or once a request if `together`. It has
-    `timeout` seconds, and `retries` more tries, `backoff` seconds apart at first and twice as long
-    each time. Where it has no answer in the end, the row is an error that names this node, or goes
-    on with `otherwise`: a value, or a flow. At most `limit` calls are under way at a time; answers
-    are kept for `keep` seconds by what was read.
+    It is called with the values of `reads`, once a row, or once a request if `together`. Of several
+    coroutines, all are called, and the first good answer counts. It has `timeout` seconds, and
+    `retries` more tries, `backoff` seconds apart at first and twice as long each time, all of that
+    within `deadline` seconds. Where it has no answer in the end, the row is an error that names
+    this node, or goes on with `otherwise`: a value, or a flow. At most `limit` calls are under way
+    at a time, for each value of `per` if that is given; answers are kept for `keep` seconds by what
+    was read.
     """
+    asked = list(coroutine) if isinstance(coroutine, Sequence) else [coroutine]
+    functions = tuple(map(function, asked))
     kind = type_of(gives)
     spare = isinstance(otherwise, Flow)
     plain = () if otherwise is None or spare else (_plain(otherwise),)
     extension("operators")("")
     op = _here(
         REGISTRY["Fetch"],
-        *(name or getattr(coroutine, "__name__", "fetch"), function(coroutine), kind),
+        name or "_or_".join(getattr(each, "__name__", "fetch") for each in asked),
+        *(functions[0] if len(functions) == 1 else functions, kind),
         *(timeout or 0.0, retries, backoff, plain, spare, limit or 0, keep, together),
+        *(deadline or 0.0, per is not None),
     )
-    made: Flow = op(*reads, *([otherwise] if spare else []))
+    made: Flow = op(*reads, *([] if per is None else [per]), *([otherwise] if spare else []))
     return made
 
 
@@ -279,7 +314,7 @@ def _here(kind: type[Any], *fields: object) -> Any:
 
 
 _WORDS: Mapping[str, Any] = {
-    word.__name__: word for word in (ensemble, fetch, first_match, model, plan, switch)
+    word.__name__: word for word in (ensemble, fetch, first_match, model, plan, repeat, switch)
 }
 
 

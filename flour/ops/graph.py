@@ -137,8 +137,10 @@ class Fetch(Op):
     """What a coroutine of the user's answers for each row: a value that is waited for.
 
     It gets the values that are read, as Python's values and numpy's vectors; `together`, columns
-    of all rows of a request. An answer that is late or fails is asked for again `retries` times,
-    each after twice the pause, and then is `otherwise`: a value, or with `spare` the last input.
+    of all rows of a request. Of several coroutines, the first to answer counts. An answer that is
+    late or fails is asked for again `retries` times, each after twice the pause, and then is
+    `otherwise`: a value, or with `spare` the last input. With `per`, the input before it says for
+    which client a row is asked, and `limit` is for each client.
     """
 
     method = ""
@@ -154,19 +156,23 @@ class Fetch(Op):
     limit: int = 0
     keep: float = 0.0
     together: bool = False
+    deadline: float = 0.0
+    per: bool = False
 
     def check(self) -> None:
-        fine = isinstance(self.function, Function) and isinstance(self.gives, Type)
-        numbers = (self.timeout, self.retries, self.backoff, self.limit, self.keep)
+        functions = [isinstance(each, Function) for each in self.functions]
+        fine = bool(functions) and all(functions) and isinstance(self.gives, Type)
+        fine = fine and not (self.per and self.together)
+        numbers = (self.timeout, self.retries, self.backoff, self.limit, self.keep, self.deadline)
         if not fine or not all(n >= 0 for n in numbers):
             found = f"timeout={self.timeout}, retries={self.retries}, limit={self.limit}"
-            what = "a fetch has a coroutine, a type, and no negative times"
+            what = "a fetch has coroutines, a type, no negative times, and per= or together="
             raise ParameterError(what, found=found)
         if self.otherwise:
             self.column([self.fallback])
 
     def infer(self, *inputs: Type) -> Type:
-        expect(len(inputs) > self.spare, "a fetch reads at least one value")
+        expect(len(inputs) > self.spare + self.per, "a fetch reads at least one value")
         if self.spare and not isinstance(inputs[-1], Later) and inputs[-1] != self.gives:
             raise TypeMismatch(f"{self.label} gives {self.gives}, otherwise {inputs[-1]}")
         return self.gives  # type: ignore[return-value]  # checked when it was made
@@ -183,11 +189,37 @@ class Fetch(Op):
         """The value in place of one that cannot be had."""
         return _listed(self.otherwise[0])
 
+    @property
+    def functions(self) -> tuple[Any, ...]:
+        """The coroutines, of which the first to answer counts."""
+        return self.function if isinstance(self.function, tuple) else (self.function,)
+
     async def ask(self, *values: object) -> object:
-        """What the coroutine answers, once."""
-        assert isinstance(self.function, Function), "checked when it was made"
-        coming: Awaitable[object] = self.function.call(*values)
-        return await coming
+        """What a coroutine answers, once: of several, the first that answers what it should."""
+        read = values[: len(values) - self.per]
+        if len(self.functions) == 1:
+            coming: Awaitable[object] = self.functions[0].call(*read)
+            return await coming
+        import asyncio  # it takes 30 ms, and most programs wait for nothing
+
+        asked = [asyncio.ensure_future(self._checked(each, read)) for each in self.functions]
+        try:
+            for number, soonest in enumerate(asyncio.as_completed(asked), 1):
+                try:
+                    return await soonest
+                except Exception:
+                    if number == len(asked):
+                        raise
+        finally:
+            for task in asked:
+                task.add_done_callback(_dismissed)
+                task.cancel()
+        raise AssertionError("the last one has answered or raised")
+
+    async def _checked(self, function: Function, values: tuple[object, ...]) -> object:
+        answer: object = await function.call(*values)
+        self.column(answer if self.together else [answer])
+        return answer
 
     def column(self, values: Any) -> Columns:
         """What was answered, as a column of the promised type; FunctionFailed if it is none."""
@@ -228,6 +260,12 @@ class Fetch(Op):
 
 #: Kinds of operators that a request waits for.
 WAITING: tuple[type[Op], ...] = (Fetch,)
+
+
+def _dismissed(task: Any) -> None:
+    """Look at an error that does not matter any more: asyncio complains of those not looked at."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _listed(value: object) -> object:

@@ -39,6 +39,8 @@ FUSED, KERNEL, PYTHON, LABELS = "fused", "kernel", "python", "labels"
 NARROW = 64
 #: Stages with more lines are cut: compile time grows with the square of a stage's size.
 MOST_LINES = 400
+#: Unless the cut would store a sparse vector: that takes longer than all that is read of it.
+MOST_SPARSE_LINES = 1600
 _NEVER = 1 << 40
 _SPARSE = 1 << 10
 #: A cut is made only if both sides are smaller than this share of the whole.
@@ -233,12 +235,13 @@ class _Maker:
     def stages(self, nodes: Sequence[Node], kind: str) -> Iterator[Stage]:
         """One stage, or several in sequence if one would take too long to compile."""
         stage = self._stage(nodes, kind)
-        boundary = self._cut_index(nodes) if kind == FUSED and _lines(stage) > MOST_LINES else None
+        lines = _lines(stage) if kind == FUSED else 0
+        boundary = self._cut_index(nodes, lines) if lines > MOST_LINES else None
         if boundary is None:
             yield stage
             return
         halves = (nodes[:boundary], nodes[boundary:])
-        if max(_lines(self._stage(half, kind)) for half in halves) > _lines(stage) * _WORTH:
+        if max(_lines(self._stage(half, kind)) for half in halves) > lines * _WORTH:
             yield stage  # one operator is most of it, or passing columns is
             return
         for half in halves:
@@ -248,7 +251,7 @@ class _Maker:
         """The stage that copies some columns of a block of the input."""
         return self._with_code(Stage(FUSED, (source,), (self.views[source].port,), (source,)))
 
-    def _cut_index(self, nodes: Sequence[Node]) -> int | None:
+    def _cut_index(self, nodes: Sequence[Node], lines: int) -> int | None:
         """The index to cut a large stage at: near the middle, with few columns across."""
         costs = self._crossing(nodes)
         third = len(nodes) // 3
@@ -256,7 +259,8 @@ class _Maker:
         best = min(inner, key=lambda index: costs.get(index, _NEVER), default=0)
         if costs.get(best, _NEVER) >= _NEVER:
             best = min(costs, key=costs.__getitem__, default=0)
-        return best if costs.get(best, _NEVER) < _NEVER else None
+        most = _NEVER if lines > MOST_SPARSE_LINES else _SPARSE * NARROW
+        return best if costs.get(best, _NEVER) < most else None
 
     def _crossing(self, nodes: Sequence[Node]) -> dict[int, int]:
         """For each index between two nodes, the cost of the columns that cross it."""
@@ -311,13 +315,13 @@ def _passing_cost(item: Node) -> int:
     """The cost of passing a value to a later stage: its number of columns.
 
     More than all others for a document, which cannot be passed, and for a sparse vector, as its
-    reader would run apart.
+    reader would run apart, or add up in another order.
     """
     if is_text(item.type):
         return _NEVER
     if not isinstance(item.type, Vector):
         return 1
-    return item.type.width * (_SPARSE if is_wide(item.type) else 1)
+    return _SPARSE * max(item.type.width, NARROW) if item.type.sparse else item.type.width
 
 
 class _Writer:

@@ -7,23 +7,26 @@ the choice takes its second branch. A node belongs to the longest path that all 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from flour.core.node import Node, readers, topological
 from flour.core.source import Source
-from flour.core.types import Pairs, Text, Tokens, Vector
+from flour.core.types import Pairs, Text, Tokens
 from flour.language.flow import Flow, with_origins
 from runtime.graph.form import Form, program_of
+from runtime.graph.groups import CHOICES, grouped, is_made
+from runtime.graph.threads import SLOW_SECONDS
 
 #: A choice, and the number of its branch.
 Guard = tuple[Node, int]
 Path = tuple[Guard, ...]
-_CHOICES = frozenset({"Choose", "ChooseText", "Where"})
 #: A branch with fewer bytes of parameters costs less than going round it.
 WORTH_BYTES = 2048
-#: Sums over one sparse vector that a plan makes in one pass.
-MOST_HEADS = 16
+#: How much of a new measurement goes into a step's time.
+_NEWEST = 0.1
 
 
 @dataclass(eq=False)
@@ -44,7 +47,21 @@ class Step:
     """What a plan reads, in which form."""
     calls: int = 0
     rows: int = 0
-    seconds: float = field(default=0.0)
+    alone: float = 0.0
+    """Seconds that a row takes by itself."""
+    each: float = 0.0
+    """Seconds that a row of a block takes."""
+
+    def took(self, seconds: float, rows: int | None = None) -> None:
+        """Learn from a call with a block of so many rows, or with a row by itself."""
+        if rows is None:
+            self.alone += (seconds - self.alone) * (_NEWEST if self.alone else 1.0)
+        elif rows:
+            self.each += (seconds / rows - self.each) * (_NEWEST if self.each else 1.0)
+
+    def is_slow(self, rows: int | None = None) -> bool:
+        """Whether so many rows are worth another thread."""
+        return (self.alone if rows is None else self.each * rows) >= SLOW_SECONDS
 
     @property
     def op(self) -> Any:
@@ -60,7 +77,7 @@ class Step:
         return f"{self.kind} of {', '.join(list(names)[:6])}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cut:
     """The steps of a graph, each after those that it reads."""
 
@@ -72,6 +89,15 @@ class Cut:
     def waits(self) -> bool:
         """Whether a request may have to wait."""
         return any(step.kind == "fetch" for step in self.steps)
+
+    @cached_property
+    def waves(self) -> tuple[tuple[Step, ...], ...]:
+        """Steps that do not need one another, by how many come before them."""
+        depth: dict[int, int] = {}
+        for step in self.steps:
+            depth[step.number] = 1 + max((depth[before] for before in step.after), default=-1)
+        waves = range(1 + max(depth.values(), default=-1))
+        return tuple(tuple(s for s in self.steps if depth[s.number] == wave) for wave in waves)
 
     def wanted(self, outputs: Iterable[str]) -> frozenset[int]:
         """The numbers of the steps that these outputs need."""
@@ -93,29 +119,23 @@ def is_input(item: Node) -> bool:
     return item.op.name in ("Field", "Pick", "Narrow") and is_input(item.inputs[0])
 
 
-def is_carried(item: Node) -> bool:
-    """Whether it is worked out again by every step that reads it.
-
-    Documents, words and sparse vectors are: a sum over stored ones may differ in its last bit.
-    """
-    kind = item.type
-    sparse = isinstance(kind, Vector) and kind.sparse
-    texts = isinstance(kind, Text | Tokens | Pairs)
-    return is_input(item) or ((sparse or texts) and item.op.name not in (*_CHOICES, "Fetch"))
-
-
 def cut(flow: Flow) -> Cut:
     """The steps of a linked graph."""
     order = topological(flow.outputs.values())
     paths = _paths(order, flow, _lazy(order, flow))
     lazy = {guard[0] for path in paths.values() for guard in path}
-    keys = _keys(order, paths, lazy)
+    reading = readers(flow.outputs.values())
+    #: Worked out again by every step that reads it.
+    carried = {item for item in order if is_input(item) or is_made(item)}
+    own, copied = grouped(order, carried, reading)
+    carried |= copied
+    keys = _keys(order, paths, lazy, own)
     wanted = {item for item in flow.outputs.values() if not is_input(item)}
     groups: dict[Any, list[Node]] = {}
     for item in order:
-        if item in wanted or not is_carried(item):
+        if item in wanted or item not in carried:
             groups.setdefault(keys[item], []).append(item)
-    return Cut(tuple(_steps(groups, paths, flow)), paths, flow.outputs)
+    return Cut(tuple(_steps(groups, paths, flow, carried)), paths, flow.outputs)
 
 
 # --- which rows want a value ---------------------------------------------------------------------
@@ -123,7 +143,7 @@ def cut(flow: Flow) -> Cut:
 
 def _branches(item: Node) -> int:
     """How many conditions a choice has; 0 for all other operators."""
-    return len(item.inputs) // 2 if item.op.name in _CHOICES else 0
+    return len(item.inputs) // 2 if item.op.name in CHOICES else 0
 
 
 def _paths(order: Sequence[Node], flow: Flow, lazy: Iterable[Node]) -> dict[Node, Path]:
@@ -180,13 +200,17 @@ def _types(item: Node) -> list[object]:
 
 
 def _keys(
-    order: Sequence[Node], paths: Mapping[Node, Path], lazy: Iterable[Node]
+    order: Sequence[Node],
+    paths: Mapping[Node, Path],
+    lazy: Iterable[Node],
+    group: Mapping[Node, int],
 ) -> dict[Node, Any]:
     """The step of each node: nodes with one key run together.
 
-    Those of a plan have one path, wait for the same fetches, and lie behind as many borders.
+    Those of a plan have one path and group, wait for the same fetches, and lie behind as many
+    borders.
     """
-    lazy, heads = frozenset(lazy), _many_heads(order)
+    lazy = frozenset(lazy)
     waits: dict[Node, frozenset[Node]] = {}
     level: dict[Node, int] = {}
     keys: dict[Node, Any] = {}
@@ -195,33 +219,23 @@ def _keys(
         level[item] = 0
         for source in item.inputs:
             if not is_input(source):
-                border = source in lazy or source in heads or paths[source] != paths[item]
+                apart = paths[source] != paths[item] or group.get(source) != group.get(item)
+                border = source in lazy or apart
                 level[item] = max(level[item], level[source] + border)
         alone = item in lazy or item.op.name == "Fetch"
-        plan = (paths[item], waits[item], level[item], heads.get(item, -1))
+        plan = (paths[item], waits[item], level[item], group.get(item, -1))
         keys[item] = item if alone else plan
         if item.op.name == "Fetch":
             waits[item] |= {item}
     return keys
 
 
-def _many_heads(order: Sequence[Node]) -> dict[Node, int]:
-    """The group of each sum over words or sparse vectors, where these have very many.
-
-    A plan of more than some twenty would store the sparse vector, which costs more than making it
-    again, and adds it up in another order.
-    """
-    heads = [item for item in order if not is_carried(item) and any(map(_is_made, item.inputs))]
-    if len(heads) <= MOST_HEADS:
-        return {}
-    return {item: place // MOST_HEADS for place, item in enumerate(heads)}
-
-
-def _is_made(item: Node) -> bool:
-    return is_carried(item) and not is_input(item)
-
-
-def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: Flow) -> list[Step]:
+def _steps(
+    groups: Mapping[Any, list[Node]],
+    paths: Mapping[Node, Path],
+    flow: Flow,
+    carried: AbstractSet[Node],
+) -> list[Step]:
     reading = readers(flow.outputs.values())
     wanted = set(flow.outputs.values())
     drafts: list[Step] = []
@@ -229,10 +243,13 @@ def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: F
         kind = "plan" if isinstance(key, tuple) else "fetch" if key.op.name == "Fetch" else "choice"
         own = set(inside)
         reads = dict.fromkeys(
-            each for item in inside for source in item.inputs for each in _borders(source, own)
+            each
+            for item in inside
+            for source in item.inputs
+            for each in _borders(source, own, carried)
         )
         gives = [i for i in inside if i in wanted or any(r not in own for r in reading[i])]
-        gives = [i for i in gives if i in wanted or not is_carried(i)]
+        gives = [i for i in gives if i in wanted or i not in carried]
         drafts.append(Step(-1, kind, paths[inside[0]], tuple(inside), tuple(reads), tuple(gives)))
     steps, origins = _ordered(drafts), flow.origins()
     for step in steps:
@@ -242,12 +259,12 @@ def _steps(groups: Mapping[Any, list[Node]], paths: Mapping[Node, Path], flow: F
     return steps
 
 
-def _borders(item: Node, own: set[Node]) -> list[Node]:
+def _borders(item: Node, own: AbstractSet[Node], carried: AbstractSet[Node]) -> list[Node]:
     """What a step reads for this value: the value itself, or what it is worked out of."""
     if item in own:
         return []
-    if is_carried(item) and not isinstance(item.op, Source):
-        return [each for source in item.inputs for each in _borders(source, own)]
+    if item in carried and not isinstance(item.op, Source):
+        return [each for source in item.inputs for each in _borders(source, own, carried)]
     return [item]
 
 

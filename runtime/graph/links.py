@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flour.core.source import Source
 from flour.language.flow import Flow
 from flour.language.late import addresses, is_graph
 from flour.language.link import link
 from oven import Plan
 from runtime.errors import BadRegistration, InUse
+from runtime.graph.loop_thread import LoopThread
 from runtime.graph.plan import GraphPlan, graph_plan
-from runtime.graph.router import LoopThread
+from runtime.graph.threads import Threads
 
 #: "name" or "name@version" to the version that answers: its address, digest and plan.
 Take = Callable[[str], tuple[str, str, Any]]
@@ -40,8 +40,8 @@ class Linked:
 class Links:
     """The graphs of a runtime."""
 
-    def __init__(self, take: Take) -> None:
-        self._take, self._loop = take, LoopThread()
+    def __init__(self, take: Take, threads: Threads) -> None:
+        self._take, self._loop, self._threads = take, LoopThread(), threads
         self._lock = threading.Lock()
         self._graphs: dict[str, Linked] = {}
 
@@ -61,7 +61,8 @@ class Links:
             made.uses[address], made.tried[address], found[address] = self._take(address)
         written = _linked(graph, lambda address: found[address].flow)
         optimised = _linked(graph, lambda address: found[address].optimised)
-        return graph_plan(written, optimised, name, self._loop, **options), made
+        plan = graph_plan(written, optimised, name, self._loop, self._threads, **options)
+        return plan, made
 
     def _reaches(self, address: str, name: str, seen: set[str]) -> bool:
         """Whether following an address leads to this name."""
@@ -117,28 +118,6 @@ class Links:
     def close(self, seconds: float) -> None:
         """End the event loop of requests that wait, which have so many seconds left."""
         self._loop.close(seconds)
-
-
-def described(linked: Linked, plan: Any) -> list[str]:
-    """A graph in lines: its models, what they share, and its steps with what they took so far."""
-    places: dict[str, set[str]] = {address: set() for address in linked.uses}
-    for item, origins in plan.optimised.origins().items():
-        for origin in origins:
-            if origin.step in places and not isinstance(item.op, Source):
-                places[origin.step].add(item.digest)
-    lines = [f"  a graph of {len(places)} models"]
-    for address, own in places.items():
-        others = {each: len(own & inside) for each, inside in places.items() if each != address}
-        common = ", ".join(f"{count} shared with {each}" for each, count in others.items() if count)
-        lines.append(
-            f"    {address} ({linked.uses[address]}): {len(own)} operators"
-            + (f", {common}" if common else "")
-        )
-    for step in plan.graph.steps if isinstance(plan, GraphPlan) else ():
-        took = f", {step.seconds * 1e6:,.0f} us a block" if step.seconds else ""
-        rows = f"{step.calls:,} calls, {step.rows:,} rows{took}"
-        lines.append(f"    step {step.number}, {step.title}: {rows}")
-    return lines + ([f"    it could not follow: {linked.problem}"] if linked.problem else [])
 
 
 def _name(owner: str) -> str:

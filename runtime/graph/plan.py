@@ -24,12 +24,12 @@ from oven import Plan
 from oven.plans.skeleton import classes
 from runtime.graph.cutting import Cut, Step, cut, draw
 from runtime.graph.form import name_of
+from runtime.graph.loop_thread import LoopThread
 from runtime.graph.request import Values
-from runtime.graph.router import LoopThread, Router, gathered
+from runtime.graph.router import Router, gathered
 from runtime.graph.rows import Known, NotARow, Rows
+from runtime.graph.threads import Threads
 
-#: How much of a new measurement goes into a step's time.
-_NEWEST = 0.1
 _SINGLE = (Kind.ROW, Kind.DOCUMENT)
 
 
@@ -51,10 +51,12 @@ class GraphPlan:
         graph: Cut,
         name: str,
         loop: LoopThread,
+        threads: Threads,
         *,
         exact: bool = False,
         background: bool | None = None,
     ) -> None:
+        self._threads = threads
         self.flow = self.optimised = flow
         self.exact, self.graph, self.name = exact, graph, name
         self.inputs: dict[str, Type] = flow.inputs()
@@ -69,7 +71,7 @@ class GraphPlan:
             for step in graph.steps
             if step.program is not None
         }
-        rows = Rows(graph, self._plans, self.inputs)
+        rows = Rows(graph, self._plans, self.inputs, threads)
         #: The way of single rows; None where a value of one is no value of Python's.
         self.by_row = rows if rows.possible else None
         self._routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Router] = (
@@ -186,17 +188,24 @@ class GraphPlan:
     def _run_here(self, columns: Mapping[str, Columns], rows: int, outputs: tuple[str, ...]) -> Any:
         """The outputs of a graph that never waits, on this thread."""
         values = Values(self.graph, columns, rows)
-        for step in self.graph.steps:
-            count = values.count(step.path)
-            if not count:
-                continue
-            if step.kind == "choice":
-                values.give(step.nodes[0], values.choose(step))
-                continue
-            made = self.step(step, gathered(step, values), count)
-            for item in step.gives:
-                values.give(item, made[name_of(item)])
+        for wave in self.graph.waves:
+            here = [step for step in wave if values.count(step.path)]
+            slow = [step for step in here if step.is_slow(values.count(step.path))]
+            if len(slow) > 1:
+                self._threads.side_by_side([partial(self._take, step, values) for step in slow])
+                here = [step for step in here if step not in slow]
+            for step in here:
+                self._take(step, values)
         return {name: values.at(self.graph.outputs[name], ()) for name in outputs}
+
+    def _take(self, step: Step, values: Values) -> None:
+        """Take a block through a step that does not wait."""
+        if step.kind == "choice":
+            values.give(step.nodes[0], values.choose(step))
+            return
+        made = self.step(step, gathered(step, values), values.count(step.path))
+        for item in step.gives:
+            values.give(item, made[name_of(item)])
 
     def step(self, step: Step, columns: Mapping[str, Columns], rows: int) -> Mapping[str, Columns]:
         """What the plan of a step answers; counted and timed."""
@@ -206,10 +215,9 @@ class GraphPlan:
             made: Mapping[str, Columns] = plan.run(form.block(columns))
         else:
             made = plan.run_columns(columns, rows)
-        seconds = time.perf_counter() - start
+        step.took(time.perf_counter() - start, rows)
         step.calls += 1
         step.rows += rows
-        step.seconds += (seconds - step.seconds) * (_NEWEST if step.calls > 1 else 1.0)
         return made
 
     def _public(self, values: Mapping[str, Columns]) -> dict[str, Any]:
@@ -272,7 +280,7 @@ class GraphPlan:
         router = self._routers.get(loop)
         if router is None:
             requests = self._loop.requests if self._loop.is_here() else None
-            router = Router(self.name, self.graph, self.step, self.by_row, requests)
+            router = Router(self.name, self.graph, self.step, self._threads, self.by_row, requests)
             self._routers[loop] = router
         router.begin(values, outputs, answer, timeout)
 
@@ -349,6 +357,7 @@ def graph_plan(
     optimised: Flow,
     name: str,
     loop: LoopThread,
+    threads: Threads,
     *,
     exact: bool = False,
     background: bool | None = None,
@@ -358,4 +367,4 @@ def graph_plan(
     steps = cut(flow)
     if len(steps.steps) == 1 and steps.steps[0].kind == "plan":
         return oven.link(written, flow, exact=exact, background=background)
-    return GraphPlan(flow, steps, name, loop, exact=exact, background=background)
+    return GraphPlan(flow, steps, name, loop, threads, exact=exact, background=background)

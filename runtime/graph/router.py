@@ -8,10 +8,8 @@ asked again by itself where a block fails.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -27,10 +25,12 @@ from flour.core.reference import public
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.graph.cutting import Cut, Step
+from runtime.graph.doors import Doors
 from runtime.graph.form import name_of
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
-from scheduler import DeadlineExceeded
+from runtime.graph.threads import Threads
+from scheduler import DeadlineExceeded, Overloaded, SchedulerClosed
 
 Answers = dict[str, Columns]
 Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
@@ -82,16 +82,18 @@ class Router:
         name: str,
         graph: Cut,
         run: Run,
+        threads: Threads,
         by_row: Rows | None = None,
         requests: dict[Request, Router] | None = None,
     ) -> None:
         self.name, self._graph, self._run, self._by_row = name, graph, run, by_row
+        self._threads = threads
         self._readers: dict[int, list[int]] = {step.number: [] for step in graph.steps}
         for step in graph.steps:
             for before in step.after:
                 self._readers[before].append(step.number)
         self._meeting: dict[int, list[Request]] = {}
-        self._doors = {s.number: _Door(s.op.limit) for s in graph.steps if s.kind == "fetch"}
+        self._doors = {s.number: Doors(s.op.limit) for s in graph.steps if s.kind == "fetch"}
         #: Answers of this type need no look: they are what was promised.
         self._plain = {s.number: _plain(s.op) for s in graph.steps if s.kind == "fetch"}
         self._kept: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
@@ -266,33 +268,57 @@ class Router:
                     self._done(request, step)
                 return
         for request in rows:
-            try:
-                run(request.known, request.chosen)
-            except Exception as problem:  # noqa: BLE001 (it is the request's)
-                self.fail(request, self._explained(step, problem))
-            else:
-                self._done(request, step)
+            self._off_or_here(
+                [request], step, partial(run, request.known, request.chosen), slow=step.is_slow()
+            )
 
     def _together(self, step: Step, block: list[Request]) -> None:
         counts = [_count(request, step) for request in block]
-        try:
+        rows = sum(counts)
+
+        def work() -> list[Answers]:
             given = [gathered(step, request.values) for request in block]
             columns = {name: stacked([one[name] for one in given]) for name in given[0]}
-            made = self._run(step, columns, sum(counts))
+            made = self._run(step, columns, rows)
+            if len(block) == 1:
+                return [dict(made)]
+            ends = np.cumsum(counts).tolist()
+            return [
+                {name: part_of(value, end - count, end) for name, value in made.items()}
+                for count, end in zip(counts, ends, strict=True)
+            ]
+
+        self._off_or_here(block, step, work, slow=step.is_slow(rows))
+
+    def _off_or_here(
+        self, block: list[Request], step: Step, work: Callable[[], Any], *, slow: bool
+    ) -> None:
+        """Do work for requests: on an executor if it is slow, so that the loop goes on."""
+        if slow:
+            with suppress(Overloaded, SchedulerClosed, RuntimeClosed):
+                there = self._threads.elsewhere(work)
+                soon = asyncio.get_running_loop().call_soon_threadsafe
+                there.add_done_callback(
+                    lambda done: _unless_closed(soon, self._landed, block, step, done.result)
+                )
+                return
+        self._landed(block, step, work)
+
+    def _landed(self, block: list[Request], step: Step, result: Callable[[], Any]) -> None:
+        """Give requests what came out of a step; where a block fails, each by itself."""
+        try:
+            made = result()
         except Exception as problem:  # noqa: BLE001 (it is told to whom it belongs)
             if len(block) == 1:
                 self.fail(block[0], self._explained(step, problem))
                 return
             for request in block:
-                self._together(step, [request])
+                if request.open:
+                    self._together(step, [request])
             return
-        start = 0
-        for request, count in zip(block, counts, strict=True):
+        for request, answers in zip(block, made or (), strict=False):
             for item in step.gives:
-                value = made[name_of(item)]
-                whole = len(block) == 1
-                request.values.give(item, value if whole else part_of(value, start, start + count))
-            start += count
+                request.values.give(item, answers[name_of(item)])
         for request in block:
             self._done(request, step)
 
@@ -314,7 +340,7 @@ class Router:
         """The fetch of a single row."""
         assert request.known is not None, "it is one"
         assert self._by_row is not None, "rows are taken where they can be"
-        op = step.op
+        op, start = step.op, time.monotonic()
         step.calls += 1
         step.rows += 1
         try:
@@ -325,6 +351,7 @@ class Router:
             if op.together:
                 answer = op.column(answer)[0]
             value = self._by_row.answer(step.nodes[0], answer)
+            step.took(time.monotonic() - start)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
             self.fail(request, self._explained(step, problem))
             return
@@ -333,7 +360,7 @@ class Router:
 
     async def _rows(self, request: Request, step: Step, inputs: list[Columns]) -> None:
         """Every row of a fetch, at the same time."""
-        op, calls = step.op, step.op.rows_of(inputs)
+        op, calls, start = step.op, step.op.rows_of(inputs), time.monotonic()
         step.calls += 1
         step.rows += len(calls)
         try:
@@ -347,6 +374,7 @@ class Router:
                     ]
                 answers = [task.result() for task in tasks]
             value = op.column(answers[0] if op.together else answers)
+            step.took(time.monotonic() - start, len(calls) if op.together else None)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
             self.fail(request, self._explained(step, _first(problem)))
             return
@@ -364,7 +392,8 @@ class Router:
             if until > time.monotonic():
                 return known
         try:
-            answer = await self._tried(step, values)
+            async with asyncio.timeout(op.deadline or None):
+                answer = await self._tried(step, values)
         except Exception:
             if op.spare:
                 return inputs[-1] if op.together else inputs[-1][row]
@@ -380,9 +409,10 @@ class Router:
     async def _tried(self, step: Step, values: tuple[Any, ...]) -> Any:
         """One answer after as many tries as are allowed; it has the type that was promised."""
         op, pause = step.op, step.op.backoff
+        doors, client = self._doors[step.number], _key(values[-1:]) if step.op.per else None
         for left in reversed(range(op.retries + 1)):
             try:
-                async with self._doors[step.number], asyncio.timeout(op.timeout or None):
+                async with doors.at(client), asyncio.timeout(op.timeout or None):
                     answer = await op.ask(*values)
                 if type(answer) is not self._plain[step.number]:
                     op.column(answer if op.together else [answer])
@@ -407,12 +437,18 @@ class Router:
         failed = NodeFailed(
             f"node {name!r} {'did not answer in time' if late else 'failed'}",
             where=f"{self.name}.{name}",
-            found=f"nothing after {step.op.timeout:g} s" if late else said[:200],
+            found=f"nothing after {_patience(step.op):g} s" if late else said[:200],
             hint="otherwise= names a value to go on with; retries= asks again",
         )
         failed.__cause__ = problem
         failed.late = late
         return failed
+
+
+def _unless_closed(soon: Callable[..., object], *call: object) -> None:
+    """Tell a loop, unless it has been closed: then nothing waits there."""
+    with suppress(RuntimeError):
+        soon(*call)
 
 
 def _count(request: Request, step: Step) -> int:
@@ -436,6 +472,11 @@ def _plain(op: Any) -> type | None:
     return {"float64": float, "string": str}.get(op.gives.dtype)
 
 
+def _patience(op: Any) -> float:
+    """The seconds that a fetch has."""
+    return float(min(filter(None, (op.timeout, op.deadline)), default=0.0))
+
+
 def _first(problem: BaseException) -> BaseException:
     """The first error of a group of them."""
     while isinstance(problem, BaseExceptionGroup):
@@ -448,102 +489,3 @@ def _key(values: Iterable[Any]) -> tuple[Any, ...]:
         (each.dtype.str, each.tobytes()) if hasattr(each, "tobytes") else (type(each), repr(each))
         for each in values
     )
-
-
-class _Door:
-    """Lets so many in at a time, in the order in which they came; 0 for all."""
-
-    __slots__ = ("_free", "_limit", "_waiting")
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._free = limit, limit
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    async def __aenter__(self) -> None:
-        if not self._limit:
-            return
-        if self._free and not self._waiting:
-            self._free -= 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave()
-            elif turn in self._waiting:
-                self._waiting.remove(turn)
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._limit:
-            self._leave()
-
-    def _leave(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
-
-
-# --- a loop for callers that have none -----------------------------------------------------------
-
-
-class LoopThread:
-    """An event loop on a thread of its own, started when it is first needed."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._process = 0
-        #: The requests that are under way here, each with its router.
-        self.requests: dict[Request, Router] = {}
-
-    def call(self, function: Callable[..., object]) -> None:
-        """Call something on the loop's thread, soon."""
-        with self._lock:
-            if self._loop is None or self._process != os.getpid():  # a fork has no such thread
-                self._process = os.getpid()
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="pretzel-graphs", daemon=True
-                )
-                self._thread.start()
-            self._loop.call_soon_threadsafe(function)
-
-    def is_here(self) -> bool:
-        """Whether this thread is the loop's."""
-        return threading.current_thread() is self._thread
-
-    def close(self, seconds: float) -> None:
-        """End the loop; what waits may end in so many seconds, and is then given up."""
-        end = time.monotonic() + seconds
-        while self.requests and time.monotonic() < end:
-            time.sleep(0.002)
-        with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(self._end, loop)
-            thread.join(1.0)
-
-    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        for request, router in list(self.requests.items()):
-            router.fail(request, RuntimeClosed("this runtime was closed", where=router.name))
-        loop.stop()
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped; then end its tasks."""
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks))
-    finally:
-        loop.close()

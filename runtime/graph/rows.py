@@ -6,7 +6,9 @@ at a plan's entry costs less than one. What this way cannot take goes the way of
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,16 @@ from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.types import FLOATS, INTS, Record, Scalar, Type, Vector
 from oven import Plan
+from oven.entry.builtin import learn_release
 from runtime.graph.cutting import Cut, Step
+from runtime.graph.threads import SLOW_SECONDS, Threads
 
 Known = dict[Node, Any]
 Run = Callable[[Known, dict[Node, int]], None]
+
+
+#: One call of a row in so many is timed.
+_UNTIMED = 16 - 1
 
 
 class NotARow(Exception):
@@ -28,21 +36,30 @@ class NotARow(Exception):
 class Rows:
     """A graph for single rows."""
 
-    def __init__(self, graph: Cut, plans: Mapping[int, Plan], inputs: Mapping[str, Type]) -> None:
-        self._graph, self._inputs = graph, inputs
+    def __init__(
+        self, graph: Cut, plans: Mapping[int, Plan], inputs: Mapping[str, Type], threads: Threads
+    ) -> None:
+        self._graph, self._inputs, self._threads = graph, inputs, threads
+        #: What steps leave; what is worked out again by every reader is no value of a row.
+        self._made = frozenset(n for step in graph.steps for n in step.gives)
         sources = {n for step in graph.steps for n in _sources(step)}
         sources |= {n for item in graph.outputs.values() for n in _roots(item)}
         self._sources = {str(n.op.fields()["label"]): n for n in sources}
         self.steps = {step.number: self._step(step, plans.get(step.number)) for step in graph.steps}
-        self._outputs = {name: _reader(item) for name, item in graph.outputs.items()}
+        self._outputs = {name: self._reader(item) for name, item in graph.outputs.items()}
         self._reads: list[Any] = list(self._outputs.values())
         self._runs: list[Any] = [(step, self.steps[step.number]) for step in graph.steps]
-        fetches = [step.nodes[0] for step in graph.steps if step.kind == "fetch"]
-        self._fetches: dict[Node, list[Any]] = {n: [*map(_reader, n.inputs)] for n in fetches}
+        #: The steps that do not need one another, where there are such.
+        self._waves = [[(step, self.steps[step.number]) for step in wave] for wave in graph.waves]
+        self._wide = [wave for wave in graph.waves if len(wave) > 1]
+        fetches = {step.nodes[0]: step for step in graph.steps if step.kind == "fetch"}
+        self._fetches = {item: self._readers(step) for item, step in fetches.items()}
         self._converters = {item: _converter(item.type) for item in fetches}
         read = [*graph.outputs.values()]
         read += [n for step in graph.steps if step.form is None for n in step.nodes[0].inputs]
-        self._inputs_read = [made for n in read if _roots(n) and (made := _reader(n)) is not None]
+        self._inputs_read = [
+            made for n in read if _roots(n) and (made := self._reader(n)) is not None
+        ]
 
     @property
     def possible(self) -> bool:
@@ -73,10 +90,25 @@ class Rows:
     def run(self, data: Any) -> tuple[Any, ...]:
         """Every output of a graph that never waits."""
         known, chosen = self.known(data), dict[Node, int]()
-        for step, run in self._runs:
-            if not step.path or taken(step, known, chosen):
-                run(known, chosen)
+        if self._wide and any(sum(step.is_slow() for step in wave) > 1 for wave in self._wide):
+            self._run_side_by_side(known, chosen)
+        else:
+            for step, run in self._runs:
+                if not step.path or taken(step, known, chosen):
+                    run(known, chosen)
         return tuple([read(known) for read in self._reads])
+
+    def _run_side_by_side(self, known: Known, chosen: dict[Node, int]) -> None:
+        """Every step; those that take long and need nothing of each other, at the same time."""
+        for wave in self._waves:
+            here = [pair for pair in wave if taken(pair[0], known, chosen)]
+            slow = [partial(run, known, chosen) for step, run in here if run and step.is_slow()]
+            if len(slow) > 1:
+                self._threads.side_by_side(slow)
+                here = [pair for pair in here if not pair[0].is_slow()]
+            for _, run in here:
+                assert run is not None, "rows are taken where they can be"
+                run(known, chosen)
 
     def answers(self, known: Known, outputs: tuple[str, ...]) -> dict[str, Any]:
         """These outputs, once their steps are done."""
@@ -106,11 +138,39 @@ class Rows:
 
     def _step(self, step: Step, plan: Plan | None) -> Run | None:
         if step.kind == "choice":
-            return _choice(step)
+            values = step.nodes[0].inputs[len(step.nodes[0].inputs) // 2 :]
+            return _choice(step, [self._reader(value) for value in values])
         if plan is None:
-            fine = all(map(_reader, step.nodes[0].inputs)) and _converter(step.nodes[0].type)
+            fine = all(self._readers(step)) and _converter(step.nodes[0].type)
             return _nothing if fine else None
-        return _entry(step, plan) if step.form is not None and step.form.is_row else None
+        return self._entry(step, plan) if step.form is not None and step.form.is_row else None
+
+    def _entry(self, step: Step, plan: Plan) -> Run | None:
+        """A plan's step: its entry on a dict, or on the one value that it reads."""
+        form = step.form
+        assert form is not None, "a plan has one"
+        if form.only is None:
+            return Entry(step, plan, _record(form.columns))
+        read = self._reader(form.only)
+        return None if read is None else Entry(step, plan, read)
+
+    def _readers(self, step: Step) -> list[Any]:
+        """What gives the values that a fetch reads; None for what it would have to compute."""
+        known = {*step.reads}
+        return [self._reader(n) if n in known or _roots(n) else None for n in step.nodes[0].inputs]
+
+    def _reader(self, item: Node) -> Callable[[Known], Any] | None:
+        """What gives a value of a row: left by a step, an input, or a column of one."""
+        if item in self._made:
+            return lambda known: known[item]
+        op: Any = item.op
+        convert = _converter(item.type)
+        if op.name == "Field" and isinstance(item.inputs[0].op, Source):
+            record, label = item.inputs[0], op.label
+            return convert and (lambda known: convert(known[record][label]))
+        if isinstance(item.op, Source):
+            return convert and (lambda known: convert(known[item]))
+        return None
 
 
 def _nothing(_known: Known, _chosen: dict[Node, int]) -> None:
@@ -132,10 +192,8 @@ def _branch(choice: Node, known: Known) -> int:
     return next((n for n in range(count) if known[choice.inputs[n]]), count)
 
 
-def _choice(step: Step) -> Run | None:
+def _choice(step: Step, readers: Sequence[Callable[[Known], Any] | None]) -> Run | None:
     (item,) = step.nodes
-    values = item.inputs[len(item.inputs) // 2 :]
-    readers = [_reader(value) for value in values]
     if not all(readers) or not isinstance(item.type, Scalar):
         return None
     convert = float if item.type.dtype in FLOATS else int if item.type.dtype in INTS else _same
@@ -172,7 +230,13 @@ class Entry:
         step = self._step
         step.calls += 1
         step.rows += 1
+        if step.calls & _UNTIMED:
+            known.update(zip(self._gives, function(self._given(known)), strict=True))
+            return
+        start = time.perf_counter()
         known.update(zip(self._gives, function(self._given(known)), strict=True))
+        step.took(time.perf_counter() - start)
+        learn_release(function, 1, long=step.alone >= SLOW_SECONDS)
 
     def _open(self) -> Callable[[Any], Any]:
         self._function = self._plan.entry()
@@ -196,20 +260,6 @@ class Entry:
                 known[item] = value
 
 
-def _entry(step: Step, plan: Plan) -> Run | None:
-    """A plan's step: its entry on a dict, or on the one value that it reads."""
-    form = step.form
-    assert form is not None, "a plan has one"
-    if form.only is not None:
-        read = _reader(form.only)
-        if read is None:
-            return None
-        given: Callable[[Known], Any] = read
-    else:
-        given = _record(form.columns)
-    return Entry(step, plan, given)
-
-
 def _record(columns: tuple[tuple[str, Node, str | int | None], ...]) -> Callable[[Known], Any]:
     """The record that a plan reads, of the values that are known."""
     whole = [(name, item) for name, item, at in columns if at is None]
@@ -223,20 +273,6 @@ def _record(columns: tuple[tuple[str, Node, str | int | None], ...]) -> Callable
         return row
 
     return made
-
-
-def _reader(item: Node) -> Callable[[Known], Any] | None:
-    """What gives a value of a row: computed by a step, an input, or a column of one."""
-    op: Any = item.op
-    convert = _converter(item.type)
-    if op.name == "Field" and isinstance(item.inputs[0].op, Source):
-        record, label = item.inputs[0], op.label
-        return convert and (lambda known: convert(known[record][label]))
-    if isinstance(item.op, Source):
-        return convert and (lambda known: convert(known[item]))
-    if item.op.name in ("Pick", "Narrow") or (isinstance(item.type, Vector) and item.type.sparse):
-        return None
-    return lambda known: known[item]
 
 
 def _converter(kind: Type) -> Callable[[Any], Any] | None:

@@ -18,6 +18,7 @@ from runtime.http.interfaces import ModelState
 from runtime.http.loop_fairness import gently, uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Distribution, Snapshot
+from runtime.http.page_graphs import graph, graphs
 from runtime.http.page_html import Cell, duration, number, size
 from runtime.http.problems import HttpError
 from runtime.http.routes import HandlerContext
@@ -57,7 +58,7 @@ def explain(service: HandlerContext, request: Request) -> Answer:
         raise HttpError(
             "this step is not shown here", 400, where="step", found=step[:50], hint=", ".join(STEPS)
         )
-    return _explained(version, step)
+    return _explained(service, version, step)
 
 
 def _check_on(service: HandlerContext) -> None:
@@ -68,7 +69,7 @@ def _check_on(service: HandlerContext) -> None:
 # --- a plan --------------------------------------------------------------------------------------
 
 
-async def _explained(version: ModelVersion, step: str) -> Response:
+async def _explained(service: HandlerContext, version: ModelVersion, step: str) -> Response:
     plan = version.plan
     if plan is None:
         raise HttpError(
@@ -82,7 +83,9 @@ async def _explained(version: ModelVersion, step: str) -> Response:
         ("all models", "/"),
         *((name, _plan(version.name, version.version, name)) for name in STEPS),
     ]
-    nav = f"{html.links(pages)}\n<p><b>{escape(version.owner)}</b></p>\n"
+    facts = service.runtime.graph(version.owner)
+    drawn = "" if facts is None else graph(version.owner, facts, opened=True)
+    nav = f"{html.links(pages)}\n<p><b>{escape(version.owner)}</b></p>\n{drawn}"
     body = text.replace("<body>\n", f"<body>\n{nav}", 1).encode("utf-8", "replace")
     return Response(body, content_type=HTML, headers=_HEADERS)
 
@@ -146,6 +149,7 @@ def _render(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: i
     parts = [
         html.facts(_facts(service, figures)),
         _models(service, figures, wanted),
+        graphs(service.runtime, wanted),
         _repository(service),
         _engines(service),
         html.footer(f"Pretzel {server_version()}. {_TIMES}"),

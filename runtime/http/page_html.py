@@ -32,6 +32,7 @@ td.short { white-space: nowrap; }
 td.name { overflow-wrap: anywhere; min-width: 8rem; max-width: 26rem; }
 .good { color: var(--good); } .bad { color: var(--bad); } .wait { color: var(--wait); }
 .dim, footer { color: var(--dim); } footer { margin: 2rem 0; font-size: .85rem; }
+details { margin: .3rem 0 .3rem 1rem; } summary { cursor: pointer; }
 form { display: flex; gap: .5rem; margin: .4rem 0 .8rem; }
 input, button { font: inherit; padding: .2rem .6rem; }"""
 
@@ -102,6 +103,17 @@ def _cell(cell: Cell, usual: str) -> str:
     inside = " ".join(_link(*each) for each in cell.links) if cell.links else escape(cell.text)
     look = f"{usual} {cell.look}".strip()
     return f'<td class="{look}">{inside}</td>' if look else f"<td>{inside}</td>"
+
+
+def box(title: str, body: str, *, opened: bool = False) -> str:
+    """A box that opens."""
+    state = " open" if opened else ""
+    return f"<details{state}>\n<summary>{escape(title)}</summary>\n{body}</details>\n"
+
+
+def paragraph(text: str, look: str = "") -> str:
+    """A paragraph."""
+    return f'<p class="{look}">{escape(text)}</p>\n'
 
 
 def search(wanted: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from time import perf_counter
@@ -21,7 +21,7 @@ from oven.plans.execution import Chunk, Execution
 from runtime.errors import RuntimeClosed
 from runtime.service.call import Call
 from runtime.service.costs import Costs
-from runtime.service.sharing import SharedRun
+from runtime.service.sharing import SharedRun, Tasks
 from runtime.service.version import ModelVersion
 from scheduler import (
     Decision,
@@ -370,6 +370,22 @@ class Engines:
         options = _scheduling(version, decision, call)
         # It waits for a file or a compiler, or does without: other calls will take another time.
         return Job.of(WHOLE, [(run, batch.block)], rows=1, join=join, typical=False, **options)
+
+    # --- tasks of graphs -------------------------------------------------------------------------
+
+    def side_by_side(self, tasks: Sequence[Callable[[], object]]) -> None:
+        """Do tasks that need nothing of one another: here, and by executors that are free."""
+        run = SharedRun(Tasks(tasks), len(tasks), 1, 1)
+        helpers = min(len(tasks), CORES, 1 + self.executors) - 1
+        if helpers:
+            with suppress(Overloaded, SchedulerClosed, RuntimeClosed):
+                self.pool.submit(Job.of(HELP, [run] * helpers, typical=False))
+        run.run()
+
+    def elsewhere(self, task: Callable[[], Any]) -> Ticket:
+        """What a task gives, by an executor; raises Overloaded where the queue is full."""
+        whole = (lambda _: task(), None)
+        return self.pool.submit(Job.of(WHOLE, [whole], typical=False, alone=True))
 
     # --- reservations ------------------------------------------------------------------------
 

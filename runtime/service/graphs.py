@@ -17,10 +17,11 @@ from flour.language.flow import Flow
 from oven import Plan
 from runtime.service.call import Call
 from runtime.service.endpoint import Endpoints
-from runtime.service.engines import Answers, shaped
+from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.version import ModelVersion
 
 if TYPE_CHECKING:
+    from runtime.graph.facts import GraphFacts
     from runtime.graph.links import Linked, Links
     from runtime.graph.plan import GraphPlan
 
@@ -45,8 +46,10 @@ class Graphs:
         endpoints: Endpoints,
         take: Callable[[ModelVersion], Plan],
         register: Callable[..., str],
+        engines: Engines,
     ) -> None:
         self._endpoints, self._take, self._register = endpoints, take, register
+        self._engines = engines
         self._links: Links | None = None
         self._follower: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -56,7 +59,7 @@ class Graphs:
         if self._links is None:
             from runtime.graph.links import Links
 
-            self._links = Links(self._find)
+            self._links = Links(self._find, self._engines)
         plan, linked = self._links.plan(owner, graph, **options)
         made: Any = plan  # a GraphPlan has what the runtime asks of a plan
         return made, linked
@@ -138,19 +141,16 @@ class Graphs:
             linked.problem = str(problem).splitlines()[0]
             log.warning("graph %s cannot follow its models: %s", linked.owner, problem)
 
-    def problem(self, owner: str) -> str:
-        """Why a graph goes on with models that have switched; empty where it does not."""
+    def facts(self, owner: str) -> GraphFacts | None:
+        """What there is to say of a graph; None of any other version, and of one dropped."""
         linked = None if self._links is None else self._links.get(owner)
-        return "" if linked is None else linked.problem
+        version = self._endpoints.routes.get(owner)
+        plan = None if version is None else version.plan
+        if linked is None or plan is None:
+            return None
+        from runtime.graph.facts import facts
 
-    def described(self, version: ModelVersion) -> str:
-        """What there is to say of a graph, in lines; of any other version, nothing."""
-        linked = None if self._links is None else self._links.get(version.owner)
-        if linked is None:
-            return ""
-        from runtime.graph.links import described
-
-        return "".join(f"\n{line}" for line in described(linked, self._take(version)))
+        return facts(linked.uses, linked.problem, plan)
 
     def users(self, owner: str) -> list[str]:
         """The graphs that use a version."""

@@ -47,6 +47,7 @@ from runtime.service.version import ModelVersion
 from scheduler import Engine, QueueRules, Settings
 
 if TYPE_CHECKING:
+    from runtime.graph.facts import GraphFacts
     from runtime.graph.links import Linked
 
 #: What materialisation may keep, unless told otherwise.
@@ -95,7 +96,7 @@ class Runtime:
         self._memory = Residency(memory_budget, self._catalog, Path(spill) if spill else None)
         self._materialiser = Materialiser(result_bytes)
         self._memory.on_drop = self._materialiser.part
-        self._graphs = Graphs(self._endpoints, self._memory.take, self.register)
+        self._graphs = Graphs(self._endpoints, self._memory.take, self.register, self._engines)
         self._closed = self._has_native = False
 
     # --- registering -------------------------------------------------------------------------
@@ -242,9 +243,9 @@ class Runtime:
         """Every registered version, by "name@version"; for those who look, as `find` is."""
         return {each.owner: each for each in self._endpoints.all()}
 
-    def graph_problem(self, owner: str) -> str:
-        """Why a graph ("name@version") has not followed a model that switched; empty if it has."""
-        return self._graphs.problem(owner)
+    def graph(self, owner: str) -> GraphFacts | None:
+        """The models and steps of a graph ("name@version"), and why it has not followed a model."""
+        return self._graphs.facts(owner)
 
     # --- answering ---------------------------------------------------------------------------
 
@@ -546,7 +547,8 @@ class Runtime:
         version = self._find(name)
         call = Call.of(version, timeout=timeout, blocking=blocking)
         text = explained(version, self._policy.decide(version, call, rows), rows)
-        return text + self._graphs.described(version)
+        graph = self._graphs.facts(version.owner)
+        return "\n".join([text, *graph.lines()]) if graph else text
 
     # --- the end ------------------------------------------------------------------------------
 

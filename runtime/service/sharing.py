@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -31,7 +31,7 @@ class SharedRun:
 
     def __init__(
         self,
-        work: Execution,
+        work: Execution | Tasks,
         threads: int,
         least: int,
         most: int,
@@ -116,3 +116,25 @@ class SharedRun:
             self.work_seconds += time.thread_time() - worked
         if self._learn is not None:
             self._learn(stop - start, self._clock() - began)
+
+
+class Tasks:
+    """Calls that need nothing of one another, as a run whose rows they are."""
+
+    steps, uncut = 1, False
+
+    def __init__(self, tasks: Sequence[Callable[[], object]]) -> None:
+        self._tasks, self.rows = tasks, len(tasks)
+
+    def chunk(self, start: int, stop: int) -> Any:
+        """Some of them."""
+        return self._tasks[start:stop]
+
+    def step(self, _number: int, chunk: Any) -> None:
+        """Make these calls."""
+        for task in chunk:
+            task()
+
+    def finish(self) -> dict[str, Any]:
+        """Nothing: the calls have put their answers where they belong."""
+        return {}

@@ -49,6 +49,14 @@ def test_large_programs_are_cut_into_stages_of_bounded_size() -> None:
     assert max(stage.source.count("\n") for stage in made) <= MOST_LINES
 
 
+def test_a_sparse_vector_is_not_stored_for_the_sake_of_a_cut() -> None:
+    words = [f"word{n}" for n in range(200)]
+    counts = flour.text("note").tokenize().word_ngrams(words, 1, 1)
+    sums = [counts.linear([[float(n + k) for n in range(200)]], [0.0]) for k in range(40)]
+    (stage,) = stages(flour.outputs(**{f"y{k}": each[0] for k, each in enumerate(sums)}))
+    assert stage.source.count("\n") > MOST_LINES
+
+
 def test_every_value_is_made_before_it_is_read() -> None:
     known: set[object] = set()
     for stage in stages(total(200)):

@@ -18,9 +18,9 @@ import pytest
 
 import flour
 from runtime import Runtime
-from runtime.errors import NodeFailed
+from runtime.errors import NodeFailed, UnknownEndpoint
 from runtime.http import Server, ServerSettings
-from scheduler import DeadlineExceeded
+from scheduler import DeadlineExceeded, Overloaded
 from tests.house import until
 from tests.runtime.plans import shift_flow
 
@@ -151,6 +151,117 @@ def test_a_model_that_switches_under_traffic_is_never_half_there() -> None:
         for each in threads:
             each.join()
         assert wrong == []
+
+
+def waiting_graph(gate: asyncio.Event) -> flour.Flow:
+    """A model of what is fetched, and of what is known before."""
+
+    async def load(key: float) -> float:
+        await gate.wait()
+        return key
+
+    row = flour.record(key=float)
+    key = flour.fetch(load, row["key"], gives=float)
+    before, after = (
+        flour.model("shift")(each, each, each, each)["top"] for each in (row["key"], key)
+    )
+    return flour.outputs(before=before, after=after)
+
+
+def test_a_request_that_waits_ends_on_the_models_that_it_began_with() -> None:
+    """While it waits, the model switches, and then the graph is unregistered."""
+
+    async def run(runtime: Runtime) -> None:
+        gate = asyncio.Event()
+        runtime.register("shift", shift_flow(1.0), background=False)
+        runtime.register("live", waiting_graph(gate), background=False)
+        old = [asyncio.ensure_future(runtime.apredict("live", {"key": float(n)})) for n in range(9)]
+        await asyncio.sleep(0.01)
+        runtime.register("shift", shift_flow(5.0), background=False)
+        await asyncio.to_thread(until, lambda: uses(runtime, "live@1") == "shift@2")
+        new = [asyncio.ensure_future(runtime.apredict("live", {"key": float(n)})) for n in range(9)]
+        await asyncio.sleep(0.01)
+        assert not any(task.done() for task in (*old, *new))
+        runtime.unregister("live")
+        with pytest.raises(UnknownEndpoint):
+            await runtime.apredict("live", {"key": 0.0})
+        gate.set()
+        for offset, tasks in ((1.0, old), (5.0, new)):
+            for number, answer in enumerate(await asyncio.gather(*tasks)):
+                assert answer == {"before": number + offset, "after": number + offset}
+        runtime.unregister("shift")  # no graph uses it any more
+
+    with Runtime(executors=2) as runtime:
+        asyncio.run(run(runtime))
+
+
+def uses(runtime: Runtime, owner: str) -> str:
+    """The version of `shift` that a graph is linked with."""
+    return next((v for v in ("shift@1", "shift@2") if f"({v})" in runtime.explain(owner)), "")
+
+
+def test_a_fetch_that_never_comes_is_told_with_its_node() -> None:
+    """By the deadline of the call, or of the node; the caller may leave, too."""
+    gate = asyncio.Event()
+    with Runtime() as runtime:
+        runtime.register("shift", shift_flow(1.0), background=False)
+        runtime.register("never", waiting_graph(gate), background=False)
+        with pytest.raises(DeadlineExceeded, match="fetch load"):
+            runtime.predict("never", {"key": 1.0}, timeout=0.05)
+        future = runtime.submit("never", {"key": 1.0})
+        assert future.cancel()
+        plan: Any = runtime.versions()["never@1"].plan
+        until(lambda: not plan._loop.requests)
+
+
+def test_a_row_that_a_slow_step_refuses_is_the_only_one_that_fails() -> None:
+    """On an executor, where rows of several requests went together."""
+
+    async def same(key: float) -> float:
+        await asyncio.sleep(0.005)
+        return key
+
+    row = flour.record(key=float)
+    key = flour.fetch(same, row["key"], gives=float)
+    known = key.as_vector().categorise([3.0, 4.0], [3, 4], [0, 2], [-1], [-1], strict=True)[0]
+
+    async def run(runtime: Runtime) -> list[Any]:
+        asked = (runtime.apredict("strict", {"key": [3.0 + n % 3]}) for n in range(12))
+        return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    with Runtime(executors=2) as runtime:
+        runtime.register("strict", flour.outputs(y=known * 2), background=False)
+        plan: Any = runtime.versions()["strict@1"].plan
+        for step in plan.graph.steps:
+            step.alone = step.each = 1.0
+        answers = asyncio.run(run(runtime))
+        pool = runtime.stats().batch
+        assert pool is not None
+        assert pool.submitted > 0
+    for number, answer in enumerate(answers):
+        if number % 3 == 2:
+            assert isinstance(answer, flour.FlourError)
+        else:
+            assert answer["y"].tolist() == [6.0 + 2 * (number % 3)]
+
+
+def test_a_slow_step_is_done_here_where_executors_have_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Store()
+    with Runtime(executors=1) as runtime:
+        runtime.register("shift", shift_flow(1.0), background=False)
+        runtime.register("full", graph(store), background=False)
+        plan: Any = runtime.versions()["full@1"].plan
+
+        def full(_: object) -> Any:
+            raise Overloaded("the queue is full")
+
+        monkeypatch.setattr(plan._threads, "elsewhere", full)
+        for step in plan.graph.steps:
+            step.alone = step.each = 1.0
+        assert runtime.predict("full", {"key": 9.0, "other": 1.0}) == {"top": 10.0, "key": 9.0}
+        assert runtime.predict("full", {"key": [9.0], "other": [1.0]})["top"].tolist() == [10.0]
 
 
 def test_nothing_of_a_request_is_left_behind() -> None:

@@ -14,6 +14,8 @@ import flour
 import oven
 from runtime import Runtime
 from runtime.errors import BadRegistration, InUse, UnknownEndpoint
+from runtime.graph.facts import GraphFacts
+from runtime.graph.groups import MOST_HEADS
 from tests.house import until
 from tests.runtime.graph.models import columns, forest, people, row, table_model, text_model
 
@@ -91,16 +93,23 @@ def test_what_models_share_is_one_node(runtime: Runtime) -> None:
 
 
 @pytest.mark.rules
-def test_very_many_models_of_one_vocabulary(runtime: Runtime) -> None:
-    """More than one stage of native code has room for, and still in every bit."""
-    note, seeds = row()["note"], range(40)
+@pytest.mark.parametrize(("count", "steps"), [(40, 1), (2 * MOST_HEADS + 1, 3)])
+def test_very_many_models_of_one_vocabulary(runtime: Runtime, count: int, steps: int) -> None:
+    """They read a text once, or as often as native code has room for; in every bit as alone."""
+    note, seeds = row()["note"], range(count)
     plans = {f"s{seed}": oven.bake(text_model(seed), background=False) for seed in seeds}
     scores = {name: flour.plan(plan)(note)["scores"] for name, plan in plans.items()}
-    register(runtime, "many", flour.outputs(**scores))
+    mean = flour.ensemble(list(scores.values())).mean()
+    plan: Any = register(runtime, "many", flour.outputs(**scores, mean=mean))
+    if steps == 1:
+        assert [stage.kind for stage in plan.stages] == ["fused"]
+    else:  # and the mean of what they say
+        assert len(plan.graph.steps) == steps + 1
     answers = runtime.predict("many", ROWS)
+    same(answers["mean"], sum(answers[name] for name in scores) / float(count))
     single = runtime.predict("many", {name: values[5] for name, values in ROWS.items()})
-    for name, plan in plans.items():
-        alone = plan.run(NOTES)["scores"]
+    for name, model in plans.items():
+        alone = model.run(NOTES)["scores"]
         same(answers[name], alone)
         assert single[name] == alone[5]
 
@@ -226,9 +235,16 @@ def test_a_graph_that_cannot_follow_goes_on(runtime: Runtime) -> None:
     runtime.register("uses", flour.outputs(x=flour.model("text0")(person["note"])["scores"]))
     before = runtime.predict("uses", ROWS)["x"]
     runtime.register("text0", forest(0), background=False)
-    until(lambda: runtime.graph_problem("uses@1"))
-    assert "reads 2 columns" in runtime.graph_problem("uses@1")
+    until(lambda: facts_of(runtime, "uses@1").problem)
+    assert "reads 2 columns" in facts_of(runtime, "uses@1").problem
+    assert runtime.graph("text0@1") is None
     same(runtime.predict("uses", ROWS)["x"], before)
+
+
+def facts_of(runtime: Runtime, owner: str) -> GraphFacts:
+    facts = runtime.graph(owner)
+    assert facts is not None
+    return facts
 
 
 def test_explain_names_the_models_of_a_graph_and_what_they_share(runtime: Runtime) -> None:

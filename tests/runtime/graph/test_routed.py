@@ -141,6 +141,18 @@ def test_a_fetched_value_is_read_like_any_other(runtime: Runtime) -> None:
     assert runtime.submit("waits", ONE).result(10)["sum"] == ONE["age"] + 1.0
 
 
+def test_a_fetch_may_read_what_every_reader_computes_for_itself(runtime: Runtime) -> None:
+    async def length(note: str) -> float:
+        return float(len(note) + note.startswith("abc"))
+
+    note = row()["note"].lower()
+    flow = flour.fetch(length, note, gives=float)
+    runtime.register("computed", flour.outputs(x=flow, note=note), background=False)
+    rows = {**ROWS, "note": ["ABC D"] * len(NOTES)}
+    assert runtime.predict("computed", rows)["x"].tolist() == [6.0] * len(NOTES)
+    assert runtime.predict("computed", {**ONE, "note": "ABC D"}) == {"x": 6.0, "note": "abc d"}
+
+
 def test_independent_fetches_wait_together(runtime: Runtime) -> None:
     async def slow(age: float) -> float:
         await asyncio.sleep(0.15)

@@ -113,6 +113,33 @@ def test_every_link_leads_to_a_page(server: Server) -> None:
         assert page(server, link).text
 
 
+def test_a_graph_has_boxes_that_open(server: Server) -> None:
+    """Its models with what they share, and each step with what it has done and what that took."""
+    runtime = server.service.runtime
+
+    async def known(x: float) -> float:
+        return x
+
+    row = flour.record(x=float)
+    top = flour.model("shift")(*[flour.fetch(known, row["x"], gives=float, name=EVIL)] * 4)["top"]
+    same = flour.model("shift@1")(*[row["x"]] * 4)["top"]
+    runtime.register("graph", flour.outputs(top=top, same=same), background=False)
+    try:
+        for _ in range(3):
+            runtime.predict("graph", {"x": [1.0, 2.0]})
+        for path in ("/?q=graph", "/explain/graph"):
+            found = page(server, path)
+            assert found.seen.count("details") == 3
+            assert "graph@1: 2 models, 3 steps" in found.text
+            assert re.search(r"shift \(shift@\d\): \d+ operators", found.text)
+            assert f"fetch {EVIL}" in found.text
+            table = found.text[found.text.index("a row of a block") :]
+            assert re.search(r"Max036–\d+(\.\d)? (µs|ms)", table), table
+        assert "Graphs of models" not in page(server, "/?q=iris").text
+    finally:
+        runtime.unregister("graph")
+
+
 def test_a_plan_at_every_step(server: Server) -> None:
     for step, said in (
         ("stages", "kernel_linear"),
