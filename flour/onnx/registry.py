@@ -31,13 +31,12 @@ Adapter = Callable[["Call"], "Tensor | tuple[Tensor | None, ...]"]
 _F = TypeVar("_F", bound=Adapter)
 #: (domain, operator) -> (since version, adapter), newest first.
 ADAPTERS: dict[tuple[str, str], list[tuple[int, Adapter]]] = {}
-_registered = [0]
+_from_outside = [0]
 
 
-def registered() -> int:
-    """The number of registered adapters: part of cache keys, as adapters change the programs."""
-    load()
-    return _registered[0]
+def from_outside() -> int:
+    """The number of adapters that are no part of this package: they change programs, too."""
+    return _from_outside[0]
 
 
 def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]:
@@ -47,7 +46,7 @@ def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]
         for name in names:
             entries = ADAPTERS.setdefault((domain, name), [])
             entries.append((since, adapter))
-            _registered[0] += 1
+            _from_outside[0] += not adapter.__module__.startswith("flour.onnx.")
             entries.sort(key=lambda entry: -entry[0])
         return adapter
 
