@@ -6,17 +6,19 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import helper
+from onnx import ModelProto, helper
 from sklearn.ensemble import GradientBoostingClassifier
 
 import flour
+from flour.onnx import import_model
 from flour.onnx.parts import StoredModel
-from flour.onnx.registry import onnx_op
-from oven.plans import template_lookup
+from flour.onnx.reading import Raw
+from oven.plans import image_cache, template_lookup
 from runtime.onnx.session import InferenceSession
 from runtime.onnx.session_image import SessionImage
 from tests.house import run_python
@@ -40,17 +42,37 @@ assert session.program.flow.digest == session.plan.flow.digest  # imported when 
 
 
 @pytest.fixture(autouse=True)
-def _a_cache_of_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("oven.plans.image_cache._folder", lambda: tmp_path / "images")
+def _no_templates() -> Iterator[None]:
     with template_lookup.no_templates():
         yield
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The keys of the images that are written."""
+    keys: list[bytes] = []
+    write = image_cache.write
+
+    def counted(name: bytes, image: bytes) -> None:
+        keys.append(name)
+        write(name, image)
+
+    monkeypatch.setattr(image_cache, "write", counted)
+    return keys
+
+
+def new(data: bytes) -> bytes:
+    """The same model with bytes that no session has seen before."""
+    made = ModelProto.FromString(data)
+    made.doc_string = uuid4().hex
+    return bytes(made.SerializeToString())
 
 
 def boosted(seed: int) -> bytes:
     """Trees, which no template is made of, so that every model of them has an image."""
     target = (ROWS[:, 0] + ROWS[:, 1] * ROWS[:, 2] > 0).astype(int)
     made = GradientBoostingClassifier(n_estimators=9, random_state=seed, subsample=0.7)
-    return flour.from_sklearn(made.fit(ROWS, target)).to_onnx()
+    return new(flour.from_sklearn(made.fit(ROWS, target)).to_onnx())
 
 
 def with_maps() -> bytes:
@@ -76,7 +98,7 @@ def with_maps() -> bytes:
     )
     made = model(nodes, [("X", FLOAT, ["N", 4])], [("label", 8, ["N"])])
     made.graph.output.append(maps)
-    return bytes(made.SerializeToString())
+    return new(made.SerializeToString())
 
 
 def ready(data: bytes, **how: Any) -> InferenceSession:
@@ -123,9 +145,8 @@ def test_the_next_session_is_the_same(data: bytes, every: NDArray[Any]) -> None:
 
 @pytest.mark.once
 def test_the_next_process_imports_neither_the_model_nor_a_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.undo()  # the processes have the images of all
     (tmp_path / "a.onnx").write_bytes(boosted(1))
     np.save(tmp_path / "rows.npy", ROWS)
     files = str(tmp_path / "a.onnx"), str(tmp_path / "rows.npy")
@@ -143,27 +164,29 @@ def test_what_a_model_is_imported_by_is_part_of_the_key() -> None:
     assert not from_image(boosted(3))
 
 
-def test_a_damaged_image_is_made_again(tmp_path: Path) -> None:
+def test_a_session_without_its_code_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     data = boosted(4)
     want = ready(data).run(None, {"X": ROWS})
-    (path,) = (tmp_path / "images").glob("*/*.image")
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(bytes(content))
-    got = ready(data)
+
+    def gone(*_: object) -> None:
+        raise LookupError("no such code")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("oven.plans.image.PlanImage.restore", gone)
+        got = ready(data)
     assert not isinstance(got._program, StoredModel)
     assert [one.tolist() for one in got.run(None, {"X": ROWS})] == [one.tolist() for one in want]
     assert from_image(data)
 
 
-def test_a_model_with_a_template_has_no_image(tmp_path: Path) -> None:
+def test_a_model_with_a_template_has_no_image(written: list[bytes]) -> None:
     """The first model of a structure has one; it counts, so that the next leaves a template."""
     one, *others = (_linear(seed) for seed in range(4))
     ready(one)
     with template_lookup.no_templates():
         assert from_image(one)
         assert [from_image(data) for data in others] == [False, True, True]
-    assert len(list((tmp_path / "images").glob("*/*.image"))) == 1
+    assert len(written) == 1
 
 
 def _linear(seed: int) -> bytes:
@@ -180,20 +203,29 @@ def _linear(seed: int) -> bytes:
         )
     ]
     made = model(nodes, [("X", FLOAT, ["N", 4])], [("y", FLOAT, ["N", 2])])
-    return bytes(made.SerializeToString())
+    return new(made.SerializeToString())
 
 
 def test_weights_elsewhere_and_adapters_from_outside_have_no_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from flour.onnx import import_model
-    from flour.onnx.reading import Raw
-
     ways = False, None, "session"
     assert SessionImage.of(Raw(b"a model", None), ways, import_model) is not None
     assert SessionImage.of(Raw(b"the key location", None), ways, import_model) is None
     assert SessionImage.of(None, ways, import_model) is None
-    monkeypatch.setattr("flour.onnx.registry._from_outside", [0])
-    monkeypatch.setattr("flour.onnx.registry.ADAPTERS", {})
-    onnx_op("Odd", domain="tests")(lambda call: call.inputs[0])
+    monkeypatch.setattr("runtime.onnx.session_image.from_outside", lambda: 1)
     assert SessionImage.of(Raw(b"a model", None), ways, import_model) is None
+
+
+_OUTSIDE = """
+from flour.onnx.registry import from_outside, load, onnx_op
+load()
+before = from_outside()
+onnx_op("Odd", domain="tests")(lambda call: call.inputs[0])
+print(before, from_outside())
+"""
+
+
+@pytest.mark.once
+def test_adapters_from_outside_are_counted() -> None:
+    assert run_python(_OUTSIDE).split() == ["0", "1"]
