@@ -32,7 +32,7 @@ SIDE = 8
 #: column, eight that are transposed, a tree, and all else.
 _TEST, _SPLIT, _COLUMN, _TURN, _TREE, _REST = {"float32": 1.0, "float64": 2.1}, 0.75, 3, 30, 18, 60
 #: The same for a few rows, fitted to 100 random ensembles.
-_FEW_NODE, _FEW_TREE, _FEW_COLUMN, _FEW_REST = {"float32": 3.6, "float64": 5.0}, 6.0, 20.0, 230.0
+_FEW_NODE, _FEW_TREE, _FEW_COLUMN, _FEW_REST = {"float32": 4.2, "float64": 5.7}, 7.0, 23.0, 260.0
 #: The results of all nodes should stay in the nearest cache.
 _MOST_NODES = 2048
 #: The number of leaves whose values two registers hold.
