@@ -206,13 +206,13 @@ def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) -> Blob:
     """An array by its record: the live one of its digest, else read from the file and verified.
 
-    A small array is a copy.
+    An array is a copy if it is small, or not aligned as its numbers have to be.
     """
     live = Blob.live(record.digest)
     if live is not None:
         return live
     array = layout.payload(buffer, record)
-    if record.nbytes < COPIED_BYTES:
+    if record.nbytes < COPIED_BYTES or not array.flags.aligned:
         array = frozen(array)
     _check(array, record, where)
     return Blob.view(array, record.digest)

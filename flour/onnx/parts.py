@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from flour.language.flow import Flow
 from flour.onnx.attributes import WordList
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import Raw
-from flour.onnx.registry import registered
+from flour.onnx.registry import from_outside
 from flour.onnx.wire import Leaf, ModelLayout, split
 from flour.tracing.traced_array import ArrayTrace, TracedArray
 
@@ -32,21 +33,19 @@ Ways = tuple[bool, bool | None, str]
 Import = Callable[..., OnnxProgram]
 
 
-class SharedModel:
-    """A model as bytes of which most are other models', too."""
+class StoredModel:
+    """A model that is imported when its program is first looked at; `data` gives its bytes."""
 
-    def __init__(
-        self, layout: ModelLayout, own: tuple[bytes, ...], ways: Ways, read: Import
-    ) -> None:
-        self._layout, self._own, self._ways, self._read = layout, own, ways, read
+    def __init__(self, data: Callable[[], object], ways: Ways, read: Import) -> None:
+        self._data, self._ways, self._read = data, ways, read
         self._program: OnnxProgram | None = None
 
     def program(self) -> OnnxProgram:
         """The model as a program, imported when it is asked for."""
         if self._program is None:
             native_only, rows, _ = self._ways
-            data = self._layout.joined(self._own)
-            self._program = self._read(data, native_only=native_only, rows=rows).without_model()
+            read = self._read(self._data(), native_only=native_only, rows=rows)
+            self._program = read.without_model()
         return self._program
 
     def flow(self) -> Flow:
@@ -63,8 +62,8 @@ class OnnxParts:
 
     @property
     def key(self) -> Hashable:
-        """The structure, the ways, and how many adapters there are: others make other programs."""
-        return self._layout.key, self._ways, registered()
+        """The structure, the ways, and how many adapters are not ours: they make other programs."""
+        return self._layout.key, self._ways, from_outside()
 
     def numbers(self) -> list[NDArray[Any]] | None:
         """The weights."""
@@ -79,10 +78,10 @@ class OnnxParts:
         read = self._read(self._data, native_only=native_only, rows=rows, formulas=formulas)
         return read.flow
 
-    def stored(self) -> SharedModel:
+    def stored(self) -> StoredModel:
         """The model, the bytes that it shares with others left out."""
         own = _shared(self._layout.own(self._data), self._layout)
-        return SharedModel(self._layout, own, self._ways, self._read)
+        return StoredModel(partial(self._layout.joined, own), self._ways, self._read)
 
 
 def _leaf(trace: ArrayTrace, leaf: Leaf, arrays: Iterator[NDArray[Any]]) -> TracedArray | WordList:

@@ -28,12 +28,12 @@ Adapter = Callable[["Call"], "Tensor | tuple[Tensor | None, ...]"]
 _F = TypeVar("_F", bound=Adapter)
 #: (domain, operator) -> (since version, adapter), newest first.
 ADAPTERS: dict[tuple[str, str], list[tuple[int, Adapter]]] = {}
-_registered = [0]
+_from_outside = [0]
 
 
-def registered() -> int:
-    """How many adapters come from outside: part of cache keys, as they change the programs."""
-    return _registered[0]
+def from_outside() -> int:
+    """The number of adapters that are no part of this package: they change programs, too."""
+    return _from_outside[0]
 
 
 def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]:
@@ -43,7 +43,7 @@ def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]
         for name in names:
             entries = ADAPTERS.setdefault((domain, name), [])
             entries.append((since, adapter))
-            _registered[0] += not adapter.__module__.startswith(f"{__package__}.")
+            _from_outside[0] += not adapter.__module__.startswith(f"{__package__}.")
             entries.sort(key=lambda entry: -entry[0])
         return adapter
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import threading
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from oven.compiler import levels
 from oven.compiler.object_loader import link
 from oven.errors import NoCompiler
-
-try:
-    import llvmlite.binding as llvm
-except (ImportError, OSError):  # it, or a library of its own, is missing: definitions answer
-    llvm = None
 
 _lock = threading.Lock()
 
@@ -94,15 +92,29 @@ _LIBM = [
 ]
 
 
+@cache
 def is_there() -> bool:
     """Whether there is a compiler, which also loads code."""
-    return llvm is not None
+    try:
+        import llvmlite  # noqa: F401 (a small part of it)
+    except (ImportError, OSError):  # definitions answer; see `check`
+        return False
+    return True
+
+
+def _llvm() -> Any:
+    """The compiler: forty megabytes, which processes whose code comes out of caches never need."""
+    import llvmlite.binding
+
+    return llvmlite.binding
 
 
 def check() -> None:
     """Raise NoCompiler where there is none."""
-    if not is_there():
-        raise NoCompiler.without("llvmlite")
+    try:
+        _llvm()
+    except (ImportError, OSError) as problem:  # it, or a library of its own, is missing
+        raise NoCompiler.without("llvmlite", str(problem)) from problem
 
 
 @cache
@@ -112,9 +124,10 @@ def target_machine() -> Any:
 
 
 def _machine() -> Any:
+    llvm = _llvm()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    if triple() != llvm.get_default_triple():
+    if _kind(triple()) != _kind(llvm.get_default_triple()):
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(triple())
@@ -130,16 +143,20 @@ def _machine() -> Any:
     )
 
 
+def _kind(triple: str) -> str:
+    return triple.partition("-")[0]
+
+
 def aim(cpu: str, features: str, triple: str = "") -> None:
     """Compile for another processor than this one; to be called before anything is compiled."""
-    _aims[:] = [Aim(cpu, features, triple or llvm.get_default_triple())]
+    _aims[:] = [Aim(cpu, features, triple or _llvm().get_default_triple())]
     for cached in (target_machine, vector_bytes, has, fingerprint):
         cached.cache_clear()
 
 
 def triple() -> str:
     """The kind of machine to compile for."""
-    return _aims[0].triple if _aims else _host("get_default_triple")
+    return _aims[0].triple if _aims else _level().triple
 
 
 def cpu() -> str:
@@ -158,17 +175,42 @@ def host() -> Aim:
     return Aim(*map(_host, names))
 
 
+#: The kernel's names of features where they are not the compiler's.
+_IN_CPUINFO = {"sse3": "pni", "sahf": "lahf_lm", "bmi": "bmi1", "lzcnt": "abm"}
+_IN_CPUINFO |= {name: name.replace(".", "_") for name in ("sse4.1", "sse4.2")}
+_IN_CPUINFO["avx512bitalg"] = "avx512_bitalg"
+_CPUINFO = Path("/proc/cpuinfo")
+
+
 @cache
 def _level() -> Aim:
     """What code is compiled for here: the level of this processor, or itself where it has none."""
+    if not is_there():
+        return Aim("", "", "")
+    told = _told_by_kernel()
+    if told is not None:
+        return Aim(told.cpu, told.listed, told.triple)
     here = host()
     level = levels.best(here.triple, here.features)
     return here if level is None else Aim(level.cpu, level.listed, here.triple)
 
 
+def _told_by_kernel() -> levels.Level | None:
+    """The level of this processor as the kernel describes it, without asking the compiler."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return None
+    with suppress(OSError), _CPUINFO.open(encoding="ascii", errors="replace") as file:
+        flags = next((line for line in file if line.startswith("flags")), "").split()
+        here = frozenset(flags)
+        wide = [level for level in levels.LEVELS if _kind(level.triple) == "x86_64"]
+        names = ((level, (_IN_CPUINFO.get(it, it) for it in level.features)) for level in wide)
+        return next((level for level, wanted in names if here.issuperset(wanted)), None)
+    return None
+
+
 def _host(question: str) -> str:
     """What the compiler knows of this machine; nothing where there is no compiler."""
-    found: Any = "" if llvm is None else getattr(llvm, question)()
+    found: Any = getattr(_llvm(), question)() if is_there() else ""
     return str(found.flatten() if question.endswith("features") and found else found)
 
 
@@ -194,7 +236,7 @@ def fingerprint() -> str:
 
 def version() -> str:
     """The version of the code generator."""
-    if llvm is None:
+    if not is_there():
         return "no llvmlite"
     import llvmlite
 
@@ -209,6 +251,7 @@ class _Loader:
 
     def __init__(self) -> None:
         _know_libm()
+        llvm = _llvm()
         self._machine = _machine()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
         self._kept: list[Any] = []
@@ -218,7 +261,7 @@ class _Loader:
         loaded = int(self._engine.get_function_address(symbol))
         if loaded:
             return loaded
-        item = llvm.ObjectFileRef.from_data(code)
+        item = _llvm().ObjectFileRef.from_data(code)
         self._engine.add_object_file(item)
         self._engine.finalize_object()
         return int(self._engine.get_function_address(symbol))
@@ -257,7 +300,7 @@ def _know(name: str, library: ctypes.CDLL) -> bool:
     """Tell the loader where a function is, if this library has it."""
     function = getattr(library, name, None)
     if function is not None:
-        llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+        _llvm().add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
     return function is not None
 
 

@@ -211,8 +211,11 @@ class PlanImage:
         return PlanImage(text, memory, row_work, sources, digest, nodes)
 
 
-def image_in_file(plan: Plan, archive: Archive) -> PlanImage | None:
-    """The image of a plan in this file; None where more than one native run of ours makes it."""
+def image_of(plan: Plan, archive: Archive | None = None) -> PlanImage | None:
+    """The image of a plan, in this file if there is one.
+
+    None where more than one native run of ours makes it.
+    """
     every = [item for flow in (plan.flow, plan.optimised) for item in flow.nodes()]
     if not all(_is_ours(item.op) for item in every):
         return None
@@ -223,7 +226,7 @@ def image_in_file(plan: Plan, archive: Archive) -> PlanImage | None:
     def source(one: Blob) -> Source | None:
         if one.nbytes < SHARED_BYTES:
             return None
-        return archive.record(one.digest) or one
+        return one if archive is None else archive.record(one.digest) or one
 
     return replace(draft.image(source), digest=plan.digest, nodes=plan.node_digests)
 

@@ -49,9 +49,17 @@ class Entry(NamedTuple):
 def find(buffer: NDArray[np.uint8]) -> Entry | None:
     """The entry of a file; None for what is no plan's file."""
     head = layout.head(buffer)
-    if head is None:
-        return None
-    name = _name(head)
+    return None if head is None else look(head)
+
+
+def look(about: bytes, above: str = "") -> Entry:
+    """The entry of what is told apart by these bytes.
+
+    `above` is a folder of modules that it depends on besides those below this one.
+    """
+    state = _release(above).copy()
+    state.update(about)
+    name = state.digest()
     try:
         data = code.read_entry(_path(name)) if code.trusted(code.directory()) else b""
     except OSError:
@@ -100,18 +108,12 @@ def _path(name: bytes) -> Path:
     return _folder().joinpath(text[:2], f"{text}.image")
 
 
-def _name(head: bytes) -> bytes:
-    state = _release().copy()
-    state.update(head)
-    return state.digest()
-
-
 def _checksum(body: bytes) -> bytes:
     return blake2b(body, digest_size=_CHECK).digest()
 
 
 @cache
-def _release() -> blake2b:
+def _release(above: str) -> blake2b:
     """What an image depends on besides the file: this release on this machine.
 
     Sources are compared by size and time of writing, as Python does for its own cache.
@@ -119,13 +121,13 @@ def _release() -> blake2b:
     state = blake2b(digest_size=16)
     # Tables of characters are the running Python's, and numpy packs what they are made of.
     about = (code.toolchain(), sys.version, unicodedata.unidata_version, np.__version__)
-    state.update(combine(*about, *_sources()).encode("ascii"))
+    state.update(combine(*about, *_sources(above)).encode("ascii"))
     return state
 
 
-def _sources() -> Iterator[str]:
-    above = (str(Path(str(package.__file__)).parent) for package in (flour, objectstore))
-    for folder in (str(Path(__file__).parent.parent), *above):
+def _sources(above: str) -> Iterator[str]:
+    below = (str(Path(str(package.__file__)).parent) for package in (flour, objectstore))
+    for folder in (str(Path(__file__).parent.parent), *below, *filter(None, [above])):
         yield from _modules(folder, "")
 
 

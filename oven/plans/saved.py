@@ -42,7 +42,7 @@ from objectstore.mapping import AT_ONCE, read_only, release, settle
 from oven import debug
 from oven.errors import CompileError, DamagedPlan
 from oven.plans import characters, image_cache
-from oven.plans.image import PlanImage, image_in_file
+from oven.plans.image import PlanImage, image_of
 from oven.plans.image_cache import Entry
 from oven.plans.limits import MAX_NODES, check_limits
 from oven.plans.plan import Plan
@@ -125,7 +125,7 @@ def _write_image(plan: Plan, archive: Archive, entry: Entry | None) -> None:
     """Write a plan's image, unless there is one; not of a plan whose loading has to warn."""
     silent = archive.manifest.get("unicode") in (None, characters.VERSION)
     if entry is not None and entry.image is None and silent:
-        made = image_in_file(plan, archive)
+        made = image_of(plan, archive)
         if made is not None:
             image_cache.write(entry.name, made.to_bytes())
 

@@ -95,6 +95,15 @@ class TemplateLookup:
                 return TemplateHit(facts, restored, self._model.stored())
         return None
 
+    @property
+    def has_templates(self) -> bool:
+        """Whether models of the structure have a template to be tried."""
+        return bool(self._family.templates)
+
+    def seen(self) -> None:
+        """Count a model that was made in another way than by importing it."""
+        self._family.count += 1
+
     def learn(self, plan: Plan, shaped: Callable[[Flow], Flow], facts: Callable[[], Any]) -> None:
         """Keep a template of the model that was imported, if it is the second of its structure.
 

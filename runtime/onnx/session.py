@@ -17,9 +17,6 @@ from types import BuiltinFunctionType
 from typing import Any, NamedTuple, SupportsIndex
 from weakref import ref
 
-import numpy as np
-from numpy.typing import NDArray
-
 import oven
 from flour.core.errors import FlourError, OpaqueFailed
 from flour.core.node import Node, node, rebuild
@@ -28,22 +25,21 @@ from flour.core.types import Record, Text, Type, Vector
 from flour.language.flow import Flow
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.initializers import with_initializers
-from flour.onnx.parts import SharedModel, take_apart
-from flour.onnx.program import Answer, Entry
+from flour.onnx.parts import StoredModel, take_apart
 from flour.onnx.proving import proving
 from flour.onnx.reading import opened, raw
 from flour.onnx.signature import Value, overridable, signature
 from flour.onnx.tensor import NARROW
 from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
-from flour.onnx.words import Listed
 from flour.ops.opaque import Opaque
 from flour.ops.structure import Element
 from oven.entry.columns_entry import COLUMN, FLAT
-from oven.entry.zipmap import zipmap
 from oven.plans.template_lookup import TemplateHit, look_up
+from runtime.onnx.answers import is_block, is_direct, labelled, shape_of
 from runtime.onnx.errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx.feeds import check_of, plain_map
 from runtime.onnx.native_session_run import Order, open_gate
+from runtime.onnx.session_image import Facts, SessionImage, is_plain, order_of
 from runtime.onnx.zipmap_input import entry_of_maps
 
 Feed = Mapping[str, Any]
@@ -67,21 +63,6 @@ class ModelMeta(NamedTuple):
     version: int
     custom_metadata_map: dict[str, str]
     graph_description: str = ""
-
-
-class Facts(NamedTuple):
-    """What sessions over models of one structure have in common."""
-
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    checks: Mapping[str, Callable[[Any], Any]]
-    shapers: Mapping[str, Callable[[Any], Any] | None]
-    places: Mapping[str, int]
-    order: Sequence[tuple[int, Callable[[Any], Any] | None]] | None
-    #: The same, also where all outputs are as they are answered.
-    gate: Sequence[tuple[int, Callable[[Any], Any] | None]]
-    ranks: Mapping[str, int]
-    overridable: tuple[Value, ...]
 
 
 class InferenceSession:
@@ -115,16 +96,24 @@ class InferenceSession:
         try:
             path_or_bytes = with_initializers(path_or_bytes, sess_options)
             given = raw(path_or_bytes)
-            parts = take_apart(given, (native_only, rows, "session"), import_model)
-            lookup = look_up(parts) if compiled else None
+            ways = native_only, rows, "session"
+            lookup = look_up(take_apart(given, ways, import_model)) if compiled else None
             hit = None if lookup is None else lookup.hit()
-            if hit is not None:
-                self._restore(hit)
+            image = SessionImage.of(given, ways, import_model) if compiled and not hit else None
+            kept = None if image is None else image.restored()
+            made = hit or kept
+            if made is not None:
+                self._restore(made)
+                if lookup is not None and kept is not None:
+                    lookup.seen()
                 return
             with proving(on=prove):
                 self._import(given or path_or_bytes, native_only, rows, compiled)
             if lookup is not None and self._plan is not None and self._compiling is None:
                 lookup.learn(self._plan, _of_documents, self._facts)
+            rare = lookup is None or not lookup.has_templates
+            if image is not None and self._plan is not None and rare:
+                self._plan.when_ready(partial(_keep, ref(self), image))
         except FlourError as problem:
             raise translated(problem) from problem
 
@@ -144,14 +133,15 @@ class InferenceSession:
         self._inputs, self._outputs = signature(model, program)
         self._overridable = overridable(model, program)
         # The model's own constants and nodes are not needed any more.
-        self._program: OnnxProgram | SharedModel = program.without_model()
+        self._program: OnnxProgram | StoredModel = program.without_model()
         self._plan = oven.bake(_of_documents(program.flow)) if compiled else None
         self._names = tuple(item.name for item in self._outputs)
         checks = {item.name: check_of(item) for item in self._inputs}
         self._checks: Mapping[str, Callable[[Any], Any]] = checks
         #: Of each output: how the plan's column becomes ONNX's value; None where it is that.
+        self._shapes = {item.port.name: shape_of(item) for item in program.outputs}
         self._shapers: Mapping[str, Callable[[Any], Any] | None] = {
-            item.port.name: _shaper(item) for item in program.outputs
+            name: shape and shape.maker() for name, shape in self._shapes.items()
         }
         #: Of each output: where it is in what the shortest way answers.
         self._places: Mapping[str, int] = {name: k for k, name in enumerate(self._names)}
@@ -176,10 +166,9 @@ class InferenceSession:
         if plan is None or not plan.ready:
             return
         short = self._shortest(plan)
-        order = [(index, self._shapers.get(name)) for name, index in self._places.items()]
+        order = order_of(self._places, self._shapers)
         #: All outputs in the model's order; None where that is how they are answered.
-        plain = [(k, None) for k in range(len(order))]
-        self._order = None if order == plain else order
+        self._order = None if is_plain(order) else order
         self._short = short  # the last: other threads may be in `run`
         if isinstance(short, BuiltinFunctionType):
             self._open_native_run(short, order)
@@ -189,18 +178,8 @@ class InferenceSession:
         """What sessions over models of the same structure need not find out again."""
         if self._ranks is None or not isinstance(self._short, BuiltinFunctionType):
             return None
-        order = [(index, self._shapers.get(name)) for name, index in self._places.items()]
-        return Facts(
-            self._inputs,
-            self._outputs,
-            self._checks,
-            self._shapers,
-            self._places,
-            self._order,
-            order,
-            self._ranks,
-            self._overridable,
-        )
+        values = self._inputs, self._outputs, self._overridable
+        return Facts.of(values, self._places, self._shapes, self._ranks)
 
     def _restore(self, hit: TemplateHit) -> None:
         """Be the session of a model that a template is for."""
@@ -221,7 +200,7 @@ class InferenceSession:
     def program(self) -> OnnxProgram:
         """The model as a program: its flow, and what its inputs and outputs are for a row."""
         found = self._program
-        return found.program() if isinstance(found, SharedModel) else found
+        return found.program() if isinstance(found, StoredModel) else found
 
     @property
     def plan(self) -> oven.Plan:
@@ -255,14 +234,14 @@ class InferenceSession:
             values = self.program.run(run, feed)
         except FlourError as problem:
             raise translated(problem) from problem
-        return [_labelled(self._shapers.get(name), values[name]) for name in names]
+        return [labelled(self._shapers.get(name), values[name]) for name in names]
 
     def _in_order(self, answers: Sequence[Any]) -> list[Any]:
         """All outputs in the model's order, from those of the plan."""
         order = self._order
         if order is None:
             return list(answers)
-        return [_labelled(shape, answers[index]) for index, shape in order]
+        return [labelled(shape, answers[index]) for index, shape in order]
 
     def _open_native_run(self, entry: BuiltinFunctionType, order: Order) -> None:
         """Let machine code stand in for `run`, unless a subclass has its own."""
@@ -281,8 +260,8 @@ class InferenceSession:
             return _as_whole(plan, self._names)
         entries, places = self.program.inputs, {name: k for k, name in enumerate(plan.outputs)}
         maps = [entry.port.name for entry in entries if entry.port.kind == "map"]
-        fits = all(map(_is_block, entries)) or (len(maps) == len(entries) == 1)
-        direct = fits and all(map(_is_direct, self.program.outputs))
+        fits = all(map(is_block, entries)) or (len(maps) == len(entries) == 1)
+        direct = fits and all(map(is_direct, self.program.outputs))
         same = {entry.port.name for entry in entries} == _names_of(plan.inputs)
         if not direct or not same or set(self._names) != set(places):
             return None
@@ -296,7 +275,7 @@ class InferenceSession:
     def _picked(self, answers: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Some of all the outputs."""
         places, shapers = self._places, self._shapers
-        return [_labelled(shapers.get(n), answers[places[n]]) for n in self._wanted(names)]
+        return [labelled(shapers.get(n), answers[places[n]]) for n in self._wanted(names)]
 
     def _wanted(self, names: Sequence[str]) -> Sequence[str]:
         for name in names:
@@ -458,6 +437,15 @@ def _as_whole(plan: oven.Plan, names: Sequence[str]) -> Callable[[Feed], list[An
     return run
 
 
+def _keep(known: ref[InferenceSession], image: SessionImage) -> None:
+    """The code of a session's plan is there: keep what came of importing its model."""
+    session = known()
+    if session is not None and session._plan is not None:  # noqa: SLF001 (a part of the class)
+        with suppress(FlourError):  # calls raise it
+            if session._plan.ready:  # noqa: SLF001 (as above)
+                image.write(session._plan, session._facts())  # noqa: SLF001 (as above)
+
+
 def _open(known: ref[InferenceSession]) -> None:
     """The code of a session's plan is there: have its shortest way opened, on this thread."""
     session = known()
@@ -490,91 +478,3 @@ def _of_documents(flow: Flow) -> Flow:
 
 def _is_source(item: Node) -> bool:
     return isinstance(item.op, Source)
-
-
-# --- from columns to ONNX's values --------------------------------------------------------------
-
-
-def _is_block(entry: Entry) -> bool:
-    """Whether an array for the input is a column, or the block of rows, that the plan reads."""
-    tensor = entry.tensor
-    fits = tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
-    return fits and entry.port.kind == "tensor" and tensor.dtype not in NARROW
-
-
-def _is_direct(answer: Answer) -> bool:
-    """Whether the plan's column has ONNX's shape already."""
-    tensor = answer.tensor
-    if isinstance(tensor, Listed):
-        parts = [Answer(answer.port, item) for item in tensor.items]
-        return all(_is_direct(part) and not _is_lying(part) for part in parts)
-    if tensor.dtype in NARROW:
-        return False
-    if _is_lying(answer):
-        return True
-    rank = 1 if tensor.shape == (1,) else 2
-    return tensor.axis == 0 and tensor.rank == rank and tensor.shape[0] == 1
-
-
-def _is_lying(answer: Answer) -> bool:
-    """Whether one value of each row lies side by side, as an ArrayFeatureExtractor leaves them."""
-    tensor = answer.tensor
-    return (tensor.axis, tensor.shape) == (1, (1, 1)) and tensor.labels is None
-
-
-def _laid(column: NDArray[Any]) -> NDArray[Any]:
-    return column.reshape(1, -1)
-
-
-def _shaper(answer: Answer) -> Callable[[Any], Any] | None:
-    """What makes a list of dicts or of arrays of a block of values; None for most tensors."""
-    if isinstance(answer.tensor, Listed):
-        return _taker_apart(answer.tensor)
-    if _is_lying(answer):
-        return _laid
-    labels = answer.tensor.labels
-    if labels is None:
-        return None
-    return zipmap(labels)
-
-
-def _taker_apart(listed: Listed) -> Callable[[Any], Any]:
-    """A function for a list of arrays, which the short way answers side by side in one block.
-
-    One array for each costs a quarter of a microsecond.
-    """
-    ends = np.cumsum([item.size for item in listed.items]).tolist()
-    pairs = zip(listed.items, ends, strict=True)
-    whole = slice(None)
-    columns = [
-        (whole, slice(end - item.size, end) if item.rank > 1 else end - 1) for item, end in pairs
-    ]
-
-    widths = {item.size if item.rank > 1 else 0 for item in listed.items}
-    width = widths.pop() if len(widths) == 1 else 0
-
-    def take(block: NDArray[Any] | list[Any]) -> list[Any]:
-        if isinstance(block, list):  # the general way has done so already
-            return block
-        if len(block) >= _MANY and width * block.itemsize == _PAIR and block.dtype != object:
-            return _pairs_apart(block)
-        return [np.ascontiguousarray(block[column]) for column in columns]
-
-    return take
-
-
-#: Bytes of the probabilities of two classes.
-_PAIR = 8
-#: From so many rows on, looking at eight bytes as one number pays.
-_MANY = 32
-
-
-def _pairs_apart(block: NDArray[Any]) -> list[Any]:
-    """The arrays where each has eight bytes of every row: numpy copies one number at a time."""
-    wide = np.ascontiguousarray(block).view(np.int64)
-    shape = (len(block), _PAIR // block.itemsize)
-    return [wide[:, k].copy().view(block.dtype).reshape(shape) for k in range(wide.shape[1])]
-
-
-def _labelled(shape: Callable[[Any], Any] | None, value: object) -> object:
-    return value if shape is None else shape(value)

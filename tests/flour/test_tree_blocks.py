@@ -62,10 +62,12 @@ def test_groups_of_trees(trees: int, tests: int) -> None:
     every_size(chains(trees, tests, 4), 4)
 
 
-def least(run: Callable[[Any], Any], blocks: dict[int, list[Any]]) -> dict[int, float]:
+def least(
+    run: Callable[[Any], Any], blocks: dict[int, list[Any]], turns: int = 100
+) -> dict[int, float]:
     """The least time of this thread for a row in blocks of each size, which take turns."""
     took = dict.fromkeys(blocks, np.inf)
-    for _ in range(100):
+    for _ in range(turns):
         for size, parts in blocks.items():
             start = time.thread_time_ns()
             for part in parts:
@@ -84,4 +86,37 @@ def test_a_block_takes_no_longer_than_its_rows(trees: int, depth: int) -> None:
     blocks = {n: [rows[k : k + n] for k in starts[n][:100]] for n in SIZES}
     took = least(plan.run, blocks)
     slow = {size: each for size, each in took.items() if each > MOST * took[1]}
+    assert not slow, f"one row alone takes {took[1]:.0f} ns"
+
+
+#: The sizes at which blocks begin to be scored in other ways.
+FEW = (2, 4, 8, 10, 16, 33, 64, 65, 100)
+#: Rows are new to the branch predictor, as a service's are.
+MANY_ROWS = 700
+#: Nanoseconds by which a call may differ that takes no longer than this many of them.
+CALL = 50
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100))
+def test_random_ensembles_take_no_longer_in_blocks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    trees, depth, width = int(np.exp(rng.uniform(0, np.log(300)))), *rng.integers((1, 4), (9, 40))
+    narrow, columns = bool(rng.integers(2)), int(rng.choice([1, 1, 1, 3]))
+    how = {"narrow": narrow, "outputs": columns, "sets": bool(rng.random() < 0.2)}
+    op = ensembles.sums(seed, trees=trees, depth=int(depth), width=int(width), **how)
+    entry = oven.bake(outputs(scores=op(source("X", Vector(int(width)))))).wait().entry()
+    rows = rng.normal(size=(MANY_ROWS, int(width)))
+    blocks = {n: [rows[k : k + n].copy() for k in range(0, 640 // n * n, n)] for n in (1, *FEW)}
+    took = dict.fromkeys(blocks, np.inf)
+    slow = {1: 0.0}
+    for _ in range(12):
+        if slow:
+            for size, each in least(entry, blocks, turns=6).items():
+                took[size] = min(took[size], each)
+            slow = {
+                size: each / took[1]
+                for size, each in took.items()
+                if each > MOST * took[1] and (each - took[1]) * size > CALL
+            }
     assert not slow, f"one row alone takes {took[1]:.0f} ns"

@@ -163,19 +163,21 @@ class Cost(NamedTuple):
     def least(self) -> tuple[int, int, int]:
         """The smallest number of rows for which a block costs less than each row.
 
-        Where all nodes of a tree are tested at once, where rows are walked, and without AVX-512,
-        where half of a block costs less than a whole one.
+        Where all nodes of a tree are tested at once, where rows are walked, and without AVX-512.
         """
-        some = _SOME_ROWS * self.block
-        half = some if some < ROWS // 2 * self.alone else self.block
-        times = (self.block / self.row, self.block / self.alone, half / self.alone)
-        quick, walked, narrow = (int(np.clip(np.ceil(time), 1, ROWS)) for time in times)
-        return quick, walked, narrow
+        walked = few_rows_walked(self.alone)
+        quick = _FEW_QUICK * self.block / self.row
+        masks = (_FEW_ROWS + _FEW_BLOCK * self.block) / walked
+        halves = (_HALF_ROWS + _HALF_BLOCK * self.block) / walked
+        first, second, third = (_clipped(time) for time in (quick, masks, halves))
+        return first, second, third
 
 
 #: The times for a node of 64 rows, a tree, a column, each halving of its thresholds after the first
 #: four, and all else.
 _NODE, _TREE, _COLUMN, _HALVING, _REST = 0.9, 25.0, 24.0, 25.0, 50.0
+#: A column whose values are codes of categories.
+_CODES = 145.0
 #: A column that is no float, besides; one of float32, and each 31 of its thresholds.
 _LONE, _NARROW, _PART = 75.0, 10.0, 14.0
 #: Thresholds of float32 that are compared at once, and the most such parts of a column.
@@ -184,10 +186,24 @@ PART, MOST_PARTS = 31, 16
 _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
 #: A tree and a column of one row, where all nodes of a tree are tested at once.
 _ROW_TREE, _ROW_COLUMN = 7.5, 7.0
-#: What up to 32 rows cost of a block without AVX-512, whose registers hold so many ranks.
-_SOME_ROWS = 0.62
+#: What a block of few rows takes by ranks, and each of these rows by walks, with mask registers:
+#: fitted to 100 random ensembles, as the other times are those of rows in long blocks.
+_FEW_ROWS, _FEW_BLOCK, _FEW_WALKED, _FEW_ALONE = 350.0, 1.4, 60.0, 0.67
+#: The same of a block without mask registers, half of which is left out.
+_HALF_ROWS, _HALF_BLOCK = 700.0, 0.8
+#: The same factor of a block where rows are scored with all nodes of a tree at once.
+_FEW_QUICK = 1.25
 #: The factor for a row alone: no other row has just brought its nodes into the cache.
 _ALONE = 1.3
+
+
+def _clipped(rows: float) -> int:
+    return int(np.clip(np.ceil(rows), 1, ROWS))
+
+
+def few_rows_walked(alone: float) -> float:
+    """The time to walk each of a few rows."""
+    return _FEW_WALKED + _FEW_ALONE * alone
 
 
 class Slices:
@@ -267,7 +283,7 @@ class Slices:
     def cost(self) -> Cost:
         """The estimated times of the ways to score the ensemble."""
         block = len(self.inner) * _NODE + len(self.table.roots) * _TREE + self._ranking()
-        block += _REST
+        block += _REST + len(self.set_blocks()) * _CODES
         row = len(self.table.roots) * _ROW_TREE + len(self.used) * _ROW_COLUMN
         return Cost(block, *self.walking(), row, narrow=self.leaf == "uint8")
 

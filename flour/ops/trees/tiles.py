@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from flour.core.types import Vector
 from flour.ops.trees.lockstep import NodeTable
 from flour.ops.trees.outline import at_most
-from flour.ops.trees.slices import PART, ROWS, Slices, held_as
+from flour.ops.trees.slices import PART, ROWS, Slices, few_rows_walked, held_as
 from objectstore import Blob
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ SIDE = 8
 #: Nanoseconds for 64 rows: a node's test by the width of its numbers, splitting its rows, a tested
 #: column, eight that are transposed, a tree, and all else.
 _TEST, _SPLIT, _COLUMN, _TURN, _TREE, _REST = {"float32": 1.0, "float64": 2.1}, 0.75, 3, 30, 18, 60
+#: The same for a few rows, fitted to 100 random ensembles.
+_FEW_NODE, _FEW_TREE, _FEW_COLUMN, _FEW_REST = {"float32": 4.2, "float64": 5.7}, 7.0, 23.0, 260.0
 #: The results of all nodes should stay in the nearest cache.
 _MOST_NODES = 2048
 #: The number of leaves whose values two registers hold.
@@ -111,12 +113,18 @@ class Tiles:
         columns = len(self.used) * _COLUMN + len(self.groups) * _TURN
         return nodes + columns + len(self.sliced.table.roots) * _TREE + _REST
 
+    def _few_rows(self) -> float:
+        """The time of a block of few rows: their columns and nodes are far in memory."""
+        nodes = len(self.sliced.inner) * _FEW_NODE[self.dtype]
+        trees = len(self.sliced.table.roots) * _FEW_TREE
+        return nodes + trees + len(self.used) * _FEW_COLUMN + _FEW_REST
+
     def tables(self, leaf: NDArray[Any]) -> Tiled:
         """The tables native code reads."""
         sliced, order = self.sliced, self.order
         inner, roots = sliced.inner, sliced.table.roots
         offset = _placed(self.groups, self.column, self.dtype)
-        count = sliced.leaves[roots]
+        count, alone = sliced.leaves[roots], few_rows_walked(sliced.walking()[1])
         zero = np.where(self.used % 2 != 0, np.float64(np.float32(1e-35)), -1.0)
         few = _FEW[str(leaf.dtype)]
         # Behind the last tree's values there is padding for what two registers read.
@@ -138,7 +146,7 @@ class Tiles:
             few=int(count.max()) <= few,
             most=int(np.diff(sliced.first).max()),
             dtype=self.dtype,
-            least=int(np.clip(np.ceil(self.cost() / sliced.walking()[1]), 1, ROWS)),
+            least=int(np.clip(np.ceil(self._few_rows() / alone), 1, ROWS)),
         )
 
 

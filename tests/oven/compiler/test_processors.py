@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 
 import pytest
 
-from oven.compiler import machine
+from oven.compiler import levels, machine
 from tests.house import run_python
 
 pytestmark = pytest.mark.once
@@ -20,7 +21,7 @@ LEVELS = {
 }
 _CODE = """
 import sys
-from oven.compiler import machine
+from oven.compiler import levels, machine
 before = machine.fingerprint()
 machine.aim(sys.argv[1], sys.argv[2])
 assert machine.fingerprint() != before
@@ -57,3 +58,22 @@ def test_trees_mean_the_same_on_lesser_processors(level: str, expected: str) -> 
         pytest.skip(f"this processor has no {', '.join(missing)}")
     features = ",".join(f"+{item}" for item in wanted)
     assert run_python(_CODE, level, features).strip() == expected
+
+
+def test_the_kernel_tells_the_level_that_the_compiler_tells() -> None:
+    here = machine.host()
+    told = machine._told_by_kernel()
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        assert told is None
+    else:
+        assert told == levels.best(here.triple, here.features)
+
+
+def test_a_processor_below_all_levels_is_asked_of_the_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cpuinfo").write_text("processor : 0\nflags\t: fpu cmov sse sse2 avx2\n")
+    monkeypatch.setattr(machine, "_CPUINFO", tmp_path / "cpuinfo")
+    assert machine._told_by_kernel() is None
+    monkeypatch.setattr(machine, "_CPUINFO", tmp_path / "nothing")
+    assert machine._told_by_kernel() is None

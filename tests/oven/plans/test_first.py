@@ -27,6 +27,7 @@ NEEDLESS = {
     "oven.optimise.rules",
     "oven.compiler.native",
     "flour.ops.trees.trees",
+    "llvmlite.binding",
     "numba",
     "importlib.metadata",
     "email",
@@ -34,10 +35,10 @@ NEEDLESS = {
 }
 
 
-def test_a_known_plan_needs_the_linker_and_no_rules_or_compilers(tmp_path: Path) -> None:
+def test_a_known_plan_needs_no_rules_or_compilers(tmp_path: Path) -> None:
     path = tmp_path / "a.plan"
     oven.bake(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.0]).element(0)).save(path)
     assert oven.load(path).run([[1.0, 1.0, 1.0]])["output"].tolist() == [6.0]
     loaded = set(run_python(LOADED, str(path)).split())
-    assert {"oven.plans.image", "llvmlite.binding"} <= loaded
+    assert "oven.plans.image" in loaded
     assert not loaded & NEEDLESS

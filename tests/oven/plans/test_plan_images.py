@@ -181,7 +181,7 @@ def test_another_release_has_images_of_its_own(
 ) -> None:
     saved("scaled_logistic", tmp_path / "a.plan")
     image_cache._release.cache_clear()
-    monkeypatch.setattr(image_cache, "_sources", lambda: iter(["other.py 1 2"]))
+    monkeypatch.setattr(image_cache, "_sources", lambda _: iter(["other.py 1 2"]))
     try:
         assert oven.load(tmp_path / "a.plan").unfolded
         assert len(known(tmp_path)) == 2
