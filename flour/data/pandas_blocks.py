@@ -87,7 +87,7 @@ def _labels(index: Any) -> list[str]:
 
 
 @cache
-def _manager(kind: Any) -> type | None:
+def _manager(kind: Any) -> Any:
     """The class that holds the blocks of such frames, if what is read from them is right."""
     want: dict[str, list[Any]] = {"a": [0.5, 1.5], "n": [1, 2], "b": [2.5, 3.5], "s": ["x", "y"]}
     try:
