@@ -1,6 +1,6 @@
 """Is ours fast on lesser processors, at every size of block, from every container?
 
-    python -m bench everywhere [gbt ac containers]
+    python -m bench everywhere [gbt ac containers threads]
 
 A table of goals, without a report. Ours is compiled for this machine and for lesser levels of
 processors; the others run as they were built, and those that have code for several processors
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.crew import Absent, Member
+from bench.experiments.two_threads import two_threads
 from bench.goal import Goal
 from bench.workload import Saved, Spec, saved
 
@@ -35,7 +36,7 @@ SPECS = {
     "tab": ("TAB", Spec("tab", 4, 0.1)),
     "sa": ("SA", Spec("sa", 8, 0.05)),
 }
-PARTS = (*SPECS, "containers")
+PARTS = (*SPECS, "containers", "threads")
 ROUNDS, SECONDS = 3, 0.15
 #: By how much trees have to be faster than oneDAL with AVX2, by size of block.
 TREES = {1: 5.0, 10: 3.0, 100: 3.0, 1000: 1.2, 5000: 1.2}
@@ -54,8 +55,10 @@ def measured(names: Sequence[str] = ()) -> Iterator[Goal]:
             rates = _rates(title, saved(spec))
             yield from _beside(title, rates, is_trees=spec.name == "gbt", is_ac=name == "ac")
             yield from _alone(title, rates)
-        else:
+        elif name == "containers":
             yield from containers()
+        else:
+            yield from two_threads(*_tables()[0])
 
 
 def _rates(title: str, workload: Saved) -> Rates:
@@ -129,9 +132,9 @@ def _alone(title: str, rates: Rates) -> Iterator[Goal]:
             share = one / rates[who, rows, 1]
             label = f"{title}, {level}: a row in a block of {rows}, of one alone"
             yield Goal(label, share, BLOCK_ROW, at_most=True)
-        for rows, callers in ((rows, count) for rows in (1, 5000) for count in CALLERS[1:]):
-            gain = rates[who, rows, callers] / rates[who, rows, 1]
-            label = f"{title}, {level}, blocks of {rows}: {callers} callers, of one"
+        for callers in CALLERS[1:]:  # single rows have a control of their own: two_threads
+            gain = rates[who, 5000, callers] / rates[who, 5000, 1]
+            label = f"{title}, {level}, blocks of 5000: {callers} callers, of one"
             yield Goal(label, gain, EQUAL)
 
 
