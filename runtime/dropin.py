@@ -114,6 +114,12 @@ class Compiled:
         answer.keep = partial(vars(self).__setitem__, method.method)
         answer.keep(answer.opened())
 
+    def wait(self) -> Compiled:
+        """This, as soon as the machine code of all methods is there."""
+        for plan in (self.plan, *self._parts.values()):
+            plan.wait()
+        return self
+
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("_facts", {})
         if name in facts:
@@ -160,6 +166,8 @@ class Answer:
         self._plan, self._wants_rows = plan, wants_rows
         #: None while native code is being compiled.
         self._entry = plan.entry() if plan.ready else None
+        #: What answers: this one's own way until it is opened.
+        self._call: Callable[[Any], Any] = self._answer
         #: Puts what is to be called into this one's place.
         self.keep: Callable[[Callable[[Any], Any]], None] = lambda _: None
         #: Which outputs make up the answer, as a list; None if it is the one that there is.
@@ -173,13 +181,20 @@ class Answer:
     def opened(self) -> Callable[[Any], Any]:
         """This, in machine code if that can be and there is nothing to do but to call the plan."""
         own = getattr(next(iter(self._plan.outputs.values())), "dtype", "")
+        own = "object" if own == "string" else own
         converts = self.logarithm or (self.dtype is not None and self.dtype.name != own)
-        if self._entry is None or self._several or converts:
-            return self
-        return open_array_call(self._entry, self) or self
+        if self._entry is not None and not self._several and not converts:
+            native = open_array_call(self._entry, self._answer)
+            if native is not None:
+                self._call = native
+                return native
+        return self
 
     def __call__(self, X: object) -> Any:
         """The answers for these rows."""
+        return self._call(X)
+
+    def _answer(self, X: object) -> Any:
         batch = self._plan.reader.read(X)
         if self._wants_rows:
             _refuse_no_rows(X, batch)

@@ -1,6 +1,6 @@
 """Is ours fast on lesser processors, at every size of block, from every container?
 
-    python -m bench everywhere [gbt ac containers]
+    python -m bench everywhere [gbt ac containers threads]
 
 A table of goals, without a report. Ours is compiled for this machine and for lesser levels of
 processors; the others run as they were built, and those that have code for several processors
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.crew import Absent, Member
+from bench.experiments.two_threads import two_threads
 from bench.goal import Goal
 from bench.workload import Saved, Spec, saved
 
@@ -35,7 +36,7 @@ SPECS = {
     "tab": ("TAB", Spec("tab", 4, 0.1)),
     "sa": ("SA", Spec("sa", 8, 0.05)),
 }
-PARTS = (*SPECS, "containers")
+PARTS = (*SPECS, "containers", "threads")
 ROUNDS, SECONDS = 3, 0.15
 #: By how much trees have to be faster than oneDAL with AVX2, by size of block.
 TREES = {1: 5.0, 10: 3.0, 100: 3.0, 1000: 1.2, 5000: 1.2}
@@ -54,8 +55,10 @@ def measured(names: Sequence[str] = ()) -> Iterator[Goal]:
             rates = _rates(title, saved(spec))
             yield from _beside(title, rates, is_trees=spec.name == "gbt", is_ac=name == "ac")
             yield from _alone(title, rates)
-        else:
+        elif name == "containers":
             yield from containers()
+        else:
+            yield from two_threads(*_tables()[0])
 
 
 def _rates(title: str, workload: Saved) -> Rates:
@@ -129,9 +132,9 @@ def _alone(title: str, rates: Rates) -> Iterator[Goal]:
             share = one / rates[who, rows, 1]
             label = f"{title}, {level}: a row in a block of {rows}, of one alone"
             yield Goal(label, share, BLOCK_ROW, at_most=True)
-        for rows, callers in ((rows, count) for rows in (1, 5000) for count in CALLERS[1:]):
-            gain = rates[who, rows, callers] / rates[who, rows, 1]
-            label = f"{title}, {level}, blocks of {rows}: {callers} callers, of one"
+        for callers in CALLERS[1:]:  # single rows have a control of their own: two_threads
+            gain = rates[who, 5000, callers] / rates[who, 5000, 1]
+            label = f"{title}, {level}, blocks of 5000: {callers} callers, of one"
             yield Goal(label, gain, EQUAL)
 
 
@@ -154,12 +157,11 @@ def containers() -> Iterator[Goal]:
         }.items():
             kept = _best(partial(plan.run, make()))
             yield _within(f"one row of {what}, {name}", kept, limit)
-            took = _best(partial(_made_and_run, plan, make)) - _best(make)
-            yield _within(f"one row of {what}, {name}, made for each call", took, limit)
+            label = f"one row of {what}, {name}, made for each call"
+            yield _within(label, _least_fresh(make, plan.run), limit)
         columns = {name: table[name].to_numpy() for name in table}
-        whole = _best(partial(plan.run, columns))
         for name, frame in (("pandas", table), ("polars", pl.from_pandas(table))):
-            share = _best(partial(plan.run, frame)) / whole
+            share = _share(partial(plan.run, frame), partial(plan.run, columns))
             label = f"10,000 rows of {what}, {name}: of its columns as arrays"
             yield Goal(label, share, 1.3, at_most=True)
         dicts = table[:100].to_dict("records")
@@ -173,23 +175,33 @@ def _dropped(model: Any, rows: NDArray[np.float64]) -> Iterator[Goal]:
     import oven
     import runtime
 
-    plan = oven.bake(flour.from_sklearn(model), background=False)
+    program = flour.from_sklearn(model)
+    plan, alone = (
+        oven.bake(each, background=False) for each in (program, program["probabilities"])
+    )
     one, block = rows[0], rows[:1]
-    entry = plan.entry()
-    dropped = runtime.compile(model)
+    entry, alone_entry = plan.entry(), alone.entry()
+    dropped = runtime.compile(model).wait()
+    # As they are written, which looks the method up at every call.
     for name, call, least in (
-        ("plan.run", partial(plan.run, block), partial(entry, block)),
-        (
-            "compile(model).predict_proba",
-            partial(dropped.predict_proba, block),
-            partial(entry, one),
-        ),
+        ("plan.run", lambda: plan.run(block), lambda: entry(block)),
+        ("predict_proba", lambda: dropped.predict_proba(block), lambda: alone_entry(one)),
     ):
-        yield Goal(f"{name}: of the entry", _best(call) / _best(least), 2.0, at_most=True)
+        yield Goal(f"{name}, of the entry", _share(call, least), 2.0, at_most=True)
 
 
-def _made_and_run(plan: Any, make: Callable[[], object]) -> object:
-    return plan.run(make())
+def _least_fresh(make: Callable[[], object], call: Callable[[object], object]) -> float:
+    """Seconds of a call with what has just been made for it."""
+    gc.disable()
+    least = min(_timed(call, make()) for _ in range(1000))
+    gc.enable()
+    return least / 1e9
+
+
+def _timed(call: Callable[[object], object], data: object) -> int:
+    start = time.thread_time_ns()
+    call(data)
+    return time.thread_time_ns() - start
 
 
 def _arrow(records: list[dict[str, Any]]) -> object:
@@ -226,19 +238,29 @@ def _tables() -> tuple[tuple[Any, Any], tuple[Any, Any]]:
 
 
 def _best(call: Callable[[], object]) -> float:
-    """Seconds of a call: the least of several bursts, without garbage collection."""
-    call()
-    start = time.perf_counter()
-    call()
-    calls = max(1, min(1000, int(2e-3 / (time.perf_counter() - start))))
+    """Seconds of a call."""
+    return _bests(call)[0]
+
+
+def _share(call: Callable[[], object], other: Callable[[], object]) -> float:
+    """What a call takes, of what the other takes in the same time."""
+    took, whole = _bests(call, other)
+    return took / whole
+
+
+def _bests(*calls: Callable[[], object]) -> list[float]:
+    """Seconds of processor time of calls: the least of many bursts, taken in turns."""
+    for call in calls:
+        call()
+    counts = [max(1, min(1000, int(2e-3 / _burst(call, 1)))) for call in calls]
     gc.disable()
-    least = min(_burst(call, calls) for _ in range(30))
+    took = [[_burst(*each) for each in zip(calls, counts, strict=True)] for _ in range(60)]
     gc.enable()
-    return least
+    return np.min(took, axis=0).tolist()  # type: ignore[no-any-return]  # a list of floats
 
 
 def _burst(call: Callable[[], object], calls: int) -> float:
-    start = time.perf_counter()
+    start = time.thread_time_ns()
     for _ in range(calls):
         call()
-    return (time.perf_counter() - start) / calls
+    return (time.thread_time_ns() - start) / calls / 1e9

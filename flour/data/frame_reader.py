@@ -8,13 +8,14 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
+from flour.data import pandas_blocks
 
 Frame = Any
 Arrays = NDArray[Any] | dict[str, NDArray[Any]]
@@ -26,10 +27,11 @@ _NUMBERS = frozenset(
 class Library(NamedTuple):
     """How the frames of a library are read."""
 
-    #: What is equal for frames of the same columns; and the names and dtypes that it says.
+    #: What is equal for frames of the same columns; None for a frame that is not read here.
     key: Callable[[Frame], Any]
-    columns: Callable[[Frame], tuple[list[Any], list[Any]]]
-    #: The name that numpy has for a dtype; "string", or "" for what is neither that nor a number.
+    #: The names and dtypes of the columns, and where each is in what `arrays` reads.
+    columns: Callable[[Frame], tuple[list[Any], list[Any], Sequence[int]]]
+    #: The name that numpy has for a dtype; "string"; something else for all others.
     dtype: Callable[[Frame], str]
     #: A frame of numbers as one array, and the columns of a layout.
     block: Callable[[Frame], NDArray[Any]]
@@ -39,14 +41,12 @@ class Library(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Which columns of a frame are read, and as what: those of one dtype after one another."""
+    """Which columns of a frame are read, and as what."""
 
     places: list[int]
     dtypes: list[str]
     names: list[str]
     wanted: list[str]
-    #: The places by dtype, in the same order.
-    groups: list[tuple[np.dtype[Any], NDArray[np.intp]]]
     #: Whether all columns of the frame are numbers of one dtype.
     uniform: bool
 
@@ -70,7 +70,7 @@ class FrameReader:
             return None
         key, (other, known, layout) = library.key(frame), self._known
         if library is not other or key != known:
-            layout = self._layout(library, *library.columns(key))
+            layout = None if key is None else self._layout(library, *library.columns(frame))
             self._known = library, key, layout
         if layout is None:
             return None
@@ -80,7 +80,9 @@ class FrameReader:
         known = block.dtype.name in _NUMBERS
         return np.ascontiguousarray(block, self._kind.dtype) if known else None
 
-    def _layout(self, library: Library, labels: list[Any], types: list[Any]) -> Layout | None:
+    def _layout(
+        self, library: Library, labels: list[Any], types: list[Any], held: Sequence[int]
+    ) -> Layout | None:
         names, own = [str(label) for label in labels], [library.dtype(each) for each in types]
         if len(set(names)) < len(names):
             return None
@@ -93,24 +95,17 @@ class FrameReader:
             _accepts(wanted[name], [own[place]], widens=widens) for name, place in places.items()
         ):
             return None
-        found = sorted(places, key=lambda name: own[places[name]])
-        dtypes = [own[places[name]] for name in found]
-        groups = {
-            dtype: np.array([place for place in places.values() if own[place] == dtype])
-            for dtype in dict.fromkeys(dtypes)
-        }
         return Layout(
-            [places[name] for name in found],
-            dtypes,
-            found,
-            [wanted[name] for name in found],
-            [(_DTYPES[dtype], at) for dtype, at in groups.items()],
+            [held[place] for place in places.values()],
+            [own[place] for place in places.values()],
+            [*places],
+            [wanted[name] for name in places],
             uniform=len(set(own)) == 1 and own[0] in _NUMBERS,
         )
 
 
 #: That of a vector, whose columns are read all at once.
-_NOTHING = Layout([], [], [], [], [], uniform=True)
+_NOTHING = Layout([], [], [], [], uniform=True)
 
 
 def _by_name(library: Library, layout: Layout, frame: Frame) -> dict[str, NDArray[Any]] | None:
@@ -167,41 +162,18 @@ def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
 
 # --- the libraries --------------------------------------------------------------------------------
 
-#: The last pandas.Index that was seen, and its labels: reading them takes longer than all else.
-_last_index: tuple[Any, list[Any]] = (None, [])
-
-
-def _pandas_key(frame: Frame) -> tuple[list[Any], list[Any]]:
-    global _last_index  # noqa: PLW0603 (a cache of one, the last)
-    index, (known, labels) = frame.columns, _last_index
-    if index is not known and not index.is_(known):
-        labels = index.tolist()
-        _last_index = index, labels
-    return labels, frame.dtypes.tolist()
-
-
-def _pandas_dtype(dtype: object) -> str:
-    if isinstance(dtype, np.dtype):
-        name = "string" if dtype.kind == "O" else dtype.name
-        return name if name in _DTYPES and dtype.isnative else ""
-    return "string" if type(dtype).__name__ == "StringDtype" else ""
-
 
 def _pandas_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
-    if layout.uniform:
-        return _parted(frame, layout)
-    if len(frame) != 1:
-        labels = frame.columns
-        return [np.asarray(frame[labels[place]].to_numpy()) for place in layout.places]
-    row = frame.iloc[0].to_numpy()
-    if row.dtype != object:  # whole numbers have become floats
-        row = frame.to_numpy(object)[0]
-    parts = [row[places].astype(dtype) for dtype, places in layout.groups]
-    return [part[start : start + 1] for part in parts for start in range(len(part))]
+    held = pandas_blocks.arrays(frame)
+    return [pandas_blocks.as_array(held[place]) for place in layout.places]
 
 
 def _polars_key(frame: Frame) -> tuple[list[Any], list[Any]]:
     return frame.columns, frame.dtypes
+
+
+def _polars_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
+    return frame.columns, frame.dtypes, range(frame.width)
 
 
 def _parted(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
@@ -220,8 +192,9 @@ def _arrow_key(frame: Frame) -> Any:
     return frame.schema
 
 
-def _arrow_columns(schema: Frame) -> tuple[list[Any], list[Any]]:
-    return schema.names, schema.types
+def _arrow_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
+    schema = frame.schema
+    return schema.names, schema.types, range(frame.num_columns)
 
 
 def _arrow_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
@@ -248,20 +221,18 @@ def _foreign_dtype(dtype: object) -> str:
 _FOREIGN = {"boolean": "bool", "double": "float64", "float": "float32", "large_string": "string"}
 
 
-def _themselves(columns: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
-    return columns
-
-
 def _to_numpy(frame: Frame) -> NDArray[Any]:
     return np.asarray(frame.to_numpy())
 
 
 _LIBRARIES = {
     ("pandas", "DataFrame"): Library(
-        *(_pandas_key, _themselves, _pandas_dtype, _to_numpy, _pandas_arrays), widens=False
+        *(pandas_blocks.key, pandas_blocks.columns, pandas_blocks.dtype_name),
+        *(_to_numpy, _pandas_arrays),
+        widens=False,
     ),
     ("polars", "DataFrame"): Library(
-        *(_polars_key, _themselves, _foreign_dtype, _to_numpy, _polars_arrays), widens=True
+        *(_polars_key, _polars_columns, _foreign_dtype, _to_numpy, _polars_arrays), widens=True
     ),
     ("pyarrow", "Table"): Library(
         *(_arrow_key, _arrow_columns, _foreign_dtype, _arrow_block, _arrow_arrays), widens=True

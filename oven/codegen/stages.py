@@ -29,7 +29,7 @@ from flour.core.source import Source
 from flour.core.types import FLOATS, Later, Pairs, Record, Text, Tokens, Type, Vector, Whole
 from flour.ops.linear import Linear
 from flour.ops.require import RequireFinite
-from flour.ops.structure import TakeText
+from flour.ops.structure import Concat, TakeText
 from objectstore import Blob
 from oven.codegen.emitter import BYTES, Body, Scope, Slot
 from oven.codegen.ports import Port, View, arrives
@@ -344,20 +344,33 @@ class _Writer:
             for item in stage.nodes
             if item not in self.columns and is_block_check(item, views)
         }
-        #: Sums of checked numbers, with the check: a finite sum has finite terms only.
-        self.sums = {
-            item: item.inputs[0]
-            for item in stage.nodes
-            if stage.kind == FUSED and isinstance(item.op, Linear) and self._proves(item)
-        }
+        #: Sums that prove checks: those that are finite have finite terms only.
+        self.sums: dict[Node, list[Node]] = {}
+        for item in stage.nodes if stage.kind == FUSED else ():
+            known = {check for checks in self.sums.values() for check in checks}
+            if checks := [each for each in self._proven(item) if each not in known]:
+                self.sums[item] = checks
+        self.proven = {check for checks in self.sums.values() for check in checks}
 
-    def _proves(self, item: Node) -> bool:
-        """Whether a sum is finite exactly if its checked inputs are, overflow apart."""
+    def _proven(self, item: Node) -> list[Node]:
+        """The checks that a sum makes, overflow apart: of what it adds up, or of parts of that."""
+        if not isinstance(item.op, Linear):
+            return []
         (source,) = item.inputs
-        check, kind = source.op, source.type
-        if not isinstance(check, RequireFinite) or source not in self.checked:
+        joined = isinstance(source.op, Concat) and source in self.stage.nodes
+        if joined and source not in self.columns:
+            return [each for each in source.inputs if self._is_proven(each, item, source)]
+        return [source] if self._is_proven(source, item, item) else []
+
+    def _is_proven(self, check: Node, item: Node, reader: Node) -> bool:
+        """Whether this is a check of what the reader alone reads, on the way to this sum."""
+        dtype = _dtype(check.type)
+        if not isinstance(check.op, RequireFinite) or dtype != _dtype(item.type):
             return False
-        return check.is_about_finite(_dtype(kind)) and _dtype(item.type) == _dtype(kind)
+        readers = {each for each in self.stage.nodes if check in each.inputs}
+        inside = check in self.stage.nodes and check not in self.columns and readers == {reader}
+        looked = check in self.checked or (inside and not is_wide(check.type))
+        return looked and check.op.is_about_finite(dtype)
 
     def _column(self, value: Value, stem: str) -> Column:
         base, stride = self.body.column(stem, "t")
@@ -370,9 +383,8 @@ class _Writer:
 
     def write(self) -> Body:
         """The whole stage."""
-        proven = set(self.sums.values())
         for item in self.checked:
-            if item not in proven:
+            if item not in self.proven:
                 self._check(item)
         if self.stage.kind == KERNEL:
             self._kernel(self.stage.nodes[-1])
@@ -380,12 +392,16 @@ class _Writer:
         if self._is_one_function():
             self._one_long_row()
         # Zero times a sum is zero, or NaN for a sum that is not finite.
-        found = {item: Scope(self.body).var("0.0") for item in dict.fromkeys(self.sums.values())}
+        found = {item: Scope(self.body).var("0.0") for item in self.sums}
         with self.body.block("for i in range(n):"):
             self._rows(found)
         for item, name in found.items():
             with self.body.block(f"if {name} != 0:"):
-                self._check(item)
+                if self.checked.keys() >= set(self.sums[item]):
+                    for check in self.sums[item]:
+                        self._check(check)
+                else:
+                    self.body.line("return 1")  # the definition looks, and knows an answer if not
         return self.body
 
     def _check(self, item: Node) -> None:
@@ -434,10 +450,9 @@ class _Writer:
         rows = {value: self._row(value) for value in self.columns}
         for item, scope in inside.items():
             value = self._computed(item, scope, rows)
-            if item in self.sums:
+            if item in found:
                 assert isinstance(value, VectorValue), "a product has a vector of sums"
-                name = found[self.sums[item]]
-                value.each(partial(self._add_nothing, name))
+                value.each(partial(self._add_nothing, found[item]))
             self.values[item] = self._stored_or_kept(item, value, scope, uses[item], rows)
 
     def _computed(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
@@ -445,6 +460,8 @@ class _Writer:
         if item in self.views and (item in self.columns or item in self.checked):
             return self._input(item, scope, rows)
         inputs = [self._input(source, scope, rows) for source in item.inputs]
+        if item in self.proven:
+            return inputs[0]
         if not _reads_sparse(item.op):
             inputs = [_dense(value, scope) for value in inputs]
         return item.op.emit(scope, *inputs)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from oven.entry.array_entry import Call
-from oven.entry.builtin import Contents, native_function
+from oven.entry.builtin import Contents, NativeTable, code_address, native_function
 from oven.entry.generator import Template
+from oven.entry.interpreter import address
 from oven.entry.parts import PARTS
 
 _TEXT = """\
@@ -25,7 +26,7 @@ def array_call(self, argument):
         fits = ld_int64(argument.ARRAY_SHAPE, 0) > 0
     if not fits:
         $fall_back
-    answers = PyObject_CallOneArg(table.ENTRY, argument)
+    answers = c_call_2(table.CODE, table.OWN, argument)
     if answers == 0:
         return 0
     names, made = table.NAMES, 0
@@ -46,8 +47,19 @@ def open_array_call(
     """What answers for a block, by these names or with the first output, if it can be made."""
 
     def fill() -> Contents:
-        words = {"ENTRY": id(entry), "FALLBACK": id(fallback)}
+        words = {**_callee(entry), "FALLBACK": id(fallback)}
         words["NAMES"] = 0 if names is None else id(names)
         return Contents(words, (entry, fallback, names))
 
     return native_function(ARRAY_CALL, fill)
+
+
+def _callee(entry: Call) -> dict[str, int]:
+    """The C function that calls an entry, and the object that it gets before the argument.
+
+    An entry of machine code is called as such: to have Python find it takes as long as a dict.
+    """
+    own = getattr(entry, "__self__", None)
+    if isinstance(own, NativeTable):
+        return {"CODE": code_address(entry), "OWN": id(own)}
+    return {"CODE": address("PyObject_CallOneArg"), "OWN": id(entry)}

@@ -8,6 +8,8 @@ refuse a row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from flour.core.chunked_array import Pieces
@@ -52,7 +54,12 @@ def finite(item: Node) -> bool:
 
 def may_refuse(item: Node) -> bool:
     """Whether computing this node can be an error for some rows (a category never seen, NaN)."""
-    return any(each.op.refuses_rows() for each in topological([item]))
+    return bool(refusing([item]))
+
+
+def refusing(items: Sequence[Node]) -> set[Node]:
+    """The nodes that can refuse a row, of those that are computed for these."""
+    return {each for each in topological(items) if each.op.refuses_rows()}
 
 
 def _is_integer(kind: Type) -> bool:

@@ -351,6 +351,7 @@ class Plan:
             if self._native is None:
                 return call
             self._run_block = open_array_call(call, self._run_block, self._names) or self._run_block
+            vars(self)["run"] = self._run_block  # calls then need not look for the method
         return call
 
     def _opened(self, answer: Callable[[object], Mapping[str, Any]]) -> Call:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
+from flour.data import pandas_blocks
 from flour.data.coerce import coerce, native_types
 from flour.data.frame_reader import FrameReader
 from tests.forms import DTYPES, frame_of
@@ -144,6 +145,49 @@ def test_what_is_left_to_coercion() -> None:
         pass
 
     assert FrameReader(Vector(2)).read(Other([[1.0, 2.0]])) is None
+
+
+@pytest.mark.parametrize("rows", [1, 70])
+def test_pandas_blocks_in_any_order(rows: int) -> None:
+    dtypes = ("float64", "string", "float64", "int64", "float64", "string", "float64")
+    frame = frame_of(dtypes, rows)
+    kind = record_of(dtypes, frame)
+    added = frame.iloc[:, :2].copy()
+    for name in frame.columns[2:]:
+        added[name] = frame[name].to_numpy()
+    mixed = frame[[frame.columns[place] for place in (4, 0, 5, 6, 3, 1, 2)]]
+    reader = FrameReader(kind)
+    for each in (frame, added, mixed, frame[::-1], frame.copy(), mixed.T.T.infer_objects()):
+        assert check(kind, each)
+        found = reader.read(each)
+        assert isinstance(found, dict)
+        assert {name: column.tolist() for name, column in found.items()} == each.to_dict("list")
+    widened = frame.astype({frame.columns[3]: "float64"})
+    assert reader.read(widened) is None
+    assert reader.read(frame) is not None
+
+
+def test_labels_that_are_equal_but_written_differently() -> None:
+    reader = FrameReader(Record((("True", Scalar()), ("b", Scalar()))))
+    for label, known in ((1, False), (True, True), (1.0, False), ("True", True)):
+        index = pd.Index([label, "b"], dtype=object)
+        found = reader.read(pd.DataFrame([[1.0, 2.0]], columns=index))
+        assert (found is not None) == known
+
+
+@pytest.mark.parametrize("other", [lambda own: own[::-1], lambda own: own.missing])
+def test_pandas_that_keeps_its_blocks_otherwise_is_left_to_coercion(
+    monkeypatch: pytest.MonkeyPatch, other: Callable[[Any], Any]
+) -> None:
+    frame, arrays = pd.DataFrame({"a": [1.0], "b": [2.0]}), pandas_blocks.arrays
+    kind = Record((("a", Scalar()), ("b", Scalar())))
+    assert FrameReader(kind).read(frame) is not None, "the trial fails with this pandas"
+    pandas_blocks._manager.cache_clear()
+    with monkeypatch.context() as changed:
+        changed.setattr(pandas_blocks, "arrays", lambda given: [*map(other, arrays(given))])
+        assert FrameReader(kind).read(frame) is None
+    pandas_blocks._manager.cache_clear()
+    assert FrameReader(kind).read(frame) is not None
 
 
 def test_one_reader_reads_frames_of_every_library_in_turn() -> None:

@@ -14,9 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+    StackingRegressor,
+)
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import Lasso, LinearRegression
+from sklearn.linear_model import Lasso, LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
@@ -45,7 +49,15 @@ def some_imputed(words: list[str]) -> ColumnTransformer:
     return ColumnTransformer([*parts, plain, *([encoded] if words else [])])
 
 
+def scaled_apart() -> ColumnTransformer:
+    """A scaler for each column, which each refuse what is not finite."""
+    names = TRAIN.columns
+    return ColumnTransformer([(name, StandardScaler(), [name]) for name in names])
+
+
 ORIGINALS: dict[str, Any] = {
+    "scalers of columns and linear": make_pipeline(scaled_apart(), LinearRegression()),
+    "stacked": StackingRegressor([("a", LinearRegression()), ("b", Ridge())], Ridge()),
     "linear": LinearRegression(),
     "scaler and linear": make_pipeline(StandardScaler(), LinearRegression()),
     "unused column": Lasso(alpha=0.5),
@@ -114,6 +126,13 @@ def asked_of(plan: Plan, served: Runtime) -> dict[str, Ask]:
         "submit": lambda data: served.submit("m", data).result()["value"],
         "apredict": lambda data: asyncio.run(served.apredict("m", data))["value"],
     }
+
+
+def test_a_sum_checks_all_that_it_adds_up() -> None:
+    apart = ORIGINALS["scalers of columns and linear"].fit(TRAIN, TRAIN[FIRST])
+    (stage,) = oven.bake(flour.from_sklearn(apart, TRAIN)).stages
+    assert stage.source.count("* 0.0") == 1
+    assert stage.source.count("return 1") == 1
 
 
 def test_in_process(model: Model) -> None:

@@ -4,14 +4,14 @@ Why      feature selection comes last, after all columns have been computed. Pus
          sources, a column that is not used is never read, and a branch that is not used never runs.
 Unless   the vector has other readers than picks, or is computed and has more picks than columns:
          then computing it once is cheaper; or the picks jump to and fro between the parts of a
-         concatenation, which would cut it into many small ones; or a branch that can refuse a
-         row (a strict encoder) would be dropped, and its refusals with it.
+         concatenation, which would cut it into many small ones; or an operator that can refuse
+         a row (a strict encoder) is only in a branch that would be dropped.
 Numerics none: the same operations on fewer columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -25,7 +25,7 @@ from flour.ops.source import Field, Pick
 from flour.ops.storage import ToDense, ToSparse
 from flour.ops.structure import AsVector, Concat, Element, Select
 from oven.optimise.concat_chain import width_of
-from oven.optimise.finite import may_refuse
+from oven.optimise.finite import refusing
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import BITS, Rule
 
@@ -85,8 +85,7 @@ def _from_concat(m: Match, x: Node, columns: Columns) -> Node | None:
     starts = np.cumsum([0, *(width_of(part) for part in x.inputs)])
     where = np.searchsorted(starts, np.asarray(columns), side="right") - 1
     runs = [list(run) for _, run in groupby(zip(where, columns, strict=True), lambda w: w[0])]
-    dropped = set(range(len(x.inputs))) - set(where.tolist())
-    if any(may_refuse(x.inputs[each]) for each in dropped):
+    if _loses_refusals(x, {x.inputs[each] for each in where}):
         return None
     if len(runs) > len(x.inputs):
         return None
@@ -95,6 +94,11 @@ def _from_concat(m: Match, x: Node, columns: Columns) -> Node | None:
         for run in runs
     ]
     return parts[0] if len(parts) == 1 else node(Concat(), parts)
+
+
+def _loses_refusals(x: Node, kept: Collection[Node]) -> bool:
+    """Whether a row that is refused now would not be if only these parts were computed."""
+    return not refusing([x]) <= refusing([*kept])
 
 
 def _part(part: Node, columns: Columns) -> Node:
@@ -180,11 +184,13 @@ def _single_column(m: Match, x: Node, column: int) -> Node | None:
 
 
 def _element_of_concat(m: Match, x: Node, column: int) -> Node | None:
-    if not _only_picked_from(m, computed=False) or may_refuse(x):
+    if not _only_picked_from(m, computed=False):
         return None
     for part in x.inputs:
         width = width_of(part)
         if column < width:
+            if _loses_refusals(x, [part]):
+                return None
             return node(Element(column), [part]) if isinstance(part.type, Vector) else part
         column -= width
     return None

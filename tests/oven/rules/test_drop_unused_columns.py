@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from flour.core.errors import InputError
+from flour.core.node import node
 from flour.core.types import Category, Record, Scalar
 from flour.language.flow import Flow, outputs, source
-from tests.rewrites import assert_declines, assert_fires, vector
+from flour.ops.require import LARGEST, RequireFinite
+from oven.optimise.summary import expression
+from tests.rewrites import assert_declines, assert_fires, traced, vector
 
 pytestmark = pytest.mark.rules
 RULE = "drop_unused_columns"
@@ -123,6 +129,31 @@ def test_it_declines_to_drop_what_can_refuse_a_row() -> None:
     both = vector(2).concat(codes)
     assert_declines(both.select([0, 1]), RULE)
     assert_declines(both.element(0), RULE)
+
+
+@pytest.mark.parametrize(
+    ("pick", "after"),
+    [
+        (lambda both: both.select([3]), "Exp(Select[{1}](RequireFinite[1, 1](x)))"),
+        (lambda both: both.element(0), "Sigmoid(Element[0](RequireFinite[1, 1](x)))"),
+    ],
+    ids=["select", "element"],
+)
+def test_it_drops_what_is_refused_in_what_stays(pick: Callable[[Flow], Flow], after: str) -> None:
+    x = refusing(vector(2))
+    both = x.sigmoid().concat(x.exp())
+    made = traced(pick(both), RULE).flow  # odd rows, which `assert_fires` compares, are refused
+    assert expression(next(iter(made.outputs.values()))) == after
+    for column in range(2):
+        with pytest.raises(InputError, match="refuses infinity"):
+            made.reference(np.where(np.arange(2) == column, np.inf, 0.0)[None])
+    assert_declines(pick(both.concat(refusing(vector(2, name="y")))), RULE)
+
+
+def refusing(x: Flow) -> Flow:
+    """The vector, whose rows are refused where they are not finite."""
+    op = RequireFinite(np.array([True]), np.array([LARGEST]))
+    return Flow({"out": node(op, [x.node])})
 
 
 def test_it_declines_a_category_that_became_a_string() -> None:

@@ -1,0 +1,100 @@
+"""The columns of a pandas frame as the arrays that hold them, without a Series for each.
+
+A frame keeps its columns in blocks: those of one dtype as rows of one array, each of strings in an
+array of its own. pandas has no public way to them, and the public ones take several times as long
+for a frame of one row. So blocks are read as pandas 2 and 3 keep them, after a trial on a frame
+whose columns are known. Where the trial fails, flour.data.coerce reads frames in the public ways.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Frame = Any
+Key = tuple[list[str], list[tuple[Any, Any]]]
+
+
+def key(frame: Frame) -> Key | None:
+    """What is equal for frames of the same columns; None where blocks cannot be read."""
+    manager = frame._mgr  # noqa: SLF001 (see above)
+    if manager.__class__ is not _manager(frame.__class__):
+        return None
+    return _labels(frame.columns), [_content(block) for block in manager.blocks]
+
+
+def _content(block: Any) -> tuple[Any, Any]:
+    """What a block holds, and which columns of the frame these are."""
+    values, at = block.values, block.mgr_locs.indexer
+    kind = values.dtype if type(values) is np.ndarray else type(values)
+    return kind, at if type(at) is slice else at.tolist()
+
+
+def columns(frame: Frame) -> tuple[list[Any], list[Any], list[int]]:
+    """The names of the columns, their dtypes, and where each is in `arrays`."""
+    held = [place for block in frame._mgr.blocks for place in block.mgr_locs.as_array.tolist()]  # noqa: SLF001 (see above)
+    return frame.columns.tolist(), frame.dtypes.tolist(), np.argsort(held).tolist()
+
+
+def arrays(frame: Frame) -> list[Any]:
+    """All columns, block after block, each an array of numpy's or of pandas' own."""
+    made: list[Any] = []
+    for block in frame._mgr.blocks:  # noqa: SLF001 (see above)
+        values = block.values
+        if type(values) is np.ndarray:
+            made.extend(values)
+        else:
+            made.append(values)
+    return made
+
+
+def dtype_name(dtype: object) -> str:
+    """The name that numpy has for a dtype; "string", or "" for what is neither that nor numpy's."""
+    if isinstance(dtype, np.dtype):
+        return "string" if dtype.kind == "O" else dtype.name if dtype.isnative else ""
+    return "string" if type(dtype).__name__ == "StringDtype" else ""
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """One of `arrays` as numpy's."""
+    if type(values) is np.ndarray:
+        return values
+    if values.dtype.storage == "pyarrow":
+        held = values.__arrow_array__()
+        if not held.null_count:  # there are several kinds of missing values, which pandas tells
+            return np.asarray(held.to_numpy())
+    return np.asarray(values.to_numpy())
+
+
+#: The last index that was seen, and its labels: reading them takes longer than the columns.
+_last_index: tuple[Any, list[str]] = (None, [])
+
+
+def _labels(index: Any) -> list[str]:
+    """The labels as they are written: 1 and True are equal, their names are not."""
+    global _last_index  # noqa: PLW0603 (a cache of one, the last)
+    known, labels = _last_index
+    if index is known or index.is_(known):
+        return labels
+    # Indexes of strings have a dtype of their own in pandas 3, and are the slowest to read.
+    if known is None or isinstance(index.dtype, np.dtype) or not index.equals(known):
+        labels = [*map(str, index.tolist())]
+    _last_index = index, labels
+    return labels
+
+
+@cache
+def _manager(kind: Any) -> Any:
+    """The class that holds the blocks of such frames, if what is read from them is right."""
+    want: dict[str, list[Any]] = {"a": [0.5, 1.5], "n": [1, 2], "b": [2.5, 3.5], "s": ["x", "y"]}
+    try:
+        frame = kind(want)
+        made, names, places = arrays(frame), *columns(frame)[::2]
+        got = {name: as_array(made[at]).tolist() for name, at in zip(names, places, strict=True)}
+        known = [_content(block) for block in frame._mgr.blocks]  # noqa: SLF001 (see above)
+    except (AttributeError, TypeError, ValueError, IndexError):
+        return None
+    return type(frame._mgr) if got == want and known else None  # noqa: SLF001 (see above)
