@@ -8,7 +8,8 @@ does it: below `city=Graz/`, each row has "Graz" in a column `city`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,7 @@ from urllib.parse import unquote
 
 from flour.data.arrow_reader import Arrow, library
 from runtime.errors import UnreadableFile
+from scheduler import cores
 
 Choose = Callable[[list[str]], list[str]]
 """Which of a file's columns to read."""
@@ -28,8 +30,14 @@ FORMATS = {
 }
 _MAGIC = b"ARROW1"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-#: How much of each column is read from disk at a time.
-_BUFFER = 1 << 20
+#: How much of each column is read from disk at a time: a page, so that the buffers of all columns
+#: are still in the processor's cache when they are decoded.
+_BUFFER = 1 << 16
+#: Rows of Parquet are decoded so many at a time, as each time costs a little for each column; and
+#: no more bytes than these.
+_DECODED, _BYTES = 1 << 16, 16 << 20
+#: With so many cores, decoding columns by several threads takes more from the model than it gives.
+_FEW = 2
 #: At least so many rows make a row group of Parquet, all but the last.
 _GROUP = 1 << 17
 
@@ -117,11 +125,26 @@ class Source:
         with file:
             names, start = self._choose(file.schema_arrow.names), 0
             for group in range(file.num_row_groups):
-                count = file.metadata.row_group(group).num_rows
-                if not self._skips(count):
-                    some = file.iter_batches(self._rows, row_groups=[group], columns=names)
-                    yield from self._unskipped(some, start)
-                start += count
+                about = file.metadata.row_group(group)
+                if not self._skips(about.num_rows):
+                    some = file.iter_batches(
+                        self._decoded(about),
+                        row_groups=[group],
+                        columns=names,
+                        use_threads=cores() > _FEW,
+                    )
+                    yield from self._unskipped(self._slices(read_ahead(some)), start)
+                start += about.num_rows
+
+    def _decoded(self, group: Any) -> int:
+        """How many rows of a row group are decoded at a time: some batches."""
+        row = max(group.total_byte_size // max(group.num_rows, 1), 1)
+        return max(min(_DECODED, _BYTES // row) // self._rows, 1) * self._rows
+
+    def _slices(self, batches: Iterable[Arrow]) -> Iterator[Arrow]:
+        for batch in batches:
+            for at in range(0, len(batch), self._rows):
+                yield batch.slice(at, self._rows)
 
     def _arrow(self, part: Part) -> Iterator[tuple[int, Arrow]]:
         pa, start = library(), 0
@@ -132,8 +155,7 @@ class Source:
         for batch in batches:
             if not self._skips(batch.num_rows):
                 wanted = batch.select(self._choose(batch.schema.names))
-                slices = (wanted.slice(at, self._rows) for at in range(0, len(batch), self._rows))
-                yield from self._unskipped(slices, start)
+                yield from self._unskipped(self._slices([wanted]), start)
             start += batch.num_rows
 
     def _unskipped(self, batches: Iterator[Arrow], start: int) -> Iterator[tuple[int, Arrow]]:
@@ -152,6 +174,15 @@ class Source:
                 column = pa.DictionaryArray.from_arrays(codes, word)
                 batch = batch.append_column(name, column)
         return batch
+
+
+def read_ahead(items: Iterator[Arrow]) -> Iterator[Arrow]:
+    """The same items, of which the next is made by another thread meanwhile."""
+    with ThreadPoolExecutor(1, "pretzel-read") as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
 
 
 def _of_file(path: Path) -> Iterator[Arrow]:

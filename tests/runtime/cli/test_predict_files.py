@@ -116,6 +116,54 @@ def test_streams_in_and_out(model: Path) -> None:
     assert values(made[0]) == answers(model, table)
 
 
+def peak(model: Path, rows: Path, output: Path) -> float:
+    """Return the most memory, in MiB, that a process has which answers these rows."""
+    words = [str(each) for each in ("predict", model, rows, "--output", output)]
+    text = f"from runtime.cli import main; assert main({words}) == 0\n"
+    text += "print([each for each in open('/proc/self/status') if 'VmHWM' in each][0])"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, check=True, cwd=ROOT)
+    return int(ran.stdout.split()[-2]) / 1024
+
+
+@pytest.mark.soak
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    """100,000,000 rows of 20 floats, which are 100 times the same file."""
+    width, count = 20, 1_000_000
+    model, rows = tmp_path / "m.pretzel", tmp_path / "rows"
+    oven.bake(flour.vector("x", width).linear([[1.0] * width], [0.5])).save(model)
+    table = pa.table({f"c{at}": RNG.normal(size=count) for at in range(width)})
+    rows.mkdir()
+    pq.write_table(table.slice(0, 10), tmp_path / "few.parquet")
+    pq.write_table(table, rows / "000.parquet", use_dictionary=False)
+    for number in range(1, 100):
+        (rows / f"{number:03}.parquet").hardlink_to(rows / "000.parquet")
+    output = tmp_path / "answers.parquet"
+    few = peak(model, tmp_path / "few.parquet", output)
+    assert peak(model, rows, output) - few <= 300
+    made = pq.ParquetFile(output)
+    assert made.metadata.num_rows == 100 * count
+    assert made.read_row_group(0)[0].slice(0, 10) == pq.read_table(output).slice(99 * count, 10)[0]
+
+
+@pytest.mark.parametrize("width", [3, 4000])
+def test_wide_rows_are_decoded_few_at_a_time(tmp_path: Path, width: int) -> None:
+    table = pa.table({f"c{at}": np.zeros(40_000 // width) for at in range(width)})
+    pq.write_table(table, tmp_path / "rows.parquet", use_dictionary=False)
+    asked = Source(str(tmp_path / "rows.parquet"), "parquet", lambda names: names, 5)
+    sizes: list[int] = []
+    decoded = pq.ParquetFile.iter_batches
+
+    def watched(file: pq.ParquetFile, rows: int, **how: object) -> object:
+        sizes.append(rows)
+        return decoded(file, rows, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pq.ParquetFile, "iter_batches", watched)
+        assert sum(len(each.batch) for each in asked.read()) == table.num_rows
+    assert sizes[0] % 5 == 0
+    assert sizes[0] * width * 8 <= 16 << 20
+
+
 def test_only_what_is_read_is_read(tmp_path: Path) -> None:
     pq.write_table(numbers(10), tmp_path / "rows.parquet")
     asked = Source(str(tmp_path / "rows.parquet"), "parquet", lambda names: names[1:3], 4)
