@@ -169,7 +169,7 @@ def test_only_what_is_read_is_read(tmp_path: Path) -> None:
     asked = Source(str(tmp_path / "rows.parquet"), "parquet", lambda names: names[1:3], 4)
     assert asked.rows() == 10
     read = list(asked.read())
-    assert [(len(each.batch), each.first) for each in read] == [(4, 1), (4, 5), (2, 9)]
+    assert [each.lines for each in read] == [range(1, 5), range(5, 9), range(9, 11)]
     assert all(each.batch.schema.names == ["c1", "c2"] for each in read)
 
 
@@ -218,6 +218,24 @@ def test_text_files_of_a_folder(pretzel: Pretzel, model: Path, tmp_path: Path) -
         (folder / f"{number}.csv").write_text(f"a,b,c,d\n{number},0,0,0\n", "utf-8")
     ran = pretzel("predict", model, folder)
     assert [float(line) for line in ran.out.splitlines()[1:]] == [0.5, 1.5]
+
+
+def test_only_some_rows(pretzel: Pretzel, model: Path, tmp_path: Path) -> None:
+    table = numbers(1000)
+    rows, output = tmp_path / "rows.parquet", tmp_path / "answers.parquet"
+    pq.write_table(table, rows, row_group_size=300)
+    ask = ("predict", model, rows, "--output", output, "--keep", "id", "--chunk", 64)
+    ran = pretzel(*ask, "--where", "c0 > 0 and id >= 500")
+    assert ran.code == 0, ran.err
+    chosen = (np.asarray(table["c0"]) > 0) & (np.arange(1000) >= 500)
+    made = pq.read_table(output)
+    assert made["id"].to_pylist() == np.flatnonzero(chosen).tolist()
+    assert values(made[1]) == np.asarray(answers(model, table))[chosen].tolist()
+    assert "this is no condition" in pretzel(*ask, "--where", "c0 >").err
+    assert "no column 'height'" in pretzel(*ask, "--where", "height > 3").err
+    (tmp_path / "rows.csv").write_text("a,b,c,d\n", "utf-8")
+    ran = pretzel("predict", model, tmp_path / "rows.csv", "--where", "a > 3")
+    assert "--where is for Parquet and Arrow files" in ran.err
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
