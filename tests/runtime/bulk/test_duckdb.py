@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection as Connection
@@ -57,6 +58,19 @@ def test_structs_are_read_by_name(known: Known) -> None:
     struct = ", ".join(f'"{name}": "{name}"' for name in names)
     known.check(asked(connection, f"fraud({{{struct}, 'more': 1}})"))
     known.check(asked(connection, "fraud(rows)"))
+
+
+@pytest.mark.parametrize("kind", ["double[]", "double[6]", "float[6]"])
+def test_lists_of_numbers(kind: str) -> None:
+    plan, table = models.numbers()
+    known = Known(plan, table, plan.run(table))
+    if kind.startswith("float"):
+        narrow = np.column_stack(table.columns).astype(np.float32)
+        known = known._replace(answers=plan.run(narrow))
+    found = asked(opened(known), f"fraud([{columns(known)}]::{kind})")
+    known.check(found)
+    with pytest.raises(duckdb.InvalidInputException, match="6"):
+        opened(known).execute("select fraud([c0, c1]) from rows").fetchall()
 
 
 @pytest.fixture(scope="module")
