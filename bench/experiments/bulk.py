@@ -32,7 +32,7 @@ ROWS, THREADS, ROUNDS = 48_842, 2, 5
 _NUMBERS = ("age", "weight", "years", "gain", "loss", "hours")
 _WORDS = {"work": 9, "degree": 16, "marital": 7, "job": 15, "family": 6, "race": 5, "sex": 2}
 _WORDS |= {"country": 42}
-_WIDTH, _FILE_ROWS = 20, 4_000_000
+_WIDTH, _GROUP, _GROUPS = 20, 1_000_000, 10
 #: DuckDB divides work by groups of 122,880 rows, so a table has to have several.
 _TIMES, _TEXTS = 12, 4 * 122_880
 Call = Callable[[], object]
@@ -270,9 +270,11 @@ def _files(folder: Path) -> Iterator[Goal]:
     model = trees.fit(x, x[:, 0] * x[:, 1])
     plan = oven.bake(flour.from_sklearn(model, sample=x)).wait()
     plan.save(folder / "trees.pretzel")
-    rows = pa.table({f"c{at}": rng.normal(size=_FILE_ROWS) for at in range(_WIDTH)})
-    path = folder / "rows.parquet"
-    pq.write_table(rows, path, use_dictionary=False)
+    rows = pa.table({f"c{at}": rng.normal(size=_GROUP) for at in range(_WIDTH)})
+    path, count = folder / "rows.parquet", _GROUP * _GROUPS
+    with pq.ParquetWriter(path, rows.schema, use_dictionary=False) as file:
+        for _ in range(_GROUPS):
+            file.write_table(rows)
     x = rng.normal(size=(1 << 16, _WIDTH))
 
     def reader() -> None:
@@ -296,15 +298,15 @@ def _files(folder: Path) -> Iterator[Goal]:
         with redirect_stdout(io.StringIO()):
             main(words(path))
 
-    calls = {"reader": (reader, _FILE_ROWS), "kernel": (kernel, 30 * len(x))}
-    found = speeds({**calls, "files": (predict, _FILE_ROWS)})
+    calls = {"reader": (reader, count), "kernel": (kernel, 30 * len(x))}
+    found = speeds({**calls, "files": (predict, count)})
     print({name: f"{value:,.0f} rows/s" for name, value in found.items()})
     least = min(found["reader"], found["kernel"])
     yield Goal(
         "Parquet to Parquet, of the slower of reader and kernel", found["files"] / least, 0.7
     )
     more = _peak(_COMMAND.format(words(path))) - _peak(_COMMAND.format(words(few)))
-    print(f"{more:,.0f} MiB more for {_FILE_ROWS:,} rows than for 10")
+    print(f"{more:,.0f} MiB more for {count:,} rows than for 10")
     yield Goal("300 MiB by the memory that these rows take", 300 / more, 1.0)
 
 

@@ -81,7 +81,7 @@ def spark(folder: Path) -> float:
     plan = oven.load(folder / "census.pretzel").wait()
     paths = [str(folder / "census.parquet")]
     # Both have the same rows, so that starting tasks weighs as much for one as for the other.
-    frame = session.read.parquet(*(paths * 4)).repartition(THREADS).cache()
+    frame = session.read.parquet(*(paths * 8)).repartition(THREADS).cache()
     count = frame.count()
     model = joblib.load(folder / "census.joblib")
     mlflow.sklearn.save_model(model, folder / "mlflow", serialization_format="cloudpickle")
@@ -90,7 +90,7 @@ def spark(folder: Path) -> float:
     )
 
     def ours() -> Any:
-        made = pretzel.spark.predict(frame, plan, ["scores"])
+        made = pretzel.spark.predict(frame, plan, ["scores"], keep=[])
         return made.agg(total("scores")).collect()
 
     def peer() -> Any:

@@ -71,18 +71,18 @@ class ArrowReader:
 
     def read(self, batch: Arrow) -> Any:
         """The rows of a batch as `Plan.run` takes them."""
-        found = dict(zip(batch.schema.names, batch.columns, strict=True))
         kind = self._kind
+        lists = len(batch.columns) == 1 and _is_nested(batch.column(0))
+        if isinstance(kind, Vector) and self._name not in batch.schema.names and not lists:
+            return _tensor(batch, kind)
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
         if kind is None:
             return {n: _column(c, self._inputs.get(n), f"$.{n}") for n, c in found.items()}
         if isinstance(kind, Record):
             return _record(found, kind, "$")
-        only = len(found) == 1 and (not isinstance(kind, Vector) or _is_nested(batch.column(0)))
-        if self._name in found or only:
+        if self._name in found or len(found) == 1:
             name = self._name if self._name in found else next(iter(found))
             return _column(found[name], kind, f"$.{name}")
-        if isinstance(kind, Vector):
-            return _matrix(found, kind)
         raise WrongDtype(
             f"the program reads one column, {self._name!r}",
             where="$",
@@ -93,8 +93,12 @@ class ArrowReader:
     def distinct(self, batch: Arrow) -> Combinations | None:
         """The distinct rows of a batch of dictionaries; None where reading all is as well."""
         names = self.columns(batch.schema.names)
-        columns = [batch.column(name) for name in names]
-        if not columns or not all(hasattr(column, "dictionary") for column in columns):
+        columns = []
+        for name in names:
+            columns.append(batch.column(name))
+            if not hasattr(columns[-1], "dictionary"):
+                return None
+        if not columns:
             return None
         sizes = [len(column.dictionary) + 1 for column in columns]
         total = int(np.prod(sizes, dtype=float))
@@ -167,6 +171,18 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
     if array.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
         return array.astype(kind.dtype, copy=False)
     return array
+
+
+def _tensor(batch: Arrow, kind: Vector) -> Any:
+    """A batch as a matrix, which pyarrow makes itself where all columns are floats of one width."""
+    pa = library()
+    types = set(batch.schema.types)
+    if not batch.num_rows or types not in ({pa.float64()}, {pa.float32()}):
+        return _matrix(dict(zip(batch.schema.names, batch.columns, strict=True)), kind)
+    made = np.asarray(batch.to_tensor(null_to_nan=True))
+    if made.itemsize == 8:  # what is wide stays so
+        return made
+    return made.astype(kind.dtype if kind.dtype in FLOATS else np.float64, copy=False)
 
 
 def _matrix(found: Mapping[str, Arrow], kind: Vector) -> Any:

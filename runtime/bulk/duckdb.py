@@ -6,7 +6,8 @@
     connection.sql("select id, fraud(orders).probabilities[2] from orders")
 
 The function takes the columns that the plan reads, in the plan's order, or one struct, whose
-columns are found by name; a table's name stands for the struct of its row. It answers a struct of
+columns are found by name; a table's name stands for the struct of its row. For numbers side by side
+it also takes one list or array of them. It answers a struct of
 the outputs, or with `outputs="label"` that output itself. Vectors of a plan are arrays.
 
 DuckDB runs functions that were made in Python on one thread. So the function is registered over
@@ -21,6 +22,7 @@ from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
+from flour.core.types import Vector
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from runtime.bulk.plans import (
@@ -97,6 +99,9 @@ class Function:
         self._single = isinstance(outputs, str)
         self._outputs = chosen(plan, [outputs] if isinstance(outputs, str) else outputs)
         self.columns = typed_columns(plan)
+        (first, kind), *more = plan.inputs.items()
+        #: What a list of all numbers is called, where the plan reads numbers side by side.
+        self._vector = first if isinstance(kind, Vector) and not more else None
         #: The Arrow type of the answers.
         empty = empty_answers(plan, self._outputs)
         self.returned = (empty.column(0) if self._single else empty.to_struct_array()).type
@@ -108,11 +113,15 @@ class Function:
     def named(self, columns: Sequence[Arrow]) -> Arrow:
         """A batch of a call's columns."""
         names = [name for name, _ in self.columns]
+        if self._vector and len(columns) == 1 and hasattr(columns[0].type, "value_type"):
+            names = [self._vector]
         return library().record_batch(list(columns), names=names)
 
     def check(self, schema: Arrow) -> None:
         """Raise where a call has other columns than the plan reads."""
         names, wanted = schema.names, [name for name, _ in self.columns]
+        if self._vector and len(names) == 1 and hasattr(schema.types[0], "value_type"):
+            return
         if len(names) == 1 and str(schema.types[0]).startswith("struct"):
             missing = [n for n in wanted if n not in {field.name for field in schema.types[0]}]
             if missing and len(wanted) > 1:

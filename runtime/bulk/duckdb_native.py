@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 #: The version of the C API that the extension is written for, which all later releases keep.
 _API = "v1.2.0"
 _FIELD, _SIGNATURE = 32, 256
-#: What DuckDB goes on calling for as long as the process lives.
-_KEPT: list[object] = []
+#: What DuckDB goes on calling for as long as the process lives, by its extension's name.
+_kept: dict[str, _Native] = {}
 _numbers = count()
+#: Releases before this one add a function of the same name to the one that is there.
+_REPLACES = (2,)
 
 _Init = ctypes.CFUNCTYPE(c_bool, c_void_p, c_void_p)
 _Bind = ctypes.CFUNCTYPE(None, c_void_p)
@@ -93,20 +95,26 @@ _POINTERS = (
 
 
 def register_native(connection: duckdb.DuckDBPyConnection, name: str, function: Function) -> None:
-    """Register a function by an extension that DuckDB loads now."""
+    """Register a function by an extension that DuckDB loads now, or give one another plan."""
+    there = _registered(connection, name)
+    if there is not None:
+        if there.function.returned == function.returned:
+            there.function = function
+            return
+        _check_replaces(name)
+    own = f"pretzel_{next(_numbers)}"
     problems: list[Exception] = []
 
     def start(info: int, access: int) -> bool:
         try:
             given = ctypes.cast(access, ctypes.POINTER(_Access)).contents
             database = c_void_p.from_address(given.get_database(info)).value
-            _KEPT.append(_Native(database, name, function))
+            _kept[own] = _Native(database, name, function)
         except Exception as problem:  # noqa: BLE001 (it is raised below, outside of DuckDB)
             problems.append(problem)
         return True
 
     callback = _Init(start)
-    own = f"pretzel_{next(_numbers)}"
     body = shared_object(f"{own}_init_c_api", ctypes.cast(callback, c_void_p).value or 0)
     ((system,),) = connection.execute("pragma platform").fetchall()
     with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
@@ -115,6 +123,26 @@ def register_native(connection: duckdb.DuckDBPyConnection, name: str, function: 
         connection.load_extension(str(path))
     if problems:
         raise problems[0]
+
+
+def _registered(connection: duckdb.DuckDBPyConnection, name: str) -> _Native | None:
+    """The latest function of this name in the connection's database."""
+    query = "select extension_name from duckdb_extensions() where loaded"
+    loaded = {each for (each,) in connection.execute(query).fetchall()}
+    found = [each for own, each in _kept.items() if own in loaded and each.is_called(name)]
+    return found[-1] if found else None
+
+
+def _check_replaces(name: str) -> None:
+    import duckdb
+
+    release = duckdb.__version__
+    if tuple(map(int, release.split(".")[:1])) < _REPLACES:
+        raise BadRegistration(
+            f"DuckDB {release} cannot replace a function by one of another type",
+            found=repr(name),
+            hint="choose another name, or DuckDB 2",
+        )
 
 
 def _footer(system: str) -> bytes:
@@ -127,9 +155,13 @@ class _Native:
     """A registered function with all that DuckDB holds of it."""
 
     def __init__(self, database: int | None, name: str, function: Function) -> None:
-        self._api, self._function = _duckdb(), function
+        self._api, self._name = _duckdb(), name
+        #: What is called from the next query on: another plan may take its place.
+        self.function = function
         self._connection, self._options = c_void_p(), c_void_p()
-        self._schemas: list[Arrow] = []
+        #: What queries that DuckDB holds were planned for, by a number.
+        self._planned: dict[int, tuple[Arrow, Function]] = {}
+        self._next = count(1)
         self._api.duckdb_connect(c_void_p(database), byref(self._connection))
         self._api.duckdb_connection_get_arrow_options(self._connection, byref(self._options))
         field = library().field("answer", function.returned)
@@ -140,13 +172,18 @@ class _Native:
                 self._connection, byref(schema), byref(self._converted)
             )
         )
-        self._kept = (_Bind(self._bind), _Copy(lambda data: data), _Run(self._run))
+        self._copy, self._forget = _Copy(self._copied), _Bind(self._forgotten)
+        self._callbacks = _Bind(self._bind), _Run(self._run)
         self._register(name)
 
+    def is_called(self, name: str) -> bool:
+        """Whether SQL means this function."""
+        return self._name.lower() == name.lower()
+
     def _register(self, name: str) -> None:
-        api, (bind, _, run) = self._api, self._kept
+        api, (bind, run) = self._api, self._callbacks
         made = c_void_p(api.duckdb_create_scalar_function())
-        anything, returned = self._type(_ANY), self._logical(self._function.returned)
+        anything, returned = self._type(_ANY), self._logical(self.function.returned)
         api.duckdb_scalar_function_set_name(made, name.encode())
         api.duckdb_scalar_function_set_varargs(made, anything)
         api.duckdb_scalar_function_set_return_type(made, returned)
@@ -192,12 +229,23 @@ class _Native:
         """Look at the types of a call's arguments, before it runs."""
         with _Told(self._api.duckdb_scalar_function_bind_set_error, info):
             schema = self._schema(info)
-            self._function.check(schema)
-            self._schemas.append(schema)
+            self.function.check(schema)
+            key = self._numbered((schema, self.function))
             self._api.duckdb_scalar_function_set_bind_data(
-                c_void_p(info), c_void_p(len(self._schemas)), None
+                c_void_p(info), c_void_p(key), self._forget
             )
-            self._api.duckdb_scalar_function_set_bind_data_copy(c_void_p(info), self._kept[1])
+            self._api.duckdb_scalar_function_set_bind_data_copy(c_void_p(info), self._copy)
+
+    def _numbered(self, planned: tuple[Arrow, Function]) -> int:
+        key = next(self._next)
+        self._planned[key] = planned
+        return key
+
+    def _copied(self, key: int) -> int:
+        return self._numbered(self._planned[key])
+
+    def _forgotten(self, key: int) -> None:
+        del self._planned[key]
 
     def _schema(self, info: int) -> Arrow:
         api = self._api
@@ -223,10 +271,11 @@ class _Native:
         """Answer the rows of one chunk."""
         with _Told(self._api.duckdb_scalar_function_set_error, info):
             key = self._api.duckdb_scalar_function_get_bind_data(c_void_p(info))
-            batch = self._read(chunk, self._schemas[key - 1])
-            self._write(self._function.answer(batch), output)
+            schema, function = self._planned[key]
+            batch = self._read(chunk, schema, function)
+            self._write(function.answer(batch), output)
 
-    def _read(self, chunk: int, schema: Arrow) -> Arrow:
+    def _read(self, chunk: int, schema: Arrow, function: Function) -> Arrow:
         pa, array = library(), _Arrow()
         self._check(
             self._api.duckdb_data_chunk_to_arrow(self._options, c_void_p(chunk), byref(array))
@@ -235,7 +284,7 @@ class _Native:
         if len(schema.types) == 1 and pa.types.is_struct(schema.types[0]):
             row = batch.column(0)
             return pa.record_batch(row.flatten(), names=[field.name for field in row.type])
-        return self._function.named(batch.columns)
+        return function.named(batch.columns)
 
     def _write(self, answers: Arrow, output: int) -> None:
         array, chunk = _Arrow(), c_void_p()

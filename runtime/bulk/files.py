@@ -8,7 +8,8 @@ does it: below `city=Graz/`, each row has "Graz" in a column `city`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from flour.data.arrow_reader import Arrow, library
+from runtime.bulk.where import Where
 from runtime.errors import UnreadableFile
+from scheduler import cores
 
 Choose = Callable[[list[str]], list[str]]
 """Which of a file's columns to read."""
@@ -27,9 +30,17 @@ FORMATS = {
     **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "arrow"),
 }
 _MAGIC = b"ARROW1"
+#: A column of row numbers, while rows are selected.
+_LINE = "\0line"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-#: How much of each column is read from disk at a time.
-_BUFFER = 1 << 20
+#: How much of each column is read from disk at a time: a page, so that the buffers of all columns
+#: are still in the processor's cache when they are decoded.
+_BUFFER = 1 << 16
+#: Rows of Parquet are decoded so many at a time, as each time costs a little for each column; and
+#: no more bytes than these.
+_DECODED, _BYTES = 1 << 16, 16 << 20
+#: With so many cores, decoding columns by several threads takes more from the model than it gives.
+_FEW = 2
 #: At least so many rows make a row group of Parquet, all but the last.
 _GROUP = 1 << 17
 
@@ -46,8 +57,10 @@ class Read(NamedTuple):
 
     batch: Arrow
     path: str
-    first: int
-    """The number of the first row in its file, from 1."""
+    lines: Sequence[int]
+    """The number of each row in its file, from 1."""
+    done: int
+    """How many rows of all files were gone through so far."""
 
 
 def parts_of(place: str) -> list[Part]:
@@ -81,11 +94,13 @@ def _values(path: Path) -> dict[str, str | None]:
 
 
 class Source:
-    """The rows of files, in batches of `rows` at most."""
+    """The rows of files, in batches of `rows` at most; only those `where` a condition holds."""
 
-    def __init__(self, place: str, form: str, choose: Choose, rows: int) -> None:
+    def __init__(
+        self, place: str, form: str, choose: Choose, rows: int, where: Where | None = None
+    ) -> None:
         self.parts, self._form = parts_of(place), form
-        self._choose, self._rows = choose, rows
+        self._choose, self._rows, self._where = choose, rows, where
         self._skip = 0
 
     def rows(self) -> int:
@@ -98,12 +113,37 @@ class Source:
 
     def read(self, skip: int = 0) -> Iterator[Read]:
         """Every batch but the first ones, which have `skip` rows together."""
-        self._skip = skip
+        self._skip, before, done = skip, 0, 0
         for part in self.parts:
             with _errors_with_place(part.path):
                 batches = self._parquet(part) if self._form == "parquet" else self._arrow(part)
                 for start, batch in batches:
-                    yield Read(self._with_values(batch, part.values), str(part.path), start + 1)
+                    whole = self._with_values(batch, part.values)
+                    done = before + start + len(batch)
+                    found, lines = self._matching(whole, range(start + 1, start + 1 + len(batch)))
+                    if self._where is None or not self._skips(len(found)):
+                        yield Read(found, str(part.path), lines, done)
+            before = done
+
+    def _matching(self, batch: Arrow, lines: Sequence[int]) -> tuple[Arrow, Sequence[int]]:
+        """The rows for which the condition holds, with their numbers."""
+        if self._where is None:
+            return batch, lines
+        pa, last = library(), batch.num_columns
+        numbered = batch.append_column(_LINE, pa.array(lines, pa.int64()))
+        found = self._where.matching(numbered)
+        return found.remove_column(last), found.column(last).to_pylist()
+
+    def _row_groups(self, file: Arrow, path: Path) -> set[int]:
+        """The row groups in which the condition may hold, by the least and largest values there."""
+        if self._where is None or not self._where.columns <= set(file.schema_arrow.names):
+            return set(range(file.num_row_groups))
+        form = import_module("pyarrow.dataset").ParquetFileFormat()
+        fragment = form.make_fragment(str(path), import_module("pyarrow.fs").LocalFileSystem())
+        try:
+            return {group.id for group in fragment.subset(self._where.expression).row_groups}
+        except library().ArrowException:
+            return set(range(file.num_row_groups))  # the first batch says what is wrong
 
     def _skips(self, rows: int) -> bool:
         """Whether all of these rows are to be left out."""
@@ -112,16 +152,36 @@ class Source:
         self._skip -= rows
         return True
 
+    def _skips_source(self, rows: int) -> bool:
+        """The same for rows that are not looked at yet: how many answers they have is unknown."""
+        return self._where is None and self._skips(rows)
+
     def _parquet(self, part: Part) -> Iterator[tuple[int, Arrow]]:
         file = library_parquet().ParquetFile(part.path, buffer_size=_BUFFER, pre_buffer=False)
         with file:
             names, start = self._choose(file.schema_arrow.names), 0
+            wanted = self._row_groups(file, part.path)
             for group in range(file.num_row_groups):
-                count = file.metadata.row_group(group).num_rows
-                if not self._skips(count):
-                    some = file.iter_batches(self._rows, row_groups=[group], columns=names)
-                    yield from self._unskipped(some, start)
-                start += count
+                about = file.metadata.row_group(group)
+                if group in wanted and not self._skips_source(about.num_rows):
+                    some = file.iter_batches(
+                        self._decoded(about),
+                        row_groups=[group],
+                        columns=names,
+                        use_threads=cores() > _FEW,
+                    )
+                    yield from self._unskipped(self._slices(read_ahead(some)), start)
+                start += about.num_rows
+
+    def _decoded(self, group: Any) -> int:
+        """How many rows of a row group are decoded at a time: some batches."""
+        row: int = max(group.total_byte_size // max(group.num_rows, 1), 1)
+        return max(min(_DECODED, _BYTES // row) // self._rows, 1) * self._rows
+
+    def _slices(self, batches: Iterable[Arrow]) -> Iterator[Arrow]:
+        for batch in batches:
+            for at in range(0, len(batch), self._rows):
+                yield batch.slice(at, self._rows)
 
     def _arrow(self, part: Part) -> Iterator[tuple[int, Arrow]]:
         pa, start = library(), 0
@@ -130,15 +190,14 @@ class Source:
         else:
             batches = _of_file(part.path)
         for batch in batches:
-            if not self._skips(batch.num_rows):
+            if not self._skips_source(batch.num_rows):
                 wanted = batch.select(self._choose(batch.schema.names))
-                slices = (wanted.slice(at, self._rows) for at in range(0, len(batch), self._rows))
-                yield from self._unskipped(slices, start)
+                yield from self._unskipped(self._slices([wanted]), start)
             start += batch.num_rows
 
     def _unskipped(self, batches: Iterator[Arrow], start: int) -> Iterator[tuple[int, Arrow]]:
         for batch in batches:
-            if not self._skips(batch.num_rows):
+            if not self._skips_source(batch.num_rows):
                 yield start, batch
             start += batch.num_rows
 
@@ -152,6 +211,15 @@ class Source:
                 column = pa.DictionaryArray.from_arrays(codes, word)
                 batch = batch.append_column(name, column)
         return batch
+
+
+def read_ahead(items: Iterator[Arrow]) -> Iterator[Arrow]:
+    """The same items, of which the next is made by another thread meanwhile."""
+    with ThreadPoolExecutor(1, "pretzel-read") as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
 
 
 def _of_file(path: Path) -> Iterator[Arrow]:

@@ -18,6 +18,9 @@ from flour.data.arrow_reader import Arrow, library
 from runtime.bulk.plans import Source, chosen, open_plan, predict_arrow
 from runtime.bulk.shipping import arrived, packed
 
+#: Blocks of Ray are answered in parts of so many rows, which stay in the processor's cache.
+_ROWS = 1 << 14
+
 
 def batch(plan: Source, outputs: Sequence[str] | None = None, keep: Sequence[str] = ()) -> Batch:
     """A function from a table of rows to one of answers; Ray has to be running."""
@@ -38,7 +41,9 @@ class Batch:
     def __call__(self, rows: Arrow) -> Arrow:
         """The answers for a table."""
         plan = arrived(self._name, lambda: ray.get(self._reference))
-        made = [predict_arrow(plan, part, self._outputs) for part in rows.to_batches()]
+        most = None if plan.mixes_rows else _ROWS
+        batches = rows.to_batches(max_chunksize=most)
+        made = [predict_arrow(plan, part, self._outputs) for part in batches]
         if not made:
             return rows.select(list(self._keep))
         answers = library().Table.from_batches(made)

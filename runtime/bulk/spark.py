@@ -3,6 +3,7 @@
     answers = pretzel.spark.predict(frame, plan)            # the frame's columns, and the outputs
     score = pretzel.spark.udf(session, plan, "scores")
     frame.withColumn("score", score("age", "city"))
+    scores = pretzel.spark.predict(frame, plan, ["scores"], keep=["id"])    # the fastest
 
 The plan travels as a file of the session (`addFile`), which each executor fetches once; a task has
 the file's name only. Spark has no arrays of fixed size, so vectors are lists.
@@ -27,6 +28,7 @@ from oven import Plan
 from runtime.bulk.plans import (
     Source,
     chosen,
+    columns_read,
     empty_answers,
     open_plan,
     predict_arrow,
@@ -35,13 +37,25 @@ from runtime.bulk.plans import (
 from runtime.bulk.shipping import arrived, kept, packed
 
 
-def predict(frame: DataFrame, plan: Source, outputs: Sequence[str] | None = None) -> DataFrame:
-    """The frame with the outputs behind its columns."""
+def predict(
+    frame: DataFrame,
+    plan: Source,
+    outputs: Sequence[str] | None = None,
+    keep: Sequence[str] | None = None,
+) -> DataFrame:
+    """The frame with the outputs behind its columns, or behind those to keep.
+
+    Converting rows to Arrow and back takes Spark longer than the model does, so only the columns
+    that the plan reads go there, and only those to keep come back.
+    """
     opened = open_plan(plan)
     wanted = chosen(opened, outputs)
     name = _send(frame.sparkSession, opened)
-    fields = [*frame.schema.fields, *_fields(opened, wanted)]
-    return frame.mapInArrow(partial(_batches, name, wanted), StructType(fields))
+    kept = list(frame.columns if keep is None else keep)
+    needed = {*columns_read(opened, frame.columns), *kept}
+    fields = [*(frame.schema[each] for each in kept), *_fields(opened, wanted)]
+    rows = frame.select(*(each for each in frame.columns if each in needed))
+    return rows.mapInArrow(partial(_batches, name, wanted, kept), StructType(fields))
 
 
 def udf(session: SparkSession, plan: Source, outputs: str | Sequence[str] | None = None) -> Any:
@@ -87,13 +101,16 @@ def _plan(name: str) -> Plan:
     return arrived(name, lambda: Path(SparkFiles.get(name)).read_bytes())
 
 
-def _batches(name: str, outputs: tuple[str, ...], batches: Iterator[Arrow]) -> Iterator[Arrow]:
-    """The rows of each batch with their answers."""
+def _batches(
+    name: str, outputs: tuple[str, ...], keep: list[str], batches: Iterator[Arrow]
+) -> Iterator[Arrow]:
+    """The answers for each batch, behind the columns to keep."""
     plan = _plan(name)
     for batch in batches:
         made = _plain(predict_arrow(plan, batch, outputs))
-        names = [*batch.schema.names, *made.schema.names]
-        yield library().record_batch([*batch.columns, *made.columns], names=names)
+        kept = [batch.column(each) for each in keep]
+        names = [*keep, *made.schema.names]
+        yield library().record_batch([*kept, *made.columns], names=names)
 
 
 def _series(

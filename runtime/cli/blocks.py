@@ -52,6 +52,8 @@ class Options:
     """Whether the first line of a CSV file names its columns; None to find out."""
     separator: str | None = None
     keep: tuple[str, ...] = ()
+    where: str | None = None
+    """A condition (runtime.bulk.where) on the rows to answer."""
 
     @property
     def is_arrow(self) -> bool:

@@ -31,16 +31,18 @@ def source(path: str, inputs: Mapping[str, Type], options: Options) -> Source:
     """The rows of files, with the columns that the model reads and those to keep."""
     check_library()
     from runtime.bulk.files import Source
+    from runtime.bulk.where import Where
 
     if path == "-" and options.form == "parquet":
         raise BadTable("Parquet cannot be read from standard input", where="standard input")
-    reader = ArrowReader(inputs)
+    reader, where = ArrowReader(inputs), Where(options.where) if options.where else None
+    more = {*options.keep, *(where.columns if where else ())}
 
     def choose(names: list[str]) -> list[str]:
-        wanted = {*reader.columns(names), *options.keep}
+        wanted = more.union(reader.columns(names))
         return [name for name in names if name in wanted]
 
-    return Source(path, options.form, choose, options.rows)
+    return Source(path, options.form, choose, options.rows, where)
 
 
 def blocks(
@@ -51,16 +53,14 @@ def blocks(
 
     opened, reader = source(path, inputs, options), ArrowReader(inputs)
     # A share of the bytes, by the share of the rows: batches do not say where they were.
-    total, done = opened.rows(), skip
+    total = opened.rows()
     per_row = size(path) / total if total else 0.0
-    for batch, file, first in opened.read(skip):
-        done += len(batch)
+    for batch, file, lines, done in opened.read(skip):
         names = batch.schema.names
         missing = [name for name in options.keep if name not in names]
         if missing:
             raise BadTable(f"there is no column {missing[0]!r} to keep", where=file)
         kept = {name: batch.column(name) for name in options.keep}
-        lines = range(first, first + len(batch))
         data = batch.select(reader.columns(names))
         yield Block(data, len(batch), file, lines, kept, int(done * per_row))
 

@@ -30,6 +30,7 @@ EXAMPLES = """\
   pretzel predict models/fraud rows.csv --output answers.csv --keep id
   pretzel predict models/fraud rows.parquet --output answers.parquet
   pretzel predict models/fraud orders/ --format parquet --output answers.parquet
+  pretzel predict models/fraud rows.parquet --where "age > 30 and city in ['Oslo']" --keep id
   cat rows.jsonl | pretzel predict models/fraud - --format jsonl --outputs label
   produce | pretzel predict models/fraud - --format arrow | consume
 """
@@ -57,6 +58,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="copy this column to the answers",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="only these rows of Parquet and Arrow files, as in: age > 30 and city == 'Oslo'",
     )
     parser.add_argument(
         "--chunk", type=common.positive, help=f"rows at a time ({_TEXT_ROWS}; Arrow: {_ARROW_ROWS})"
@@ -103,7 +109,9 @@ def run(options: argparse.Namespace, out: Output) -> int:
     form = reading.format_of(options.rows, options.format)
     rows = options.chunk or (_ARROW_ROWS if form in ARROW else _TEXT_ROWS)
     keep = tuple(options.keep)
-    how = Options(form, rows, options.header, options.separator, keep)
+    if options.where and form not in ARROW:
+        raise ArgumentError("--where is for Parquet and Arrow files", found=form)
+    how = Options(form, rows, options.header, options.separator, keep, options.where)
     answers = _output_format(options, how)
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     outputs = chosen(opened.plan, options.outputs.split(",") if options.outputs else None)

@@ -15,6 +15,7 @@ import pytest
 import oven
 import runtime.bulk as pretzel
 from runtime import Runtime
+from runtime.cli import main
 from runtime.repository import Repository
 from tests.house import ROOT
 from tests.runtime.bulk.conftest import Known
@@ -22,12 +23,13 @@ from tests.runtime.bulk.conftest import Known
 pytestmark = pytest.mark.integrations
 
 
-@pytest.fixture
-def mlflow(tmp_path: Path) -> Any:
-    """Return MLflow, with its runs in a folder of the test."""
+@pytest.fixture(scope="module")
+def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return MLflow, with its runs in a folder of these tests: making its tables takes seconds."""
     module = pytest.importorskip("mlflow")
-    module.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    module.set_experiment(experiment_id=module.create_experiment("e", (tmp_path / "runs").as_uri()))
+    folder = tmp_path_factory.mktemp("mlflow")
+    module.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+    module.set_experiment(experiment_id=module.create_experiment("e", (folder / "runs").as_uri()))
     return module
 
 
@@ -105,6 +107,6 @@ def test_models_of_other_flavours_are_imported(mlflow: Any, tmp_path: Path, flav
     answers = [np.asarray(each, float) for each in plan.run(x).values() if each.dtype != object]
     near = [each for each in answers if np.allclose(np.ravel(each.T)[-len(x) :], wanted, 1e-5)]
     assert near
-    command = [sys.executable, "-m", "runtime", "import", str(folder), "--into"]
-    command += [str(tmp_path / "models"), "--name", "m", "--trust-pickle"]
-    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    words = ["import", str(folder), "--into", str(tmp_path / "models"), "--name", "m"]
+    assert main([*words, "--trust-pickle"]) == 0
+    assert list((tmp_path / "models").iterdir())

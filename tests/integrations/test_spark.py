@@ -51,6 +51,22 @@ def test_answers_are_those_of_predict(session: Any, known: Known, tmp_path: Any)
     )
 
 
+def test_only_columns_to_keep_come_back(session: Any, one: Known, tmp_path: Any) -> None:
+    import pyarrow.parquet as pq
+
+    import runtime.bulk as pretzel
+
+    more = one.table.append_column("more", pa.array(["x"] * one.table.num_rows))
+    pq.write_table(more, tmp_path / "rows.parquet")
+    frame = session.read.parquet(str(tmp_path / "rows.parquet"))
+    made = pretzel.spark.predict(frame, one.plan, ["label"], keep=["row"])
+    assert made.columns == ["row", "label"]
+    labels = {row["row"]: row["label"] for row in made.collect()}
+    assert [labels[row] for row in range(len(labels))] == one.answers["label"].tolist()
+    bare = pretzel.spark.predict(frame, one.plan, ["label"], keep=[])
+    assert sorted(row["label"] for row in bare.collect()) == sorted(one.answers["label"].tolist())
+
+
 def test_functions_of_columns(session: Any, one: Known, tmp_path: Any) -> None:
     import pyarrow.parquet as pq
 

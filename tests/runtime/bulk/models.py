@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -85,4 +85,33 @@ def texts() -> tuple[Plan, pa.Table]:
     return plan.wait(), pa.table({name: pa.array(rows, pa.string())})
 
 
-MODELS = [Case("mixed", mixed), Case("numbers", numbers), Case("texts", texts)]
+def widths() -> tuple[Plan, pa.Table]:
+    """Return a regression over numbers of every width, with holes, and strings of two kinds."""
+    rng = np.random.default_rng(4)
+    whole = {f"int{bits}": rng.integers(-100, 100, ROWS) for bits in (8, 16, 32, 64)}
+    whole |= {f"uint{bits}": rng.integers(0, 100, ROWS) for bits in (8, 16, 32)}
+    parts = {f"float{bits}": rng.normal(size=ROWS).astype(np.float32) for bits in (32, 64)}
+    words = {name: rng.choice(CITIES, ROWS).astype(object) for name in ("string", "large_string")}
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    columns = make_column_transformer(
+        (numbers, [*whole, *parts]),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), [*words]),
+    )
+    frame = pd.DataFrame({**whole, **parts, **words}).astype(dict.fromkeys([*whole, *parts], float))
+    y = frame["int8"] * frame["float64"]
+    model = make_pipeline(columns, HistGradientBoostingRegressor(max_iter=5)).fit(frame, y)
+    plan = oven.bake(flour.from_sklearn(model, sample=frame))
+    holes = rng.random(ROWS) < 0.1
+    arrays = {
+        name: pa.array(np.asarray(frame[name], object), getattr(pa, name)(), mask=holes)
+        for name in frame.columns
+    }
+    return plan.wait(), pa.table(arrays)
+
+
+MODELS = [
+    Case("mixed", mixed),
+    Case("widths", widths),
+    Case("numbers", numbers),
+    Case("texts", texts),
+]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection as Connection
@@ -14,6 +15,7 @@ from duckdb import DuckDBPyConnection as Connection
 import flour
 import oven
 import runtime.bulk as pretzel
+from runtime.bulk import duckdb_native
 from runtime.errors import BadCall, BadRegistration
 from tests.runtime.bulk import models
 from tests.runtime.bulk.conftest import Known
@@ -58,6 +60,19 @@ def test_structs_are_read_by_name(known: Known) -> None:
     known.check(asked(connection, "fraud(rows)"))
 
 
+@pytest.mark.parametrize("kind", ["double[]", "double[6]", "float[6]"])
+def test_lists_of_numbers(kind: str) -> None:
+    plan, table = models.numbers()
+    known = Known(plan, table, plan.run(table))
+    if kind.startswith("float"):
+        narrow = np.column_stack(table.columns).astype(np.float32)
+        known = known._replace(answers=plan.run(narrow))
+    found = asked(opened(known), f"fraud([{columns(known)}]::{kind})")
+    known.check(found)
+    with pytest.raises(duckdb.InvalidInputException, match="6"):
+        opened(known).execute("select fraud([c0, c1]) from rows").fetchall()
+
+
 @pytest.fixture(scope="module")
 def one() -> Known:
     """Return the plan over columns of every type."""
@@ -68,13 +83,13 @@ def one() -> Known:
 def test_one_output_is_no_struct(one: Known) -> None:
     connection = opened(one)
     pretzel.duckdb.register(connection, "label", one.plan, outputs="label")
-    pretzel.duckdb.register(connection, "fraud", one.plan, outputs=["label", "scores"])
-    query = f"select fraud({columns(one)}).label, label({columns(one)}) from rows"
+    pretzel.duckdb.register(connection, "two", one.plan, outputs=["label", "scores"])
+    query = f"select two({columns(one)}).label, label({columns(one)}) from rows"
     found = connection.execute(query).fetchall()
     assert [row[0] for row in found] == one.answers["label"].tolist()
     assert all(first == second for first, second in found)
     with pytest.raises(duckdb.BinderException, match="probabilities"):
-        connection.execute(f"select fraud({columns(one)}).probabilities[1] from rows")
+        connection.execute(f"select two({columns(one)}).probabilities[1] from rows")
     with pytest.raises(BadCall, match="no output 'labels'"):
         pretzel.duckdb.register(connection, "labels", one.plan, outputs="labels")
 
@@ -85,12 +100,47 @@ def test_vectors_are_arrays(one: Known) -> None:
     assert found == one.answers["probabilities"][:, 1].tolist()
 
 
+def sums(factor: float) -> oven.Plan:
+    """Return a plan of two columns."""
+    return oven.bake(
+        flour.scalar("a").plus(flour.scalar("b")).scale([0.0], [factor]).named("total")
+    )
+
+
 @pytest.mark.parametrize("native", [True, False])
 def test_another_plan_takes_its_place(one: Known, native: bool) -> None:  # noqa: FBT001
     connection = opened(one, native=native)
-    total = oven.bake(flour.scalar("a").plus(flour.scalar("b")).named("total"))
-    pretzel.duckdb.register(connection, "fraud", total)
+    pretzel.duckdb.register(connection, "sums", sums(1))
+    prepared = connection.sql("select sums(1.5, 2).total")
+    pretzel.duckdb.register(connection, "Sums", sums(0.5))
+    assert connection.execute("select sums(1.5, 2).total").fetchall() == [(7,)]
+    assert prepared.fetchall() in ([(3.5,)], [(7,)])
+    other = pretzel.duckdb.connect() if native else duckdb.connect()
+    pretzel.duckdb.register(other, "sums", sums(0.25))
+    assert connection.execute("select sums(1.5, 2).total").fetchall() == [(7,)]
+    assert other.execute("select sums(1.5, 2).total").fetchall() == [(14,)]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_one_of_another_type_takes_its_place(one: Known, native: bool) -> None:  # noqa: FBT001
+    """DuckDB 1.x keeps both functions then, so it is refused there."""
+    connection = opened(one, native=native)
+    if native and duckdb.__version__ < "2":
+        with pytest.raises(BadRegistration, match="cannot replace"):
+            pretzel.duckdb.register(connection, "fraud", sums(1))
+        return
+    pretzel.duckdb.register(connection, "fraud", sums(1))
     assert connection.execute("select fraud(1.5, 2).total").fetchall() == [(3.5,)]
+
+
+def test_what_queries_needed_is_forgotten(one: Known) -> None:
+    connection = opened(one)
+    for _ in range(3):
+        connection.execute(f"select fraud({columns(one)}).label from rows").fetchall()
+    native = list(duckdb_native._kept.values())[-1]
+    assert native.function._plan is one.plan
+    connection.close()
+    assert not native._planned
 
 
 def test_mistakes_are_errors_of_the_query(one: Known) -> None:

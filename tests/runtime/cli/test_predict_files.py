@@ -116,12 +116,60 @@ def test_streams_in_and_out(model: Path) -> None:
     assert values(made[0]) == answers(model, table)
 
 
+def peak(model: Path, rows: Path, output: Path) -> float:
+    """Return the most memory, in MiB, that a process has which answers these rows."""
+    words = [str(each) for each in ("predict", model, rows, "--output", output)]
+    text = f"from runtime.cli import main; assert main({words}) == 0\n"
+    text += "print([each for each in open('/proc/self/status') if 'VmHWM' in each][0])"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, check=True, cwd=ROOT)
+    return int(ran.stdout.split()[-2]) / 1024
+
+
+@pytest.mark.soak
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    """100,000,000 rows of 20 floats, which are 100 times the same file."""
+    width, count = 20, 1_000_000
+    model, rows = tmp_path / "m.pretzel", tmp_path / "rows"
+    oven.bake(flour.vector("x", width).linear([[1.0] * width], [0.5])).save(model)
+    table = pa.table({f"c{at}": RNG.normal(size=count) for at in range(width)})
+    rows.mkdir()
+    pq.write_table(table.slice(0, 10), tmp_path / "few.parquet")
+    pq.write_table(table, rows / "000.parquet", use_dictionary=False)
+    for number in range(1, 100):
+        (rows / f"{number:03}.parquet").hardlink_to(rows / "000.parquet")
+    output = tmp_path / "answers.parquet"
+    few = peak(model, tmp_path / "few.parquet", output)
+    assert peak(model, rows, output) - few <= 300
+    made = pq.ParquetFile(output)
+    assert made.metadata.num_rows == 100 * count
+    assert made.read_row_group(0)[0].slice(0, 10) == pq.read_table(output).slice(99 * count, 10)[0]
+
+
+@pytest.mark.parametrize("width", [3, 4000])
+def test_wide_rows_are_decoded_few_at_a_time(tmp_path: Path, width: int) -> None:
+    table = pa.table({f"c{at}": np.zeros(40_000 // width) for at in range(width)})
+    pq.write_table(table, tmp_path / "rows.parquet", use_dictionary=False)
+    asked = Source(str(tmp_path / "rows.parquet"), "parquet", lambda names: names, 5)
+    sizes: list[int] = []
+    decoded = pq.ParquetFile.iter_batches
+
+    def watched(file: pq.ParquetFile, rows: int, **how: object) -> object:
+        sizes.append(rows)
+        return decoded(file, rows, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pq.ParquetFile, "iter_batches", watched)
+        assert sum(len(each.batch) for each in asked.read()) == table.num_rows
+    assert sizes[0] % 5 == 0
+    assert sizes[0] * width * 8 <= 16 << 20
+
+
 def test_only_what_is_read_is_read(tmp_path: Path) -> None:
     pq.write_table(numbers(10), tmp_path / "rows.parquet")
     asked = Source(str(tmp_path / "rows.parquet"), "parquet", lambda names: names[1:3], 4)
     assert asked.rows() == 10
     read = list(asked.read())
-    assert [(len(each.batch), each.first) for each in read] == [(4, 1), (4, 5), (2, 9)]
+    assert [each.lines for each in read] == [range(1, 5), range(5, 9), range(9, 11)]
     assert all(each.batch.schema.names == ["c1", "c2"] for each in read)
 
 
@@ -170,6 +218,24 @@ def test_text_files_of_a_folder(pretzel: Pretzel, model: Path, tmp_path: Path) -
         (folder / f"{number}.csv").write_text(f"a,b,c,d\n{number},0,0,0\n", "utf-8")
     ran = pretzel("predict", model, folder)
     assert [float(line) for line in ran.out.splitlines()[1:]] == [0.5, 1.5]
+
+
+def test_only_some_rows(pretzel: Pretzel, model: Path, tmp_path: Path) -> None:
+    table = numbers(1000)
+    rows, output = tmp_path / "rows.parquet", tmp_path / "answers.parquet"
+    pq.write_table(table, rows, row_group_size=300)
+    ask = ("predict", model, rows, "--output", output, "--keep", "id", "--chunk", 64)
+    ran = pretzel(*ask, "--where", "c0 > 0 and id >= 500")
+    assert ran.code == 0, ran.err
+    chosen = (np.asarray(table["c0"]) > 0) & (np.arange(1000) >= 500)
+    made = pq.read_table(output)
+    assert made["id"].to_pylist() == np.flatnonzero(chosen).tolist()
+    assert values(made[1]) == np.asarray(answers(model, table))[chosen].tolist()
+    assert "this is no condition" in pretzel(*ask, "--where", "c0 >").err
+    assert "no column 'height'" in pretzel(*ask, "--where", "height > 3").err
+    (tmp_path / "rows.csv").write_text("a,b,c,d\n", "utf-8")
+    ran = pretzel("predict", model, tmp_path / "rows.csv", "--where", "a > 3")
+    assert "--where is for Parquet and Arrow files" in ran.err
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
