@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Frame = Any
+Block = Any
+Index = Any
 Key = tuple[list[str], list[tuple[Any, Any]]]
 
 
@@ -26,7 +28,7 @@ def key(frame: Frame) -> Key | None:
     return _labels(frame.columns), [_content(block) for block in manager.blocks]
 
 
-def _content(block: Any) -> tuple[Any, Any]:
+def _content(block: Block) -> tuple[Any, Any]:
     """What a block holds, and which columns of the frame these are."""
     values, at = block.values, block.mgr_locs.indexer
     kind = values.dtype if type(values) is np.ndarray else type(values)
@@ -73,7 +75,7 @@ def as_array(values: Any) -> NDArray[Any]:
 _last_index: tuple[Any, list[str]] = (None, [])
 
 
-def _labels(index: Any) -> list[str]:
+def _labels(index: Index) -> list[str]:
     """The labels as they are written: 1 and True are equal, their names are not."""
     global _last_index  # noqa: PLW0603 (a cache of one, the last)
     known, labels = _last_index
@@ -87,7 +89,7 @@ def _labels(index: Any) -> list[str]:
 
 
 @cache
-def _manager(kind: Any) -> Any:
+def _manager(kind: type[Frame]) -> Any:
     """The class that holds the blocks of such frames, if what is read from them is right."""
     want: dict[str, list[Any]] = {"a": [0.5, 1.5], "n": [1, 2], "b": [2.5, 3.5], "s": ["x", "y"]}
     try:

@@ -18,6 +18,8 @@ from flour.core.types import Later, Scalar, Type, Vector, promote
 from flour.data.coerce import coerce
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from flour.core.emission import Emitter, RowValue
 
 #: What a retry waits at most, in seconds.
@@ -262,7 +264,7 @@ class Fetch(Op):
 WAITING: tuple[type[Op], ...] = (Fetch,)
 
 
-def _dismissed(task: Any) -> None:
+def _dismissed(task: Future[Any]) -> None:
     """Look at an error that does not matter any more: asyncio complains of those not looked at."""
     if not task.cancelled():
         task.exception()

@@ -173,7 +173,7 @@ class Source:
                     yield from self._unskipped(self._slices(read_ahead(some)), start)
                 start += about.num_rows
 
-    def _decoded(self, group: Any) -> int:
+    def _decoded(self, group: Arrow) -> int:
         """How many rows of a row group are decoded at a time: some batches."""
         row: int = max(group.total_byte_size // max(group.num_rows, 1), 1)
         return max(min(_DECODED, _BYTES // row) // self._rows, 1) * self._rows

@@ -19,7 +19,7 @@ from flour.data.arrow_reader import Arrow, library
 from runtime.errors import BadCall
 
 
-def _is_in(one: Any, values: Arrow) -> Any:
+def _is_in(one: Arrow, values: Arrow) -> Any:
     """Whether it is one of the values; unknown where it is missing, as for every comparison."""
     compute = import_module("pyarrow.compute")
     return compute.if_else(one.is_valid(), one.isin(values), library().scalar(None, "bool"))

@@ -25,8 +25,8 @@ from flour.core.reference import public
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.graph.cutting import Cut, Step
-from runtime.graph.doors import Doors
 from runtime.graph.form import name_of
+from runtime.graph.limits import Limits
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
 from runtime.graph.threads import Threads
@@ -93,7 +93,7 @@ class Router:
             for before in step.after:
                 self._readers[before].append(step.number)
         self._meeting: dict[int, list[Request]] = {}
-        self._doors = {s.number: Doors(s.op.limit) for s in graph.steps if s.kind == "fetch"}
+        self._limits = {s.number: Limits(s.op.limit) for s in graph.steps if s.kind == "fetch"}
         #: Answers of this type need no look: they are what was promised.
         self._plain = {s.number: _plain(s.op) for s in graph.steps if s.kind == "fetch"}
         self._kept: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
@@ -409,10 +409,10 @@ class Router:
     async def _tried(self, step: Step, values: tuple[Any, ...]) -> Any:
         """One answer after as many tries as are allowed; it has the type that was promised."""
         op, pause = step.op, step.op.backoff
-        doors, client = self._doors[step.number], _key(values[-1:]) if step.op.per else None
+        limits, client = self._limits[step.number], _key(values[-1:]) if step.op.per else None
         for left in reversed(range(op.retries + 1)):
             try:
-                async with doors.at(client), asyncio.timeout(op.timeout or None):
+                async with limits.at(client), asyncio.timeout(op.timeout or None):
                     answer = await op.ask(*values)
                 if type(answer) is not self._plain[step.number]:
                     op.column(answer if op.together else [answer])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from flour.core.types import Type
@@ -87,7 +88,7 @@ def response(answers: Mapping[str, Any], outputs: Mapping[str, Type]) -> Respons
     return Response(sink.getvalue().to_pybytes(), content_type=ARROW)
 
 
-def _check_plain(pa: Any, body: bytes | memoryview) -> None:
+def _check_plain(pa: ModuleType, body: bytes | memoryview) -> None:
     """Refuse compressed batches: they say themselves how large they get."""
     for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(body)):
         head = message.metadata.to_pybytes()

@@ -7,21 +7,21 @@ from collections import deque
 from collections.abc import Hashable
 
 
-class Doors:
-    """The doors of a fetch: one for all calls, or one for each client that has calls under way."""
+class Limits:
+    """The limits of a fetch: one for all calls, or one for each client that has calls under way."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._doors: dict[Hashable, Door] = {}
+        self._limits: dict[Hashable, Limit] = {}
 
-    def at(self, client: Hashable) -> Door:
-        """The door of a client, to be entered at once."""
-        for key in [key for key, door in self._doors.items() if door.idle and key != client][:2]:
-            del self._doors[key]
-        return self._doors.setdefault(client, Door(self._limit))
+    def at(self, client: Hashable) -> Limit:
+        """The limit of a client, to be entered at once."""
+        for key in [key for key, one in self._limits.items() if one.idle and key != client][:2]:
+            del self._limits[key]
+        return self._limits.setdefault(client, Limit(self._limit))
 
 
-class Door:
+class Limit:
     """Lets so many in at a time, in the order in which they came; 0 for all."""
 
     __slots__ = ("_free", "_limit", "_waiting")
