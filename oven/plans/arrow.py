@@ -46,7 +46,7 @@ class Answering(Protocol):
         ...
 
 
-def run_arrow(plan: Answering, data: Any) -> Arrow:
+def run_arrow(plan: Answering, data: object) -> Arrow:
     """Every output, in the form that the data has."""
     pa = library()
     if isinstance(data, pa.Table):

@@ -69,7 +69,7 @@ class Rows:
 
     # --- a row -------------------------------------------------------------------------------
 
-    def known(self, data: Any) -> Known:
+    def known(self, data: object) -> Known:
         """The values of a row's inputs."""
         if len(self._inputs) == 1:
             ((name, kind),) = self._inputs.items()
@@ -80,14 +80,14 @@ class Rows:
             raise NotARow
         return {item: data[name] for name, item in self._sources.items()}
 
-    def checked(self, data: Any) -> Known:
+    def checked(self, data: object) -> Known:
         """The values of a row's inputs, all of which can be used as they are; or NotARow."""
         known = self.known(data)
         for read in self._inputs_read:
             read(known)
         return known
 
-    def run(self, data: Any) -> tuple[Any, ...]:
+    def run(self, data: object) -> tuple[Any, ...]:
         """Every output of a graph that never waits."""
         known, chosen = self.known(data), dict[Node, int]()
         if self._wide and any(sum(step.is_slow() for step in wave) > 1 for wave in self._wide):
@@ -208,7 +208,7 @@ def _choice(step: Step, readers: Sequence[Callable[[Known], Any] | None]) -> Run
     return run
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 
