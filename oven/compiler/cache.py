@@ -234,8 +234,8 @@ def _compile(source: str, name: str, unique: str) -> Code:
 
 
 def _compile_and_store(digest: str, unique: str, build: Callable[[str], Code]) -> int:
-    machine.check()
-    with _compiling:
+    with _compiling:  # a child must not get the half of an import
+        machine.check()
         start = time.perf_counter()
         compiled = build(unique)
         seconds = time.perf_counter() - start

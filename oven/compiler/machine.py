@@ -114,7 +114,8 @@ def check() -> None:
     try:
         _llvm()
     except (ImportError, OSError) as problem:  # it, or a library of its own, is missing
-        raise NoCompiler.without("llvmlite", str(problem)) from problem
+        broken = not isinstance(problem, ModuleNotFoundError)
+        raise NoCompiler.without("llvmlite", str(problem) if broken else "") from problem
 
 
 @cache

@@ -42,7 +42,9 @@ assert session.program.flow.digest == session.plan.flow.digest  # imported when 
 
 
 @pytest.fixture(autouse=True)
-def _no_templates() -> Iterator[None]:
+def _no_templates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Other tests of this process register adapters from outside, which stay.
+    monkeypatch.setattr("runtime.onnx.session_image.from_outside", lambda: 0)
     with template_lookup.no_templates():
         yield
 
