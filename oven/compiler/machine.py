@@ -7,12 +7,18 @@ import platform
 import threading
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from oven.compiler import levels
 from oven.compiler.object_loader import link
 from oven.errors import NoCompiler
+
+try:
+    import llvmlite  # its face: the compiler itself, `binding`, is imported when it is needed
+except (ImportError, OSError):  # it, or a library of its own, is missing: definitions answer
+    llvmlite = None
 
 _lock = threading.Lock()
 
@@ -92,21 +98,14 @@ _LIBM = [
 ]
 
 
-@cache
 def is_there() -> bool:
-    """Whether there is a compiler, which also loads code."""
-    try:
-        import llvmlite  # noqa: F401 (a small part of it)
-    except (ImportError, OSError):  # definitions answer; see `check`
-        return False
-    return True
+    """Whether a compiler is installed, which also loads code; whether it works, `check` says."""
+    return llvmlite is not None
 
 
 def _llvm() -> Any:
     """The compiler: forty megabytes, which processes whose code comes out of caches never need."""
-    import llvmlite.binding
-
-    return llvmlite.binding
+    return import_module("llvmlite.binding")
 
 
 def check() -> None:
@@ -237,11 +236,7 @@ def fingerprint() -> str:
 
 def version() -> str:
     """The version of the code generator."""
-    if not is_there():
-        return "no llvmlite"
-    import llvmlite
-
-    return f"llvmlite {llvmlite.__version__}"
+    return "no llvmlite" if llvmlite is None else f"llvmlite {llvmlite.__version__}"
 
 
 class _Loader:
