@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
@@ -20,6 +21,7 @@ from runtime.http.problems import HttpError
 from runtime.http.response_options import ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
 
+_NUMBER = re.compile(r"\[(\d+)\]")
 Read = Callable[[ModelCodec, bytes | memoryview], Batch]
 
 
@@ -58,7 +60,7 @@ async def in_pieces(
     except BaseException as problem:
         front.counts.failed += 1
         if rows and isinstance(problem, InputError | HttpError):
-            problem.where = f"rows from {rows}, {problem.where or '$'}"
+            problem.where = _among_all(problem.where or "$", rows)
         raise
     begin, end = (b'{"predictions":[', b"]}") if found.instances else (b"[", b"]")
     del found
@@ -67,6 +69,12 @@ async def in_pieces(
     response = Response(await asyncio.to_thread(b",".join, texts))
     front.counts.done(rows, perf_counter() - request.started)
     return response
+
+
+def _among_all(where: str, before: int) -> str:
+    """A place in a piece, by the number of its row among all: the first that it has."""
+    moved, found = _NUMBER.subn(lambda number: f"[{int(number[1]) + before}]", where, count=1)
+    return moved if found else f"rows from {before}, {where}"
 
 
 def _encoded(form: Callable[[dict[str, Any]], list[Any]], answers: dict[str, Any]) -> bytes:
