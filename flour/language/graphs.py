@@ -209,11 +209,26 @@ def weighted(members: Sequence[Flow], weights: Sequence[float]) -> Flow:
             where=str(here()),
             found=f"{len(members)} members, weights {list(weights)}"[:120],
         )
+    models = [flow for flow in members if {"label", "probabilities"} <= {*flow.outputs}]
+    _check_classes([flow["label"] for flow in models])
     parts = [_opinion(flow).as_float() for flow in members]
     if any(weight != weights[0] for weight in weights):
         parts = [part * weight for part, weight in zip(parts, weights, strict=True)]
     total = sum(weights) if any(weight != weights[0] for weight in weights) else len(parts)
     return reduce(lambda left, right: left + right, parts) / float(total)
+
+
+def _check_classes(labels: Sequence[Flow]) -> None:
+    """Refuse models of different classes, whose columns of probabilities mean other things."""
+    known = [sorted(_table(label)) for label in labels]
+    for table in known:
+        if table != known[0]:
+            raise TypeMismatch(
+                "the models of an ensemble have the same classes",
+                where=str(here()),
+                found=f"{known[0]} and {table}"[:160],
+                hint="vote() goes by labels; or add up the columns that belong together",
+            )
 
 
 def _opinion(flow: Flow, *wanted: str) -> Flow:

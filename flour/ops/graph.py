@@ -219,8 +219,15 @@ class Fetch(Op):
         raise AssertionError("the last one has answered or raised")
 
     async def _checked(self, function: Function, values: tuple[object, ...]) -> object:
-        answer: object = await function.call(*values)
-        self.column(answer if self.together else [answer])
+        return self.checked(await function.call(*values), values)
+
+    def checked(self, answer: object, values: Sequence[Any]) -> object:
+        """The answer for these values, if it is what was promised: one value, or one a row."""
+        if answer is None:
+            raise self.failed("None")
+        made = self.column(answer if self.together else [answer])
+        if self.together and row_count(made) != row_count(values[0]):
+            raise self.failed(f"{row_count(made)} values for {row_count(values[0])} rows")
         return answer
 
     def column(self, values: Any) -> Columns:
@@ -257,7 +264,8 @@ class Fetch(Op):
     async def _all(self, rows: list[tuple[object, ...]]) -> list[object]:
         import asyncio  # it takes 30 ms, and most programs wait for nothing
 
-        return list(await asyncio.gather(*(self.ask(*row) for row in rows)))
+        answers = await asyncio.gather(*(self.ask(*row) for row in rows))
+        return [self.checked(answer, row) for answer, row in zip(answers, rows, strict=True)]
 
 
 #: Kinds of operators that a request waits for.

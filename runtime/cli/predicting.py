@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from glob import escape
 from pathlib import Path
@@ -115,6 +115,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     answers = _output_format(options, how)
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     outputs = chosen(opened.plan, options.outputs.split(",") if options.outputs else None)
+    _check_names(options, outputs)
     task = Task(opened.plan.wait(), options.rows, how, outputs, options.output, answers)
     hidden = out.as_json or options.output == "-"
     with Progress(opened.model.name, reading.size(task.rows), hidden=hidden) as progress:
@@ -122,6 +123,20 @@ def run(options: argparse.Namespace, out: Output) -> int:
     if options.output != "-":
         out.result({"rows": count, "file": options.output}, f"{count:,} rows in {options.output}")
     return Exit.OK
+
+
+def _check_names(options: argparse.Namespace, outputs: Sequence[str]) -> None:
+    """Refuse an output that would replace what is read, and two columns of one name."""
+    where = f"--output {options.output}"
+    if options.output != "-" and Path(options.output).resolve() == Path(options.rows).resolve():
+        raise ArgumentError("the answers would replace the rows", where=where)
+    for name in options.keep:
+        if name in outputs:
+            raise ArgumentError(
+                "a column to keep has the name of an output",
+                where=f"--keep {name}",
+                hint="leave it out, or choose other outputs with --outputs",
+            )
 
 
 def _output_format(options: argparse.Namespace, how: Options) -> str:

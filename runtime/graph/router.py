@@ -399,7 +399,7 @@ class Router:
                 return inputs[-1] if op.together else inputs[-1][row]
             if not op.otherwise:
                 raise
-            return op.fallback
+            return [op.fallback] * len(inputs[0]) if op.together else op.fallback
         if key is not None:
             self._kept[key] = (time.monotonic() + op.keep, answer)
             while len(self._kept) > MOST_KEPT:
@@ -415,7 +415,7 @@ class Router:
                 async with limits.at(client), asyncio.timeout(op.timeout or None):
                     answer = await op.ask(*values)
                 if type(answer) is not self._plain[step.number]:
-                    op.column(answer if op.together else [answer])
+                    op.checked(answer, values)
             except Exception:
                 if not left:
                     raise

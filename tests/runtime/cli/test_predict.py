@@ -89,6 +89,19 @@ def test_texts(pretzel: Pretzel, tmp_path: Path) -> None:
     assert [line.split(",")[1] for line in ran.out.splitlines()[1:]] == ["1.0", "-1.0"]
 
 
+def test_answers_replace_neither_rows_nor_columns_to_keep(pretzel: Pretzel, tmp_path: Path) -> None:
+    oven.bake(flour.scalar("x") * 2.0).save(tmp_path / "m.pretzel")
+    rows = tmp_path / "t.csv"
+    rows.write_text("x,output\n1,2\n", encoding="utf-8")
+    ran = pretzel("predict", tmp_path / "m.pretzel", rows, "--output", tmp_path / "." / "t.csv")
+    assert ran.code != 0
+    assert "the answers would replace the rows" in ran.err
+    ran = pretzel("predict", tmp_path / "m.pretzel", rows, "--keep", "output")
+    assert ran.code != 0
+    assert "--keep output" in ran.err
+    assert rows.read_text(encoding="utf-8") == "x,output\n1,2\n"
+
+
 def test_several_inputs_go_as_json_lines(pretzel: Pretzel, tmp_path: Path) -> None:
     total = flour.scalar("a").plus(flour.scalar("b"))
     oven.bake(total).save(tmp_path / "m.pretzel")
