@@ -4,10 +4,12 @@ A Parquet file cannot be read, or added to, before its last byte is written. So 
 answers is also appended to a journal beside the output:
 
     one line of JSON       what is computed: the plan, the files, the options
-    8 bytes, a stream      the length of an Arrow stream of one batch, and the stream; any number
+    12 bytes, a stream     the length and the checksum of an Arrow stream of one batch, and the
+                           stream; any number
 
 The next run with the same first line begins with these batches and computes the rest; with another
-line it begins anew. A batch that was being written when the process ended is cut off.
+line it begins anew. A batch that was being written when the process ended is cut off, and so is all
+from a damaged one on.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
+from zlib import crc32
 
 from flour.data.arrow_reader import Arrow, library
 from runtime.errors import OutputInUse
 
-_LENGTH = struct.Struct("<Q")
+_HEAD = struct.Struct("<QI")
 
 
 class Journal:
@@ -58,12 +61,13 @@ class Journal:
         self._file.seek(whole)
 
     def _next(self) -> Arrow | None:
-        head = self._file.read(_LENGTH.size)
-        if len(head) < _LENGTH.size:
+        head = self._file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
             return None
-        (length,) = _LENGTH.unpack(head)
-        body = self._file.read(length)
-        if len(body) < length:
+        length, checksum = _HEAD.unpack(head)
+        left = self._path.stat().st_size - self._file.tell()  # a length may be damaged, too
+        body = self._file.read(length) if length <= left else b""
+        if len(body) < length or crc32(body) != checksum:
             return None
         return library().ipc.open_stream(body).read_next_batch()
 
@@ -74,7 +78,7 @@ class Journal:
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         body = sink.getvalue()
-        self._file.write(_LENGTH.pack(len(body)))
+        self._file.write(_HEAD.pack(len(body), crc32(body)))
         self._file.write(body)
         self._file.flush()
 

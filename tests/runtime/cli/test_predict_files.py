@@ -322,6 +322,26 @@ def test_a_journal_of_another_task_is_not_used(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_batches_from_a_damaged_one_on_are_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    batch = pa.record_batch({"x": np.arange(50.0)})
+    journal = Journal(path, {})
+    for _ in range(3):
+        journal.append(batch)
+    journal.close()
+    written = path.read_bytes()
+    size = (len(written) - 3) // 3
+    for place in range(3, len(written), 97):
+        path.write_bytes(written[:place] + bytes([written[place] ^ 4]) + written[place + 1 :])
+        journal = Journal(path, {})
+        assert list(journal.batches()) == [batch] * ((place - 3) // size)
+        journal.append(batch)
+        journal.close()
+        journal = Journal(path, {})
+        assert len(list(journal.batches())) == (place - 3) // size + 1
+        journal.close()
+
+
 def test_an_interrupted_journal_stays(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), Journal(tmp_path / "journal", {}):
         raise KeyboardInterrupt
