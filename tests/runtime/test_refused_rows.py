@@ -128,6 +128,7 @@ def asked_of(plan: Plan, served: Runtime) -> dict[str, Ask]:
     }
 
 
+@pytest.mark.rules
 def test_a_sum_checks_all_that_it_adds_up() -> None:
     apart = ORIGINALS["scalers of columns and linear"].fit(TRAIN, TRAIN[FIRST])
     (stage,) = oven.bake(flour.from_sklearn(apart, TRAIN)).stages
