@@ -114,6 +114,7 @@ def _models() -> Iterator[tuple[Any, Any]]:
         for model in _regressors():
             yield model.fit(rows, rows[:, 0] * 2 + rows[:, 1]), None
         yield from _boosters(rows, two, three)
+        yield from _ensembles(rng)
         yield from _tables(rng)
         yield from _texts(rng)
 
@@ -139,6 +140,7 @@ def _classifiers() -> Iterator[Any]:
     yield DecisionTreeClassifier(max_depth=6)
     for trees, depth in ((10, 4), (100, 8), (100, None)):
         yield ensemble.RandomForestClassifier(trees, max_depth=depth)
+    yield make_pipeline(StandardScaler(), ensemble.RandomForestClassifier(50, max_depth=8))
     yield ensemble.ExtraTreesClassifier(30)
     yield ensemble.GradientBoostingClassifier(n_estimators=100)
     yield ensemble.HistGradientBoostingClassifier(max_iter=100)
@@ -175,6 +177,42 @@ def _boosters(rows: Any, two: Any, three: Any) -> Iterator[tuple[Any, None]]:
     yield XGBClassifier(n_estimators=30).fit(rows, three), None
 
 
+def _ensembles(rng: np.random.Generator) -> Iterator[tuple[Any, None]]:
+    """Trees of other shapes: their code depends on columns, thresholds, leaves and classes."""
+    for count, width in ((300, 4), (ROWS, 20), (3000, 12), (3000, 60)):
+        rows = rng.normal(size=(count, width))
+        seen = rows[:, 0] + rows[:, 1] * rows[:, 2] + rng.normal(size=count) * 0.3
+        for target in (seen > 0, np.digitize(seen, [-0.5, 0.5])):
+            for model in _trees_of_classes():
+                yield model.fit(rows, target.astype(int)), None
+        for model in _trees_of_numbers():
+            yield model.fit(rows, seen), None
+
+
+def _trees_of_classes() -> Iterator[Any]:
+    from lightgbm import LGBMClassifier
+    from sklearn import ensemble, tree
+    from xgboost import XGBClassifier
+
+    for trees, leaves in ((20, 7), (100, 31)):
+        yield LGBMClassifier(n_estimators=trees, num_leaves=leaves, verbose=-1)
+    for depth in (4, 6, 8):
+        yield XGBClassifier(n_estimators=100, max_depth=depth)
+    for trees, deepest in ((10, 4), (50, 8), (100, 8), (30, None)):
+        yield ensemble.RandomForestClassifier(trees, max_depth=deepest)
+    yield tree.DecisionTreeClassifier()
+    yield ensemble.GradientBoostingClassifier(max_features="sqrt")
+    yield ensemble.AdaBoostClassifier(n_estimators=10)
+
+
+def _trees_of_numbers() -> Iterator[Any]:
+    from sklearn import ensemble
+
+    for trees, deepest in ((30, None), (50, 8), (100, 8)):
+        yield ensemble.RandomForestRegressor(trees, max_depth=deepest, max_features="sqrt")
+    yield ensemble.IsolationForest()
+
+
 def _tables(rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:
     import pandas as pd
     from sklearn.compose import make_column_transformer
@@ -207,6 +245,8 @@ def _tables(rng: np.random.Generator) -> Iterator[tuple[Any, Any]]:
 
 
 def _texts(rng: np.random.Generator) -> Iterator[tuple[Any, None]]:
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.ensemble import RandomForestClassifier
     from sklearn.feature_extraction.text import (
         CountVectorizer,
         HashingVectorizer,
@@ -230,6 +270,9 @@ def _texts(rng: np.random.Generator) -> Iterator[tuple[Any, None]]:
         for final in (LogisticRegression(), LinearSVC()):
             yield make_pipeline(vectoriser, final).fit(documents, target), None
     yield make_pipeline(CountVectorizer(), MultinomialNB()).fit(documents, target), None
+    for final in (LogisticRegression(), RandomForestClassifier(30)):
+        reduced = make_pipeline(TfidfVectorizer(), TruncatedSVD(8), final)
+        yield reduced.fit(documents, target), None
 
 
 if __name__ == "__main__":
