@@ -311,7 +311,7 @@ def directory() -> Path:
     """The cache's folder: PRETZEL_CACHE, or `pretzel` among the user's caches."""
     chosen = os.environ.get("PRETZEL_CACHE")
     if chosen:
-        return _path_of(chosen)
+        return _path_of(os.path.expanduser(chosen))  # noqa: PTH111 (as below)
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 (pathlib raises where there is no home)
     return _path_of(f"{caches}/pretzel")
 

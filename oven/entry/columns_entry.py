@@ -59,7 +59,7 @@ def _open_plan(
     if found is None:
         made = arrays()
         return open_record_entry(inputs, steps, outputs, made) or made
-    later = LazyEntry(arrays)
+    later = LazyEntry(arrays, fallback)
     entry = open_array_entry(found, later)
     if entry is None:
         return fallback

@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from oven.entry.builtin import NativeTable
 from oven.entry.generator import FALLBACK
 
@@ -19,12 +21,15 @@ Call = Callable[[object], Any]
 
 
 class LazyEntry:
-    """A way in that is made when it is first taken."""
+    """A way in that is made when it is first taken, by data that has names.
 
-    __slots__ = ("__weakref__", "_made", "_make", "_table")
+    What has none, as an array of another float width, goes on to the fallback of that way in.
+    """
 
-    def __init__(self, make: Callable[[], Call]) -> None:
-        self._make = make
+    __slots__ = ("__weakref__", "_fallback", "_made", "_make", "_table")
+
+    def __init__(self, make: Callable[[], Call], fallback: Call) -> None:
+        self._make, self._fallback = make, fallback
         self._made: Call | None = None
         self._table: weakref.ref[NativeTable] | None = None
 
@@ -35,6 +40,8 @@ class LazyEntry:
 
     def __call__(self, data: object) -> Any:
         """What the real one answers."""
+        if isinstance(data, np.ndarray):
+            return self._fallback(data)
         return (self._made or self._settled())(data)
 
     def _settled(self) -> Call:
