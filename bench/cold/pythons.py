@@ -1,7 +1,8 @@
 """One row on other versions of Python, beside this one's.
 
 `scripts/test-pythons` makes their environments; a version without one is named and left out. Run as
-a program, with saved plans, it says the processor time of one row of each, in nanoseconds.
+a program, with saved plans, it says the processor time of one row of each, and of a built-in
+function, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def measured() -> Iterator[Line]:
         if name in refused:
             yield Told(f"Python {name}", f"not measured: {refused[name]}")
             continue
-        for workload, ours, theirs in zip(chosen, took[here], took[name], strict=True):
+        *rows, builtin = zip(took[here], took[name], strict=True)
+        said = f"{builtin[1] / builtin[0]:.2f}"
+        yield Told(f"Python {name}: a function of the interpreter's own, by {here}'s", said)
+        for workload, (ours, theirs) in zip(chosen, rows, strict=True):
             yield at_most(f"Python {name}: {workload.name}, by {here}'s", WITHIN, theirs / ours)
 
 
@@ -81,15 +85,16 @@ def _main(*paths: str) -> None:
         for path in paths:
             runtime.register(path, oven.load(path, background=False))
         row = np.random.default_rng(0).normal(size=WIDTH)
-        print(json.dumps([_nanoseconds(runtime.predict, path, row) for path in paths]))
+        rows = [_nanoseconds(runtime.predict, path, row) for path in paths]
+        print(json.dumps([*rows, _nanoseconds(divmod, 5.5, 2.0)]))
 
 
-def _nanoseconds(predict: Callable[..., Any], name: str, row: Any) -> float:
+def _nanoseconds(call: Callable[..., Any], *given: Any) -> float:
     least = float("inf")
     for _ in range(_REPEATS):
         start = time.thread_time_ns()
         for _ in range(_CALLS):
-            predict(name, row)
+            call(*given)
         least = min(least, time.thread_time_ns() - start)
     return least / _CALLS
 
