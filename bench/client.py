@@ -40,7 +40,17 @@ class Connection:
             size = int((head + b"content-length: 0\r\n").split(b"content-length:")[1].split()[0])
             said = await self._read.readexactly(size)
             raise ConnectionError(f"{head[:40]!r} {said[:200]!r}")
+        if b"content-length:" not in head:
+            return await self._chunks()
         return await self._read.readexactly(int(head.split(b"content-length:")[1].split()[0]))
+
+    async def _chunks(self) -> bytes:
+        """A body that says its length piece by piece."""
+        made = b""
+        while size := int(await self._read.readuntil(b"\r\n"), 16):
+            made += (await self._read.readexactly(size + 2))[:-2]
+        await self._read.readuntil(b"\r\n")
+        return made
 
     def close(self) -> None:
         """Hang up."""

@@ -22,7 +22,7 @@ from bench import client, enclosed, environments
 from bench.crew import Absent, environment, log_file
 from bench.machine import ROOT
 from bench.results import spread
-from bench.servers import SERVERS
+from bench.servers import SERVERS, ServerKind
 from bench.session import Session
 from bench.workload import Saved, Spec, saved
 from bench.wrk import Outcome, race
@@ -120,17 +120,19 @@ def _race(
 
 
 def _started(name: str, workload: Saved, stack: ExitStack) -> Entry:
-    """Start a server and wait until it listens."""
-    kind = SERVERS[name]
+    return started(name, SERVERS[name], [str(workload.folder), str(workload.count)], stack)
+
+
+def started(name: str, kind: ServerKind, arguments: list[str], stack: ExitStack) -> Entry:
+    """Start a server with these arguments and a port, and wait until it listens."""
     python = environments.python(kind.environment)
     if python is None:
         raise Absent(environments.reason(kind.environment))
     port = _free_port()
     before = enclosed.starting() if kind.enclosed else ()
     log = stack.enter_context(log_file(f"server-{name}").open("ab"))
-    arguments = [str(workload.folder), str(workload.count), str(port)]
     process = subprocess.Popen(
-        [*before, str(python), "-m", f"bench.servers.{name}", *arguments],
+        [*before, str(python), "-m", f"bench.servers.{name}", *arguments, str(port)],
         stdout=log,
         stderr=log,
         cwd=ROOT,
@@ -185,20 +187,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _check(name: str, workload: Saved, entry: Entry) -> None:
     """Check that the first answer is scikit-learn's, except for the echo."""
-    end = time.monotonic() + _PATIENCE / 4
-    request = SERVERS[name].request(0, workload.inputs.data[0].tolist())
-    while True:
-        try:
-            if entry.before:
-                value = enclosed.answer(entry.before, entry.port, request)[-1]
-            else:
-                value = client.answer(entry.port, request)[-1]
-            break
-        except ConnectionError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.3)
+    value = first_answer(entry, SERVERS[name].request(0, workload.inputs.data[0].tolist()))[-1]
     expected = float(workload.pipelines()[0].expected()[0])
     # Some servers answer with the label.
     if name != "echo" and abs(value - expected) > 1e-9 and value != float(expected > 0.5):
         raise Absent(f"it answers {value} where scikit-learn says {expected}")
+
+
+def first_answer(entry: Entry, request: bytes) -> list[float]:
+    """The numbers of the first output of an answer, as soon as the server gives one."""
+    end = time.monotonic() + _PATIENCE / 4
+    while True:
+        try:
+            if entry.before:
+                return enclosed.answer(entry.before, entry.port, request)
+            return client.answer(entry.port, request)
+        except ConnectionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.3)

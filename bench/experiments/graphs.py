@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.experiments import graph_servers
 from bench.goal import Goal
 
 QUESTION = "Graphs of models against their models called by hand"
@@ -26,7 +27,7 @@ ROUNDS, SLICE_SECONDS = 60, 2e-3
 MEMBERS, WORDS, LENGTH = 10, 5000, 40
 #: Requests that wait at the same time, and how long.
 REQUESTS, WAIT = 1000, 0.05
-#: Columns of the heavy models: each reads 8 MiB for a row.
+#: Columns of the heavy models: each reads 8 MiB for a block.
 HEAVY = 8192
 Call = Callable[[], object]
 
@@ -43,6 +44,7 @@ def measured() -> Iterator[Goal]:
     for part in parts:
         with Runtime(result_bytes=0) as runtime:  # rows are asked again and again here
             yield from part(runtime)
+    yield from graph_servers.measured()
 
 
 # --- models --------------------------------------------------------------------------------------
@@ -154,26 +156,47 @@ def _fifty(runtime: Any) -> Iterator[Goal]:
 
 
 def _heavy(runtime: Any) -> Iterator[Goal]:
-    """Eight models of some 1 ms each on one row, by the clock: side by side on two cores."""
+    """Eight models of some 1 ms each on a block, side by side on two cores.
+
+    What the caller's thread is spared is independent of what else the machine does: it goes by the
+    processor time of that thread, and of all threads together. The clock counts only where both
+    cores are free.
+    """
     import flour
 
     rng, x = np.random.default_rng(0), flour.vector("x", HEAVY)
     flows = [x.linear(rng.normal(size=(128, HEAVY)), np.zeros(128)).sum() for _ in range(8)]
     calls = [_register(runtime, f"h{n}", flow) for n, flow in enumerate(flows)]
-    row = rng.normal(size=HEAVY)
+    rows = rng.normal(size=(8, HEAVY))
     members = [flour.model(f"h{n}")(x) for n in range(8)]
     graph = _register(runtime, "heavy", flour.outputs(y=flour.ensemble(members).mean()))
 
     def by_hand() -> None:
         for call in calls:
-            call(row)
+            call(rows)
 
-    times = {"graph": float("inf"), "calls": float("inf")}
-    for _ in range(5 * ROUNDS):
-        times["graph"] = min(times["graph"], _timed(partial(graph, row)))
-        times["calls"] = min(times["calls"], _timed(by_hand))
-    gain = times["calls"] / times["graph"]
-    yield _goal("eight heavy models on two cores", 1.8, gain, "x", at_least=True)
+    times: dict[str, list[tuple[float, float, float]]] = {"graph": [], "calls": []}
+    for _ in range(2 * ROUNDS):
+        times["graph"].append(_accounted(partial(graph, rows)))
+        times["calls"].append(_accounted(by_hand))
+    (own, every, _), (alone, _, _) = (np.median(each, axis=0) for each in times.values())
+    own, every, alone = float(own), float(every), float(alone)
+    yield _goal(
+        "eight heavy models: time of the caller's thread", 1.8, alone / own, "x", at_least=True
+    )
+    yield _goal("eight heavy models: time of all threads, of by hand", 1.1, every / alone, "x")
+    wall = {name: min(each[2] for each in found) for name, found in times.items()}
+    gain = wall["calls"] / wall["graph"]
+    yield _goal("eight heavy models by the clock", 1.8, gain, "x", at_least=True)
+
+
+def _accounted(call: Call) -> tuple[float, float, float]:
+    """Seconds of processor time of this thread, of the process, and by the clock."""
+    clocks = (time.thread_time, time.process_time, time.perf_counter)
+    before = [clock() for clock in clocks]
+    call()
+    own, every, wall = (clock() - start for clock, start in zip(clocks, before, strict=True))
+    return own, every, wall
 
 
 def _by_hand(calls: list[Callable[[Any], object]], data: object) -> dict[str, Call]:

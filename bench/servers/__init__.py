@@ -1,5 +1,7 @@
 """HTTP servers that are raced, each started as `python -m bench.servers.NAME FOLDER COUNT PORT`.
 
+Those of a graph of models get the file of its steps instead of a folder and a count.
+
 `SERVERS` says in which environment each runs and how it wants to be asked.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 
@@ -46,6 +48,17 @@ def open_inference(number: int, row: Sequence[float]) -> bytes:
 def plain(number: int, row: Sequence[float]) -> bytes:
     """A row as a JSON object of our own."""
     return post("/predict", {"model": number, "row": list(row)})
+
+
+def decision(_: int, row: Sequence[float]) -> bytes:
+    """A row for the risk graph, as the Open Inference Protocol has it."""
+    tensor = {"name": "X", "shape": [1, len(row)], "datatype": "FP64", "data": list(row)}
+    return post("/v2/models/decide/infer", {"inputs": [tensor]})
+
+
+def plain_decision(_: int, row: Sequence[float]) -> bytes:
+    """The same as a JSON object of our own."""
+    return post("/predict", {"row": list(row)})
 
 
 #: A folder in memory that servers have which run in a network of their own.
@@ -91,4 +104,12 @@ SERVERS = {
         ("mlserver", "scikit-learn"),
         "one process (parallel_workers=0), metrics off",
     ),
+}
+
+#: Servers of the risk graph, each in `graph_NAME.py`: see bench.servers.graph_parts.
+GRAPHS = {
+    "graph_pretzel": replace(SERVERS["pretzel"], request=decision),
+    "graph_bentoml": replace(SERVERS["bentoml"], request=plain_decision, title="BentoML"),
+    "graph_rayserve": replace(SERVERS["rayserve"], request=plain_decision, title="Ray Serve"),
+    "graph_mlserver": replace(SERVERS["mlserver"], request=decision, title="MLServer"),
 }

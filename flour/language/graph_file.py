@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from flour.core.callables import allowing
-from flour.core.errors import DamagedProgram
+from flour.core.errors import DamagedProgram, ParameterError
 from flour.core.extension_points import extension
 from flour.core.node import Node, node
 from flour.core.op import Parameter, from_data, to_data
-from flour.core.provenance import Origin
+from flour.core.provenance import Origin, here
 from flour.language.flow import Flow, with_origins
 from objectstore import Archive, Blob, Strings
 from objectstore.archive import opened, write
@@ -40,6 +40,13 @@ def is_graph_file(path: str | Path) -> bool:
 
 def save_graph(graph: Flow, path: str | Path, *, durable: bool = True) -> None:
     """Write a graph as data; coroutines by the place where they can be imported."""
+    if not Path(path).name.endswith(ENDING):
+        raise ParameterError(
+            f"a graph is saved in a file whose name ends in {ENDING}",
+            where=str(here()),
+            found=str(path),
+            hint=f"other names are read as the text of a {TEXT}, which is written by hand",
+        )
     places = {item: number for number, item in enumerate(graph.nodes())}
     parameters: dict[str, Parameter] = {
         each.digest: each for item in places for each in item.op.parameters()

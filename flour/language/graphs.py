@@ -8,13 +8,14 @@ runtime.register("decide", flour.outputs(score=final))
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.callables import function
+from flour.core.callables import called, function
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.extension_points import extension
 from flour.core.node import node
@@ -298,6 +299,8 @@ def fetch(  # noqa: PLR0913 (each has a default)
     was read.
     """
     asked = list(coroutine) if isinstance(coroutine, Sequence) else [coroutine]
+    for each in asked:
+        _check_coroutine(each)
     functions = tuple(map(function, asked))
     kind = type_of(gives)
     spare = isinstance(otherwise, Flow)
@@ -312,6 +315,26 @@ def fetch(  # noqa: PLR0913 (each has a default)
     )
     made: Flow = op(*reads, *([] if per is None else [per]), *([otherwise] if spare else []))
     return made
+
+
+def _check_coroutine(call: Any) -> None:
+    """Refuse a function that is not written with `async def`: it would block the event loop.
+
+    What is not written in Python, or is a method of such a class, is known when it is called.
+    """
+    inside = inspect.unwrap(call)
+    while isinstance(inside, partial):
+        inside = inspect.unwrap(inside.func)
+    if not inspect.isroutine(inside):
+        inside = type(inside).__call__
+    python = inspect.isfunction(inside) or inspect.ismethod(inside)
+    if not callable(call) or (python and not inspect.iscoroutinefunction(inside)):
+        raise ParameterError(
+            "a fetch calls a coroutine function",
+            where=str(here()),
+            found=f"{called(call)}, which is not written with async def",
+            hint="async def load(x): return await asyncio.to_thread(read, x)",
+        )
 
 
 def _plain(value: Any) -> Any:

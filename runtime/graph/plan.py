@@ -185,6 +185,12 @@ class GraphPlan:
             return self.submit(columns, rows, apart=True).result()
         return self._public(self._run_here(columns, rows, tuple(self.outputs)))
 
+    def run_arrow(self, data: Any) -> Any:
+        """Every output as Arrow, for a batch, table or stream: as plans do, see docs/68-bulk.md."""
+        from oven.plans.arrow import run_arrow
+
+        return run_arrow(self, data)
+
     def _run_here(self, columns: Mapping[str, Columns], rows: int, outputs: tuple[str, ...]) -> Any:
         """The outputs of a graph that never waits, on this thread."""
         values = Values(self.graph, columns, rows)

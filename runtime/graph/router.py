@@ -391,13 +391,16 @@ class Router:
             until, known = self._kept.get(key, (0.0, None))
             if until > time.monotonic():
                 return known
+        begun = [0]
         try:
-            async with asyncio.timeout(op.deadline or None):
-                answer = await self._tried(step, values)
-        except Exception:
+            async with asyncio.timeout(op.deadline or None) as whole:
+                answer = await self._tried(step, values, begun)
+        except Exception as problem:
             if op.spare:
                 return inputs[-1] if op.together else inputs[-1][row]
             if not op.otherwise:
+                if isinstance(problem, TimeoutError) and not str(problem):  # one of our limits
+                    raise TimeoutError(_passed(op, begun[0], whole.expired())) from problem
                 raise
             return [op.fallback] * len(inputs[0]) if op.together else op.fallback
         if key is not None:
@@ -406,13 +409,17 @@ class Router:
                 self._kept.popitem(last=False)
         return answer
 
-    async def _tried(self, step: Step, values: tuple[Any, ...]) -> Any:
-        """One answer after as many tries as are allowed; it has the type that was promised."""
+    async def _tried(self, step: Step, values: tuple[Any, ...], begun: list[int]) -> Any:
+        """One answer after as many tries as are allowed; it has the type that was promised.
+
+        `begun` counts the tries.
+        """
         op, pause = step.op, step.op.backoff
         limits, client = self._limits[step.number], _key(values[-1:]) if step.op.per else None
         for left in reversed(range(op.retries + 1)):
             try:
                 async with limits.at(client), asyncio.timeout(op.timeout or None):
+                    begun[0] += 1
                     answer = await op.ask(*values)
                 if type(answer) is not self._plain[step.number]:
                     op.checked(answer, values)
@@ -437,7 +444,7 @@ class Router:
         failed = NodeFailed(
             f"node {name!r} {'did not answer in time' if late else 'failed'}",
             where=f"{self.name}.{name}",
-            found=f"nothing after {_patience(step.op):g} s" if late else said[:200],
+            found=said.removeprefix("TimeoutError: ")[:200],
             hint="otherwise= names a value to go on with; retries= asks again",
         )
         failed.__cause__ = problem
@@ -472,9 +479,12 @@ def _plain(op: Any) -> type | None:
     return {"float64": float, "string": str}.get(op.gives.dtype)
 
 
-def _patience(op: Any) -> float:
-    """The seconds that a fetch has."""
-    return float(min(filter(None, (op.timeout, op.deadline)), default=0.0))
+def _passed(op: Any, begun: int, whole: bool) -> str:  # noqa: FBT001 (private)
+    """Which limit of a fetch has passed, and how often it was asked."""
+    tries = f"{begun} of {op.retries + 1} tries" if op.retries else "1 try"
+    if whole:
+        return f"nothing within deadline={op.deadline:g} s, in {tries if begun else 'no try'}"
+    return f"nothing within timeout={op.timeout:g} s, in {tries}"
 
 
 def _first(problem: BaseException) -> BaseException:

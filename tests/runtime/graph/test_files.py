@@ -102,6 +102,14 @@ def test_a_saved_graph_is_the_graph(tmp_path: Path) -> None:
         assert np.array_equal(np.ravel(runtime.predict("inner", ROWS)["output"]), expected)
 
 
+@pytest.mark.parametrize("name", ["graph.toml", "decide.toml", "decide"])
+def test_a_graph_is_not_saved_under_a_name_that_is_read_as_text(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"ends in \.graph") as caught:
+        flour.save_graph(written_in_python(), tmp_path / name)
+    assert "test_files.py" in str(caught.value)
+    assert not (tmp_path / name).exists()
+
+
 def test_a_new_process_knows_the_words_of_a_saved_graph(tmp_path: Path) -> None:
     """Only what linking needs is imported there."""
     oven.bake(table_model(0)).save(tmp_path / "risk.pretzel")
@@ -129,7 +137,7 @@ def test_coroutines_of_files_need_permission(tmp_path: Path) -> None:
     [inputs]
     age = "number"
     [nodes.pair]
-    fetch = "json:dumps"
+    fetch = "asyncio:sleep"
     reads = ["age"]
     gives = "vector 2"
     [outputs]

@@ -81,7 +81,28 @@ def test_a_chain_is_its_models_one_after_the_other(runtime: Runtime) -> None:
     assert single["label"] == by_hand["label"][3]
 
 
-# Without rules, what several models read is stored, and sums of what is stored round otherwise.
+def test_exact_sums_have_the_same_bits_whatever_is_shared(runtime: Runtime) -> None:
+    """Here vectors that several models read are kept, so that other loops add them up."""
+    x, person = flour.vector("x", 40), row()
+    rng = np.random.default_rng(3)
+    rows = rng.gamma(2.0, size=(33, 40))
+    weights = rng.normal(size=(3, 1, 40))
+    logs = [x.log().linear_classifier(each, 0.1, classes=["no", "yes"]) for each in weights]
+    notes = [text_model(seed) for seed in range(3)]
+    cases = {"log": (logs, x, rows, rows), "note": (notes, person["note"], NOTES, ROWS)}
+    for kind, (models, reads, alone, together) in cases.items():
+        names = [f"{kind}{number}" for number in range(len(models))]
+        for name, model in zip(names, models, strict=True):
+            runtime.register(name, model, background=False, exact=True)
+        scores = {name: flour.model(name)(reads)["scores"] for name in names}
+        runtime.register(f"all-{kind}", flour.outputs(**scores), background=False, exact=True)
+        answers = runtime.predict(f"all-{kind}", together)
+        for name in names:
+            same(answers[name], runtime.predict(name, alone)["scores"])
+
+
+# Without rules, a vector that several models read is kept, and sums of kept ones round otherwise
+# unless they are exact.
 @pytest.mark.rules
 def test_what_models_share_is_one_node(runtime: Runtime) -> None:
     person = row()

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,22 @@ def test_nested_choices_and_empty_blocks(runtime: Runtime) -> None:
     assert np.array_equal(runtime.predict("nested", ROWS)["score"], expected)
     nothing = {name: values[:0] for name, values in ROWS.items()}
     assert len(runtime.predict("nested", nothing)["score"]) == 0
+
+
+def test_a_graph_of_several_steps_answers_arrow_like_a_plan(runtime: Runtime) -> None:
+    pa = pytest.importorskip("pyarrow")
+    graph = flour.switch(row()["city"], {"Oslo": scored("text0")}, otherwise=scored("text1"))
+    waits = flour.fetch(soon, row()["age"], gives=flour.Vector(2))
+    runtime.register("arrow", flour.outputs(score=graph, pair=waits), background=False)
+    plan: Any = runtime.versions()["arrow@1"].plan
+    expected = plan.run(ROWS)
+    table = pa.Table.from_pandas(FRAME)
+    for data in (table, table.to_batches()[0], table.to_reader(max_chunksize=10)):
+        made = plan.run_arrow(data)
+        made = made.read_all() if isinstance(made, pa.RecordBatchReader) else made
+        assert made["score"].to_pylist() == expected["score"].tolist()
+        pairs = np.array(made["pair"].to_pylist())
+        assert np.array_equal(pairs, expected["pair"], equal_nan=True)
 
 
 # --- waiting -------------------------------------------------------------------------------------
@@ -251,6 +268,58 @@ def test_a_failed_node_is_named(runtime: Runtime) -> None:
             runtime.predict(name, ONE)
         assert f"{name}.{name}" in str(caught.value)
         assert caught.value.late is (name == "late")
+
+
+def test_a_late_node_says_which_limit_passed_and_how_often_it_was_asked(runtime: Runtime) -> None:
+    async def hangs(age: float) -> list[float]:
+        await asyncio.sleep(60)
+        return [age, 1.0]
+
+    async def own(_: float) -> list[float]:
+        raise TimeoutError("the store is busy")
+
+    cases: list[tuple[Any, dict[str, float], str]] = [
+        (hangs, {"timeout": 0.01}, r"nothing within timeout=0\.01 s, in 1 try"),
+        (hangs, {"timeout": 0.01, "retries": 2}, r"timeout=0\.01 s, in 3 of 3 tries"),
+        (hangs, {"deadline": 0.05}, r"nothing within deadline=0\.05 s, in 1 try"),
+        (
+            hangs,
+            {"timeout": 0.01, "deadline": 0.3, "retries": 9, "backoff": 1.0},
+            r"deadline=0\.3 s, in 1 of 10 tries",
+        ),
+        (own, {"timeout": 5.0}, "the store is busy"),
+    ]
+    for number, (function, policy, said) in enumerate(cases):
+        graph = flour.outputs(x=fetched(function, **policy)[0])
+        runtime.register(f"late{number}", graph, background=False)
+        for data in (ONE, ROWS):
+            with pytest.raises(NodeFailed, match=said) as caught:
+                runtime.predict(f"late{number}", data)
+            assert caught.value.late
+
+
+def test_a_function_that_is_no_coroutine_is_refused_at_the_authors_line() -> None:
+    def blocks(age: float) -> list[float]:
+        return [age, 1.0]
+
+    class Store:
+        def load(self, age: float) -> list[float]:
+            return [age, 1.0]
+
+        async def __call__(self, age: float) -> list[float]:
+            return [age, 1.0]
+
+    for wrong in (blocks, Store().load, partial(blocks, 1.0), [soon, blocks], None):
+        with pytest.raises(flour.FlourError, match="not written with async def") as caught:
+            fetched(wrong)
+        assert "test_routed.py" in str(caught.value)
+
+    @wraps(soon)
+    def traced(*given: float) -> Any:
+        return soon(*given)
+
+    for fine in (Store(), partial(soon), traced):
+        fetched(fine, name="fine")
 
 
 def test_a_failure_cancels_what_still_waits_at_once(runtime: Runtime) -> None:
