@@ -4,7 +4,8 @@
 
 Blocks of 400 rows by 20 as JSON. The most that the server answers is what eight clients get that
 ask one after the other; then an open loop offers twice of that, with a deadline of 300 ms in each
-request, and without one. A good answer comes within its deadline, or within a second.
+request, and without one. A good answer comes within its deadline, or within a second. This is done
+in several turns, as a machine is not always equally fast, and the median of the turns counts.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +36,7 @@ DEADLINES = (300, 0)
 USUAL = 1.0
 #: Of the most that the server answers, so much has to be left at twice the load.
 SHARE = 0.95
+TURNS = 3
 
 
 def run(seconds: float) -> int:
@@ -42,27 +45,48 @@ def run(seconds: float) -> int:
         body = Path(folder) / "body.json"
         body.write_bytes(block())
         offered(port, body, 0.0, seconds / 2)  # warms up
-        most = offered(port, body, 0.0, seconds).rate(USUAL)
-        print(f"the most: {most:.0f} answers a second")
-        return printed(
-            goal
-            for deadline in DEADLINES
-            for goal in goals_of(offered(port, body, 2 * most, seconds, deadline), most, deadline)
+        turns = [turn(port, body, seconds) for _ in range(TURNS)]
+    return printed(goal for deadline in DEADLINES for goal in goals_of(deadline, turns))
+
+
+class Turn(NamedTuple):
+    """The most that the server answers, and what came of twice as much by deadline."""
+
+    most: float
+    twice: Mapping[int, Outcome]
+
+
+def turn(port: int, body: Path, seconds: float) -> Turn:
+    """Measure the most, before and after twice of it is offered, with each deadline."""
+    before = offered(port, body, 0.0, seconds / 2).rate(USUAL)
+    twice = {each: offered(port, body, 2 * before, seconds, each) for each in DEADLINES}
+    after = offered(port, body, 0.0, seconds / 2).rate(USUAL)
+    print(f"the most: {before:.0f} answers a second before, {after:.0f} after")
+    for deadline, outcome in twice.items():
+        print(
+            f"{_name(deadline)}: {outcome.statuses}, {outcome.rate(_limit(deadline)):.0f} good "
+            f"answers a second, sent up to {outcome.late:.3f} s late"
         )
+    return Turn((before + after) / 2, twice)
 
 
-def goals_of(outcome: Outcome, most: float, deadline: float) -> list[Goal]:
-    """The goals of one run at twice the load."""
-    limit = deadline / 1e3 or USUAL
-    name = f"deadline {deadline:g} ms" if deadline else "no deadline"
-    print(
-        f"{name}: {outcome.statuses}, {outcome.rate(limit):.0f} good answers a second, "
-        f"sent up to {outcome.late:.3f} s late"
-    )
-    return [
-        Goal(f"{name}, good answers of the most", outcome.rate(limit) / most, SHARE),
-        Goal(f"{name}, p99 of answers in s", outcome.percentile(0.99), limit, at_most=True),
-    ]
+def goals_of(deadline: int, turns: Sequence[Turn]) -> Iterator[Goal]:
+    """The goals of twice the load with one deadline."""
+    limit = _limit(deadline)
+    shares = [turn.twice[deadline].rate(limit) / turn.most for turn in turns]
+    waits = [turn.twice[deadline].percentile(0.99) for turn in turns]
+    yield Goal(f"{_name(deadline)}, good answers of the most", float(np.median(shares)), SHARE)
+    longest = float(np.median(waits))
+    yield Goal(f"{_name(deadline)}, p99 of answers in s", longest, limit, at_most=True)
+
+
+def _limit(deadline: int) -> float:
+    """Seconds after which an answer is not a good one."""
+    return deadline / 1e3 or USUAL
+
+
+def _name(deadline: int) -> str:
+    return f"deadline {deadline} ms" if deadline else "no deadline"
 
 
 def block() -> bytes:

@@ -144,11 +144,19 @@ def test_words_on_where_ours_is_behind() -> None:
 @pytest.mark.parametrize(("wait", "met"), [(0.2, True), (0.4, False)])
 def test_goals_of_overload(wait: float, met: bool) -> None:  # noqa: FBT001 (a fact)
     outcome = Outcome(2.0, {"200": 200, "503": 100}, [wait] * 200, [0.01] * 100)
-    assert [goal.met for goal in overload.goals_of(outcome, 100.0, 300)] == [met, met]
+    turns = [overload.Turn(100.0, {300: outcome})]
+    assert [goal.met for goal in overload.goals_of(300, turns)] == [met, met]
     assert all(
-        str(goal).endswith("  met" if met else "MISSED")
-        for goal in overload.goals_of(outcome, 100.0, 300)
+        str(goal).endswith("  met" if met else "MISSED") for goal in overload.goals_of(300, turns)
     )
+
+
+def test_the_median_turn_of_overload_counts() -> None:
+    turns = [
+        overload.Turn(most, {0: Outcome(1.0, {"200": 90}, [wait] * 90)})
+        for most, wait in ((90.0, 0.1), (100.0, 0.3), (900.0, 0.9))
+    ]
+    assert [goal.measured for goal in overload.goals_of(0, turns)] == pytest.approx([0.9, 0.3])
 
 
 def test_a_missed_goal_is_an_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
