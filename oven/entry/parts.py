@@ -68,9 +68,7 @@ else:
     if fits:
         fits = {1}.SIZE == {2}
 """
-#: Make the answers. Making an array takes longer than most rows do. So that of one row stays on a
-#: shelf, and where it has no other reference and is as it was made, it is used again. Nothing is
-#: lost with an array that is changed or held in any way: the next takes its place.
+#: Make the answers.
 _ANSWERS = """\
 count = table.OUTPUTS
 answers = PyTuple_New(count)
@@ -81,25 +79,31 @@ for place in range(count):
     output = table.OUTPUT_TABLE + OUTPUT_ROW * place
     across = output.ACROSS
     if dimensions == 2 or across != SCALAR:
-        st_int64(sizes, 0, rows if dimensions == 2 else across)
-        st_int64(sizes, 1, across)
-        dtype, shelf, item = output.DTYPE, output.SHELF, 0
-        rank = dimensions - (1 if across == SCALAR else 0)
-        small = rows == 1 and across <= SHELVED
-        if small:
-            $shelved
-        if item == 0:
-            Py_IncRef(dtype)
-            item = PyArray_Empty(rank, sizes, dtype, 0)
-            if item == 0:
-                Py_DecRef(answers)
-                return 0
-            if small:
-                before = ld_int64(shelf, 0)
-                Py_IncRef(item)
-                st_int64(shelf, 0, item)
-                Py_DecRef(before)
+        $array
         PyTuple_SetItem(answers, place, item)
+"""
+#: An array for one output. Making one takes longer than most rows do. So that of one row stays on a
+#: shelf, and where it has no other reference and is as it was made, it is used again. Nothing is
+#: lost with an array that is changed or held in any way: the next takes its place.
+_ARRAY = """\
+st_int64(sizes, 0, rows if dimensions == 2 else across)
+st_int64(sizes, 1, across)
+dtype, shelf, item = output.DTYPE, output.SHELF, 0
+rank = dimensions - (1 if across == SCALAR else 0)
+small = rows == 1 and across <= SHELVED
+if small:
+    $shelved
+if item == 0:
+    Py_IncRef(dtype)
+    item = PyArray_Empty(rank, sizes, dtype, 0)
+    if item == 0:
+        Py_DecRef(answers)
+        return 0
+    if small:
+        before = ld_int64(shelf, 0)
+        Py_IncRef(item)
+        st_int64(shelf, 0, item)
+        Py_DecRef(before)
 """
 _SHELVED = """\
 item = ld_int64(shelf, 0)
@@ -376,6 +380,7 @@ PARTS = {
     "same_dtype": _SAME_DTYPE,
     "items_of": _ITEMS_OF,
     "answers": _ANSWERS,
+    "array": _ARRAY,
     "shelved": _SHELVED,
     "rows_memory": _ROWS_MEMORY,
     "next_field": _NEXT_FIELD,
