@@ -11,16 +11,14 @@ from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
-from numpy.typing import NDArray
 
 import flour
 import oven
 from flour.core.errors import NotRectangular
-from flour.core.types import Record, Scalar, Vector
+from flour.core.types import Record, Vector
 from flour.data.batch import Batch, row_count
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks
-from flour.ops.structure import TakeText
 from oven.entry.array_call import Conversion, open_array_call
 from runtime.errors import NotOffered
 from runtime.verify import verify as check_against
@@ -106,7 +104,7 @@ class Compiled:
             return
         classes = self._facts.get("classes_")
         dtype = classes.dtype if name == "label" and isinstance(classes, np.ndarray) else None
-        labels = None if dtype is None else _labels(self.flow[name], dtype)
+        labels = None if dtype is None else Conversion.of_labels(self.flow[name].node, dtype)
         if name not in self._parts:
             alone = name == "probabilities_0" or len(self.outputs) == 1
             part = self.flow[name] if labels is None else self.flow[name].input(0)
@@ -114,7 +112,7 @@ class Compiled:
             self._parts[name] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
         answer = Answer(self._parts[name], wants_rows=wants_rows)
         if labels is not None:
-            answer.converted = Conversion(np.dtype(np.int64), labels)
+            answer.converted = labels
         elif method.method == "predict_log_proba":
             answer.converted = Conversion(_dtype(answer.plan))
         else:
@@ -226,13 +224,6 @@ def _dtype(plan: oven.Plan) -> np.dtype[Any]:
     """The dtype of a plan's first output."""
     name = getattr(next(iter(plan.outputs.values())), "dtype", "")
     return np.dtype(object if name in {"string", ""} else name)
-
-
-def _labels(flow: Flow, dtype: np.dtype[Any]) -> NDArray[np.str_] | None:
-    """The strings that an output of labels looks up, where they are to be of fixed width."""
-    op = flow.node.op
-    single = isinstance(flow.type, Scalar) and dtype.kind == "U"
-    return np.array(op.table.to_list(), dtype) if single and isinstance(op, TakeText) else None
 
 
 def _refuse_no_rows(X: object, batch: Batch) -> None:

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.node import Node
 from oven.entry.array_entry import Call
 from oven.entry.builtin import Contents, NativeTable, code_address, native_function
 from oven.entry.generator import KINDS, SCALAR, Template, numbers_of
 from oven.entry.interpreter import address, list_items
 from oven.entry.parts import PARTS
+from oven.entry.tables import named_output
 
 _TEXT = """\
 def array_call(self, argument):
@@ -113,6 +115,12 @@ class Conversion:
 
     def __init__(self, given: np.dtype[Any], labels: NDArray[np.str_] | None = None) -> None:
         self.given, self._labels = given, labels
+
+    @classmethod
+    def of_labels(cls, item: Node, dtype: np.dtype[Any]) -> Conversion | None:
+        """That of the numbers which a node looks strings of fixed width up for, if it does that."""
+        names = named_output(item).names if dtype.kind == "U" else None
+        return None if names is None else cls(np.dtype(np.int64), names.astype(dtype))
 
     def row(self) -> tuple[NDArray[np.int64], list[None]]:
         """The conversion as machine code reads it, and the shelf for its answers."""

@@ -25,7 +25,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from oven.codegen.string_cells import NAN, NONE
+from flour.data.arrow_strings import NONE
+from oven.codegen.string_cells import NAN
 from oven.compiler import cache as code_cache
 from oven.entry.interpreter import Layout, object_layout
 
