@@ -185,7 +185,7 @@ PART, MOST_PARTS = 31, 16
 #: A step of a walk where the nodes fit a core's own cache, and where they do not.
 _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
 #: A tree and a column of one row, where all nodes of a tree are tested at once: of few trees, and
-#: of many trees that test few columns. The lesser estimate counts, so that no block begins too early.
+#: of many trees that test few columns. The lesser one counts, so that no block begins too early.
 _ROWS_TREE, _ROWS_COLUMN = np.array([7.5, 4.0]), np.array([7.0, 14.0])
 #: What a block of few rows takes by ranks, and each of these rows by walks, with mask registers:
 #: fitted to 100 random ensembles, as the other times are those of rows in long blocks.
