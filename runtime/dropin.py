@@ -19,7 +19,7 @@ from flour.core.types import Record, Vector
 from flour.data.batch import Batch, row_count
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks
-from oven.entry.array_call import open_array_call
+from oven.entry.array_call import Conversion, open_array_call
 from runtime.errors import NotOffered
 from runtime.verify import verify as check_against
 
@@ -102,15 +102,21 @@ class Compiled:
         name = next((each for each in method.names if each in self.outputs), None)
         if name is None:
             return
+        classes = self._facts.get("classes_")
+        dtype = classes.dtype if name == "label" and isinstance(classes, np.ndarray) else None
+        labels = None if dtype is None else Conversion.of_labels(self.flow[name].node, dtype)
         if name not in self._parts:
             alone = name == "probabilities_0" or len(self.outputs) == 1
-            exact = self.plan.exact
-            self._parts[name] = self.plan if alone else oven.bake(self.flow[name], exact=exact)
+            part = self.flow[name] if labels is None else self.flow[name].input(0)
+            bakes = labels is not None or not alone
+            self._parts[name] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
         answer = Answer(self._parts[name], wants_rows=wants_rows)
-        answer.logarithm = method.method == "predict_log_proba"
-        classes = self._facts.get("classes_")
-        if name == "label" and isinstance(classes, np.ndarray):
-            answer.dtype = classes.dtype
+        if labels is not None:
+            answer.converted = labels
+        elif method.method == "predict_log_proba":
+            answer.converted = Conversion(_dtype(answer.plan))
+        else:
+            answer.dtype = dtype
         answer.keep = partial(vars(self).__setitem__, method.method)
         answer.keep(answer.opened())
 
@@ -163,7 +169,7 @@ class Answer:
     """One of an estimator's methods: what a plan answers for rows, as the estimator would."""
 
     def __init__(self, plan: oven.Plan, *, wants_rows: bool) -> None:
-        self._plan, self._wants_rows = plan, wants_rows
+        self.plan, self._wants_rows = plan, wants_rows
         #: None while native code is being compiled.
         self._entry = plan.entry() if plan.ready else None
         #: What answers: this one's own way until it is opened.
@@ -174,17 +180,15 @@ class Answer:
         self._several = [
             place for place, name in enumerate(plan.outputs) if name.startswith("probabilities_")
         ]
-        #: The dtype to answer in, if it is not the output's own.
+        #: What becomes of the output, and the dtype to answer in, if it is not the output's own.
+        self.converted: Conversion | None = None
         self.dtype: np.dtype[Any] | None = None
-        self.logarithm = False
 
     def opened(self) -> Callable[[Any], Any]:
-        """This, in machine code if that can be and there is nothing to do but to call the plan."""
-        own = getattr(next(iter(self._plan.outputs.values())), "dtype", "")
-        own = "object" if own == "string" else own
-        converts = self.logarithm or (self.dtype is not None and self.dtype.name != own)
-        if self._entry is not None and not self._several and not converts:
-            native = open_array_call(self._entry, self._answer)
+        """This, in machine code if that can be and a dtype is not left to be changed."""
+        changes = self.dtype is not None and self.dtype != _dtype(self.plan)
+        if self._entry is not None and not self._several and not changes:
+            native = open_array_call(self._entry, self._answer, converted=self.converted)
             if native is not None:
                 self._call = native
                 return native
@@ -195,10 +199,10 @@ class Answer:
         return self._call(X)
 
     def _answer(self, X: object) -> Any:
-        batch = self._plan.reader.read(X)
+        batch = self.plan.reader.read(X)
         if self._wants_rows:
             _refuse_no_rows(X, batch)
-        plan = self._plan
+        plan = self.plan
         if self._entry is None and plan.ready:
             self._entry = plan.entry()
             self.keep(self.opened())
@@ -209,12 +213,17 @@ class Answer:
         return self._finished(values[0])
 
     def _finished(self, value: Any) -> Any:
+        if self.converted is not None:
+            return self.converted(value)
         if self.dtype is not None and value.dtype != self.dtype:
             return value.astype(self.dtype)
-        if not self.logarithm:
-            return value
-        with np.errstate(divide="ignore"):
-            return np.log(value)
+        return value
+
+
+def _dtype(plan: oven.Plan) -> np.dtype[Any]:
+    """The dtype of a plan's first output."""
+    name = getattr(next(iter(plan.outputs.values())), "dtype", "")
+    return np.dtype(object if name in {"string", ""} else name)
 
 
 def _refuse_no_rows(X: object, batch: Batch) -> None:

@@ -1,6 +1,6 @@
 """Is ours fast on lesser processors, at every size of block, from every container?
 
-    python -m bench everywhere [gbt ac containers threads]
+    python -m bench everywhere [gbt ac blocks containers threads]
 
 A table of goals, without a report. Ours is compiled for this machine and for lesser levels of
 processors; the others run as they were built, and those that have code for several processors
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.crew import Absent, Member
+from bench.experiments import blocks
 from bench.experiments.two_threads import two_threads
 from bench.goal import Goal
 from bench.workload import Saved, Spec, saved
@@ -36,7 +37,7 @@ SPECS = {
     "tab": ("TAB", Spec("tab", 4, 0.1)),
     "sa": ("SA", Spec("sa", 8, 0.05)),
 }
-PARTS = (*SPECS, "containers", "threads")
+PARTS = (*SPECS, "blocks", "containers", "threads")
 ROUNDS, SECONDS = 3, 0.15
 #: By how much trees have to be faster than oneDAL with AVX2, by size of block.
 TREES = {1: 5.0, 10: 3.0, 100: 3.0, 1000: 1.2, 5000: 1.2}
@@ -55,6 +56,8 @@ def measured(names: Sequence[str] = ()) -> Iterator[Goal]:
             rates = _rates(title, saved(spec))
             yield from _beside(title, rates, is_trees=spec.name == "gbt", is_ac=name == "ac")
             yield from _alone(title, rates)
+        elif name == "blocks":
+            yield from blocks.measured()
         elif name == "containers":
             yield from containers()
         else:

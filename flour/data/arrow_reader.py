@@ -7,7 +7,8 @@ What anybody has in Arrow is taken over the C data interface (`__arrow_c_array__
 |---|---|
 | numbers without missing values | an array over Arrow's own memory |
 | numbers with missing values, bools, float32 for a program of float64 | a copied array |
-| strings of a category, dictionaries | an array of objects, one object for each distinct value |
+| strings of a category | their places in Arrow's own memory (flour.data.arrow_strings) |
+| dictionaries | an array of objects, one object for each distinct value |
 | documents (string, large_string, string_view) | an array of str |
 | lists of fixed size, for a vector | a matrix over Arrow's own memory |
 
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from flour.core.errors import WrongDtype
 from flour.core.types import FLOATS, Category, Pairs, Record, Scalar, Tokens, Type, Vector
+from flour.data.arrow_strings import LEAST_ROWS, text_cells
 
 Arrow = Any
 """An array, batch, table or stream of pyarrow, which has no type information."""
@@ -166,6 +168,9 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
             hint="unnest the column first; a vector takes lists, words are lists of strings",
         )
     if isinstance(kind, Scalar | Category) and kind.dtype == "string" and _is_text(column):
+        cells = text_cells(column) if len(column) >= LEAST_ROWS else None
+        if cells is not None:
+            return cells
         column = column.dictionary_encode("encode")
     array = _array(column)
     if array.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
 from flour.data import pandas_blocks
+from flour.data.arrow_strings import CELLS, LEAST_ROWS, text_cells
 
 Frame = Any
 Arrays = NDArray[Any] | dict[str, NDArray[Any]]
@@ -113,7 +114,7 @@ def _by_name(library: Library, layout: Layout, frame: Frame) -> dict[str, NDArra
     for name, array, dtype, to in zip(
         layout.names, arrays, layout.dtypes, layout.wanted, strict=True
     ):
-        if array.dtype != _DTYPES[dtype]:
+        if array.dtype is not CELLS and array.dtype != _DTYPES[dtype]:
             return None  # whole numbers, or bools, of which some are missing
         found[name] = array if dtype == to else array.astype(to)
     return found
@@ -185,7 +186,14 @@ def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     if layout.uniform and len(frame) < _FEW:
         return _parted(frame, layout)
     columns = frame.get_columns()
-    return [columns[place].to_numpy() for place in layout.places]
+    return [_foreign(columns[p], d) for p, d in zip(layout.places, layout.dtypes, strict=True)]
+
+
+def _foreign(column: Any, dtype: str) -> NDArray[Any]:
+    """A column of polars or Arrow as an array; that of many strings as CELLS."""
+    texts = dtype == "string" and len(column) >= LEAST_ROWS
+    cells = text_cells(column) if texts else None
+    return np.asarray(column.to_numpy()) if cells is None else cells
 
 
 def _arrow_key(frame: Frame) -> Any:
@@ -199,7 +207,7 @@ def _arrow_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
 
 def _arrow_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     columns = frame.columns
-    return [columns[place].to_numpy() for place in layout.places]
+    return [_foreign(columns[p], d) for p, d in zip(layout.places, layout.dtypes, strict=True)]
 
 
 def _arrow_block(frame: Frame) -> NDArray[Any]:
@@ -218,7 +226,8 @@ def _foreign_dtype(dtype: object) -> str:
     return name if name in _DTYPES else ""
 
 
-_FOREIGN = {"boolean": "bool", "double": "float64", "float": "float32", "large_string": "string"}
+_FOREIGN = {"boolean": "bool", "double": "float64", "float": "float32"}
+_FOREIGN |= dict.fromkeys(("large_string", "string_view"), "string")
 
 
 def _to_numpy(frame: Frame) -> NDArray[Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import WrongDtype
+from flour.data.arrow_strings import CELLS, as_texts
 
 
 def is_sparse(data: object) -> bool:
@@ -40,7 +41,7 @@ def frame_columns(data: Any) -> dict[str, Any] | None:
 def as_column(values: Any) -> NDArray[Any]:
     """One column as an array; nullable and categorical columns become plain values."""
     if isinstance(values, np.ndarray):
-        return values
+        return as_texts(values) if values.dtype is CELLS else values
     kind: Any = getattr(values, "type", None)
     if hasattr(kind, "index_type"):
         # Arrow's dictionary columns lose their missing values on the way to numpy.

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.data.arrow_strings import LEAST_ROWS, text_cells
+
 Frame = Any
 Block = Any
 Index = Any
@@ -67,7 +69,8 @@ def as_array(values: Any) -> NDArray[Any]:
     if values.dtype.storage == "pyarrow":
         held = values.__arrow_array__()
         if not held.null_count:  # there are several kinds of missing values, which pandas tells
-            return np.asarray(held.to_numpy())
+            cells = text_cells(held) if len(held) >= LEAST_ROWS else None
+            return np.asarray(held.to_numpy()) if cells is None else cells
     return np.asarray(values.to_numpy())
 
 

@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NONE, NAN = -1, -2
+from flour.data.arrow_strings import NONE
+
+#: The length of a cell whose value is missing: NONE for None, this for NaN.
+NAN = -2
 PADDING = bytes(16)
 
 

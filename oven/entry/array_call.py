@@ -3,6 +3,9 @@
 An entry answers with a tuple. To make a dict of it in Python takes longer than the entry itself;
 machine code around the entry takes a tenth of it. What is no array of two dimensions goes to a
 Python function that means the same.
+
+One alone can be converted: numbers of labels to an array of fixed width, for which objects of
+Python would have to be read again, and probabilities to logarithms.
 """
 
 from __future__ import annotations
@@ -10,11 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.node import Node
 from oven.entry.array_entry import Call
 from oven.entry.builtin import Contents, NativeTable, code_address, native_function
-from oven.entry.generator import Template
-from oven.entry.interpreter import address
+from oven.entry.generator import KINDS, SCALAR, Template, numbers_of
+from oven.entry.interpreter import address, list_items
 from oven.entry.parts import PARTS
+from oven.entry.tables import named_output
 
 _TEXT = """\
 def array_call(self, argument):
@@ -29,29 +37,108 @@ def array_call(self, argument):
     answers = c_call_2(table.CODE, table.OWN, argument)
     if answers == 0:
         return 0
-    names, made = table.NAMES, 0
-    if names == 0:
-        made = ld_int64(answers, TUPLE_ITEMS)
-        Py_IncRef(made)
-        Py_DecRef(answers)
-    else:
+    names, output, made = table.NAMES, table.OUTPUT, 0
+    if names != 0:
         $named_answers(names)
+        return made
+    made = ld_int64(answers, TUPLE_ITEMS)
+    if output != 0:
+        $converted
+    else:
+        Py_IncRef(made)
+    Py_DecRef(answers)
     return made
 """
-ARRAY_CALL = Template("array_call", _TEXT, PARTS)
+#: The answer in an array of its own: it may be memory of somebody else's where Python answered.
+_CONVERTED = """\
+fits, dimensions, across, width = made.TYPE == PyArray_Type, 2, output.ACROSS, 1
+if fits:
+    fits = made.ARRAY_DTYPE == table.GIVEN and made.ARRAY_FLAGS & ALIGNED != 0
+    fits = fits and made.ARRAY_RANK == (1 if across == SCALAR else 2)
+if fits:
+    shape, strides, rows = made.ARRAY_SHAPE, made.ARRAY_STRIDES, ld_int64(made.ARRAY_SHAPE, 0)
+    step = 4 if output.KIND == KIND_FLOAT32 else 8
+    if across != SCALAR:
+        width = ld_int64(shape, 1)
+        across = width
+        fits = ld_int64(strides, 1) == step
+    fits = fits and ld_int64(strides, 0) == step * width
+if not fits:
+    Py_DecRef(answers)
+    $fall_back
+sizes = stack_words(2)
+$array
+source, into = made.ARRAY_DATA, item.ARRAY_DATA
+made = item
+if output.KIND == KIND_FLOAT64:
+    for i in range(rows * width):
+        st_float64(into, i, log(ld_float64(source, i)))
+elif output.KIND == KIND_FLOAT32:
+    for i in range(rows * width):
+        st_float32(into, i, float32(log(float64(ld_float32(source, i)))))
+else:
+    letters, labels, last = output.BYTES // 4, output.NAMES, output.LAST
+    for i in range(rows):
+        label = labels + 4 * letters * min(max(ld_int64(source, i), 0), last)
+        for j in range(letters):
+            st_int32(into, j, ldc_int32(label, j))
+        into += 4 * letters
+"""
+ARRAY_CALL = Template("array_call", _TEXT, {**PARTS, "converted": _CONVERTED})
 
 
 def open_array_call(
-    entry: Call, fallback: Callable[[Any], Any], names: tuple[str, ...] | None = None
+    entry: Call,
+    fallback: Callable[[Any], Any],
+    names: tuple[str, ...] | None = None,
+    converted: Conversion | None = None,
 ) -> Callable[[Any], Any] | None:
-    """What answers for a block, by these names or with the first output, if it can be made."""
+    """What answers for a block, by these names or with the first output, if it can be made.
+
+    With a conversion the first output is converted, and the fallback has to answer with that, too.
+    """
 
     def fill() -> Contents:
         words = {**_callee(entry), "FALLBACK": id(fallback)}
         words["NAMES"] = 0 if names is None else id(names)
-        return Contents(words, (entry, fallback, names))
+        if converted is None:
+            return Contents(words | {"OUTPUT": 0, "GIVEN": 0}, (entry, fallback, names))
+        row, shelf = converted.row()
+        words |= {"OUTPUT": row.ctypes.data, "GIVEN": id(converted.given)}
+        return Contents(words, (entry, fallback, converted, row, shelf))
 
     return native_function(ARRAY_CALL, fill)
+
+
+class Conversion:
+    """What becomes of a plan's one output: labels for their numbers, or logarithms."""
+
+    def __init__(self, given: np.dtype[Any], labels: NDArray[np.str_] | None = None) -> None:
+        self.given, self._labels = given, labels
+
+    @classmethod
+    def of_labels(cls, item: Node, dtype: np.dtype[Any]) -> Conversion | None:
+        """That of the numbers which a node looks strings of fixed width up for, if it does that."""
+        names = named_output(item).names if dtype.kind == "U" else None
+        return None if names is None else cls(np.dtype(np.int64), names.astype(dtype))
+
+    def row(self) -> tuple[NDArray[np.int64], list[None]]:
+        """The conversion as machine code reads it, and the shelf for its answers."""
+        labels, shelf = self._labels, [None]
+        dtype = self.given if labels is None else labels.dtype
+        words = {"KIND": KINDS.index(self.given.name), "DTYPE": id(dtype)}
+        if labels is not None:
+            words |= {"ACROSS": SCALAR, "NAMES": labels.ctypes.data, "LAST": len(labels) - 1}
+        words |= {"BYTES": dtype.itemsize, "SHELF": list_items(shelf)}
+        return np.array(numbers_of(words, "output"), np.int64), shelf
+
+    def __call__(self, value: NDArray[Any]) -> NDArray[Any]:
+        """The same by numpy."""
+        if self._labels is not None:
+            return self._labels.take(value, mode="clip")
+        with np.errstate(divide="ignore"):
+            made: NDArray[Any] = np.log(value)
+        return made
 
 
 def _callee(entry: Call) -> dict[str, int]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from flour.core.node import Node
 from flour.core.types import Category, Scalar, Text, Type, Vector
+from flour.data.arrow_strings import CELLS
 from oven.codegen.stages import Stage
 from oven.entry.array_entry import Call, decoding, layout, open_array_entry
 from oven.entry.builtin import Contents, native_function
@@ -129,5 +130,6 @@ def _named(name: str, entry: Call, fallback: Callable[[object], Any]) -> Content
 
 def columns_contents(found: Rows, fallback: Callable[[object], Any]) -> Contents:
     """What the table of the machine code for arrays says."""
-    words = {"FALLBACK": id(fallback), "BARE": int(found.bare), "OBJECT": id(np.dtype(object))}
+    words = {"FALLBACK": id(fallback), "BARE": int(found.bare)}
+    words |= {"OBJECT": id(np.dtype(object)), "CELLS": id(CELLS)}
     return rows_contents(found, words, fallback)

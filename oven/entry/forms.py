@@ -339,6 +339,8 @@ while fits:
                     break
             if not fits:
                 break
+    elif dtype == table.CELLS:
+        $cells
     else:
         $characters
 fits = fits and found == table.REQUIRED
@@ -380,6 +382,18 @@ few = rows
 for j in range(width):
     here, there = into + j * long, begin + j * across
     $copy_words
+"""
+#: Texts in Arrow's memory, by where they are and how long: see flour.data.arrow_strings.
+_CELLS = """\
+fits, least = width == 1, 0
+for i in range(rows if fits else 0):
+    here, there = into + i * row_bytes, begin + i * step
+    long = ld_int64(there, 1)
+    st_int64(here, 0, ld_int64(there, 0))
+    st_int64(here, 1, long)
+    total += max(long, 0)
+    longest, least = max(longest, long), min(least, long)
+fits = fits and (least == 0 or read == STRING)
 """
 #: How long the UTF-8 of numpy's characters is, of four bytes each, and whether it can be written.
 _CHARACTERS = """\
@@ -494,6 +508,7 @@ _ARRAYS = {
     "fill": _FILL_COLUMNS,
     "numbers": _NUMBERS,
     "copy_waiting": _COPY_WAITING,
+    "cells": _CELLS,
     "characters": _CHARACTERS,
     "encode": _ENCODE,
     "bytes": _BYTES,

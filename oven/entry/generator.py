@@ -25,7 +25,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from oven.codegen.string_cells import NAN, NONE
+from flour.data.arrow_strings import NONE
+from oven.codegen.string_cells import NAN
 from oven.compiler import cache as code_cache
 from oven.entry.interpreter import Layout, object_layout
 
@@ -53,7 +54,7 @@ READS = ("SKIP", "NUMBER", "FLOAT64", "FLOAT32", "STRING", "TEXT", "WHOLE")
 _FORMS = ("NOTHING", "ROW_BY_NAME", "COLUMNS", "ROWS_BY_NAME", "LISTED", "LISTS")
 #: An output of one value per row has this width.
 SCALAR = -1
-#: The answer for one row, up to this width, is used again once its caller has dropped it.
+#: An answer of up to so many values is used again once its caller has dropped it.
 SHELVED = 64
 #: Columns of numbers are copied in turns of so many rows, and so many columns together.
 _TILE, _TOGETHER = 32, 64

@@ -252,7 +252,9 @@ def _numbers(offsets: Mapping[str, Offset]) -> dict[str, int]:
     (letters,) = struct.unpack_from("q", _bytes_of(np.dtype("U7")), place)
     if aligned.bit_count() != 1 or np.zeros(1).flags.num != fresh.flags.num:
         raise _AmbiguousError("ALIGNED")
-    return {"UNTOUCHED": fresh.flags.num, "ALIGNED": aligned, "CHARACTERS": letters}
+    by_columns = fresh.flags.num & ~np.zeros((2, 2)).flags.num  # arrays of one row are that, too
+    words = {"UNTOUCHED": fresh.flags.num, "BY_COLUMNS": by_columns}
+    return words | {"ALIGNED": aligned, "CHARACTERS": letters}
 
 
 # --- addresses ------------------------------------------------------------------------------------

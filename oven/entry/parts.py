@@ -68,9 +68,7 @@ else:
     if fits:
         fits = {1}.SIZE == {2}
 """
-#: Make the answers. Making an array takes longer than most rows do. So that of one row stays on a
-#: shelf, and where it has no other reference and is as it was made, it is used again. Nothing is
-#: lost with an array that is changed or held in any way: the next takes its place.
+#: Make the answers.
 _ANSWERS = """\
 count = table.OUTPUTS
 answers = PyTuple_New(count)
@@ -81,32 +79,39 @@ for place in range(count):
     output = table.OUTPUT_TABLE + OUTPUT_ROW * place
     across = output.ACROSS
     if dimensions == 2 or across != SCALAR:
-        st_int64(sizes, 0, rows if dimensions == 2 else across)
-        st_int64(sizes, 1, across)
-        dtype, shelf, item = output.DTYPE, output.SHELF, 0
-        rank = dimensions - (1 if across == SCALAR else 0)
-        small = rows == 1 and across <= SHELVED
-        if small:
-            $shelved
-        if item == 0:
-            Py_IncRef(dtype)
-            item = PyArray_Empty(rank, sizes, dtype, 0)
-            if item == 0:
-                Py_DecRef(answers)
-                return 0
-            if small:
-                before = ld_int64(shelf, 0)
-                Py_IncRef(item)
-                st_int64(shelf, 0, item)
-                Py_DecRef(before)
+        $array
         PyTuple_SetItem(answers, place, item)
+"""
+#: An array for one output. Making one takes longer than most rows do. So a small one stays on a
+#: shelf, and where it has no other reference and is as it was made, it is used again. Nothing is
+#: lost with an array that is changed or held in any way: the next takes its place.
+_ARRAY = """\
+st_int64(sizes, 0, rows if dimensions == 2 else across)
+st_int64(sizes, 1, across)
+dtype, shelf, item = output.DTYPE, output.SHELF, 0
+rank = dimensions - (1 if across == SCALAR else 0)
+elements = rows * (1 if across == SCALAR else across)
+small = 0 < elements and elements <= SHELVED
+if small:
+    $shelved
+if item == 0:
+    Py_IncRef(dtype)
+    item = PyArray_Empty(rank, sizes, dtype, 0)
+    if item == 0:
+        Py_DecRef(answers)
+        return 0
+    if small:
+        before = ld_int64(shelf, 0)
+        Py_IncRef(item)
+        st_int64(shelf, 0, item)
+        Py_DecRef(before)
 """
 _SHELVED = """\
 item = ld_int64(shelf, 0)
 same = item.TYPE == PyArray_Type
 if same:
     same = item.REFERENCES == 1 and item.ARRAY_DTYPE == dtype
-    same = same and item.ARRAY_FLAGS == UNTOUCHED
+    same = same and item.ARRAY_FLAGS | BY_COLUMNS == UNTOUCHED
     same = same and item.ARRAY_BASE | item.ARRAY_WEAKREFS | item.ARRAY_BUFFERS == 0
 if same:
     shape = item.ARRAY_SHAPE
@@ -115,11 +120,13 @@ if same:
     if same and rank == 2:
         same = ld_int64(shape, 1) == across
 if same and output.KIND == KIND_STRING:
-    held = ld_int64(item.ARRAY_DATA, 0)
-    same = held != 0
-    if same:
-        name = ldc_int64(output.NAMES, 0)
-        same = held.TYPE == name.TYPE
+    name, cells = ldc_int64(output.NAMES, 0), item.ARRAY_DATA
+    for j in range(rows):
+        held = ld_int64(cells, j)
+        if same and held != 0:
+            same = held.TYPE == name.TYPE
+        else:
+            same = False
 if same:
     Py_IncRef(item)
 else:
@@ -376,6 +383,7 @@ PARTS = {
     "same_dtype": _SAME_DTYPE,
     "items_of": _ITEMS_OF,
     "answers": _ANSWERS,
+    "array": _ARRAY,
     "shelved": _SHELVED,
     "rows_memory": _ROWS_MEMORY,
     "next_field": _NEXT_FIELD,

@@ -15,6 +15,7 @@ from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vecto
 from flour.data import pandas_blocks
 from flour.data.coerce import coerce, native_types
 from flour.data.frame_reader import FrameReader
+from flour.data.frames import as_column
 from tests.forms import DTYPES, frame_of
 
 LIBRARIES: dict[str, Callable[[Any], Any]] = {
@@ -59,7 +60,7 @@ def check(kind: Vector | Record, frame: Any) -> bool:
     got, _ = coerce(inputs, found)
     assert isinstance(found, dict)
     for name, column in want["x"].items():
-        assert found[name].dtype == column.dtype
+        assert as_column(found[name]).dtype == column.dtype
         assert list(map(repr, got["x"][name])) == list(map(repr, column))  # NaN in objects, too
     return True
 
@@ -161,7 +162,9 @@ def test_pandas_blocks_in_any_order(rows: int) -> None:
         assert check(kind, each)
         found = reader.read(each)
         assert isinstance(found, dict)
-        assert {name: column.tolist() for name, column in found.items()} == each.to_dict("list")
+        assert {name: as_column(part).tolist() for name, part in found.items()} == each.to_dict(
+            "list"
+        )
     widened = frame.astype({frame.columns[3]: "float64"})
     assert reader.read(widened) is None
     assert reader.read(frame) is not None

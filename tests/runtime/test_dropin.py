@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,29 @@ def test_methods_are_the_estimators(pair: tuple[Any, Any, Any], method: str, row
             np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
         else:
             np.testing.assert_array_equal(mine, theirs)
+
+
+LABELS = np.array(["no", "yes", "über-ja", "", "\U0001f600"])
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # theirs, in a logarithm
+@pytest.mark.parametrize("method", ["predict", "predict_log_proba"])
+def test_converted_answers_are_arrays_of_their_own(method: str) -> None:
+    """Labels of fixed width and logarithms: no call changes what an earlier one answered."""
+    estimator = DecisionTreeClassifier(max_depth=3).fit(X, LABELS[np.arange(len(X)) % 5])
+    made = runtime.compile(estimator).wait()
+    call, theirs = getattr(made, method), getattr(estimator, method)
+    wanted = [theirs(X[place : place + 1]) for place in range(40)]
+    got = [call(X[place : place + 1]) for place in range(40)]
+    assert all(each.flags.owndata for each in got)
+    for other in (X.astype(np.float32), X.tolist(), np.asfortranarray(X), X[::-1]):
+        got.append(call(other))
+        wanted.append(theirs(np.asarray(other)))
+    same = np.testing.assert_array_equal
+    close = partial(np.testing.assert_allclose, rtol=1e-12)
+    for mine, want in zip(got, wanted, strict=True):
+        assert mine.dtype == want.dtype
+        (close if mine.dtype.kind == "f" else same)(mine, want)
 
 
 @pytest.mark.parametrize("fact", FACTS)

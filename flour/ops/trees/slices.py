@@ -184,15 +184,16 @@ _LONE, _NARROW, _PART = 75.0, 10.0, 14.0
 PART, MOST_PARTS = 31, 16
 #: A step of a walk where the nodes fit a core's own cache, and where they do not.
 _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
-#: A tree and a column of one row, where all nodes of a tree are tested at once.
-_ROW_TREE, _ROW_COLUMN = 7.5, 7.0
+#: A tree and a column of one row, where all nodes of a tree are tested at once: of few trees, and
+#: of many trees that test few columns. The lesser one counts, so that no block begins too early.
+_ROWS_TREE, _ROWS_COLUMN = np.array([7.5, 4.0]), np.array([7.0, 14.0])
 #: What a block of few rows takes by ranks, and each of these rows by walks, with mask registers:
 #: fitted to 100 random ensembles, as the other times are those of rows in long blocks.
 _FEW_ROWS, _FEW_BLOCK, _FEW_WALKED, _FEW_ALONE = 350.0, 1.4, 60.0, 0.67
 #: The same of a block without mask registers, half of which is left out.
 _HALF_ROWS, _HALF_BLOCK = 700.0, 0.8
 #: The same factor of a block where rows are scored with all nodes of a tree at once.
-_FEW_QUICK = 1.25
+_FEW_QUICK = 1.4
 #: The factor for a row alone: no other row has just brought its nodes into the cache.
 _ALONE = 1.3
 
@@ -284,8 +285,8 @@ class Slices:
         """The estimated times of the ways to score the ensemble."""
         block = len(self.inner) * _NODE + len(self.table.roots) * _TREE + self._ranking()
         block += _REST + len(self.set_blocks()) * _CODES
-        row = len(self.table.roots) * _ROW_TREE + len(self.used) * _ROW_COLUMN
-        return Cost(block, *self.walking(), row, narrow=self.leaf == "uint8")
+        rows = len(self.table.roots) * _ROWS_TREE + len(self.used) * _ROWS_COLUMN
+        return Cost(block, *self.walking(), float(rows.min()), narrow=self.leaf == "uint8")
 
     def _ranking(self) -> float:
         """The time to rank the columns of 64 rows."""

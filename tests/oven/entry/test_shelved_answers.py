@@ -1,4 +1,4 @@
-"""An answer for one row that nobody has any more is answered with again; others are left alone."""
+"""An answer for few rows that nobody has any more is answered with again; others are left alone."""
 
 from __future__ import annotations
 
@@ -37,6 +37,38 @@ def test_an_answer_that_nobody_has_is_answered_with_again(entry: Entry) -> None:
     again = entry(_OTHER)
     assert id(again[0]) == first
     assert again[0].tolist() == [[6.0, 50.0]]
+
+
+@pytest.mark.filterwarnings("ignore:Setting the strides:DeprecationWarning")
+@pytest.mark.parametrize("rows", [2, 3, 32])
+def test_blocks_of_few_rows(entry: Entry, rows: int) -> None:
+    first = id(entry(np.ones((rows, 2)))[0])
+    block = np.arange(2.0 * rows).reshape(-1, 2)
+    again = entry(block)
+    assert id(again[0]) == first
+    kept = again[0]
+    assert kept.tolist() == (block * [2.0, 10.0]).tolist()
+    assert id(entry(np.ones((rows, 2)))[0]) != first
+    assert kept.tolist() == (block * [2.0, 10.0]).tolist()
+    _where(entry(np.ones((rows, 2)))[0])
+    lying = entry(np.ones((rows, 2)))[0]
+    lying.strides = (8, 8 * rows)
+    del lying
+    other = entry(block)[0]
+    assert other.flags.c_contiguous
+    assert other.tolist() == (block * [2.0, 10.0]).tolist()
+    assert len(entry(np.ones((33, 2)))[0]) == 33
+
+
+def test_labels_that_were_taken_out_are_put_back() -> None:
+    x = flour.vector("x", 2)
+    plan = oven.bake(x.arg_max().take(["no", "yes"]))
+    call, block = plan.entry(), np.array([[1.0, 2.0], [2.0, 1.0], [0.0, 5.0]])
+    for changed in (None, 7, "maybe"):
+        answer = call(block)[0]
+        answer[1] = changed
+        del answer
+        assert call(block)[0].tolist() == ["yes", "no", "yes"]
 
 
 def test_answers_that_are_kept_stay_as_they_are(entry: Entry) -> None:

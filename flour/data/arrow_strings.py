@@ -1,0 +1,180 @@
+"""Columns of strings in Arrow's memory as addresses and lengths, without an object for each value.
+
+A column is asked for its memory over Arrow's C data interface, which pyarrow and polars have and
+for which no package is needed. The array that is made of it has the dtype CELLS: for each row where
+its UTF-8 is and how many bytes there are. Machine code reads that, and `as_texts` makes strings of
+it for all else. The array keeps the column's memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Known by being this object: an array of an equal dtype may hold any numbers.
+CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])
+#: The length that stands for a missing value, for which Arrow and polars have None.
+NONE = -1
+#: Fewer rows are read as objects in less time.
+LEAST_ROWS = 64
+_RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+#: The types as the interface writes them: strings with offsets of 32 or 64 bits, and views.
+_OFFSETS = {b"u": np.int32, b"U": np.int64}
+_VIEWS = b"vu"
+#: Strings of up to so many bytes stand in their view, after its length.
+_INLINE = 12
+
+
+class _Schema(ctypes.Structure):
+    """ArrowSchema, up to its release."""
+
+    _fields_ = (
+        ("format", ctypes.c_char_p),
+        ("others", ctypes.c_int64 * 6),
+        ("release", _RELEASE),
+        ("own", ctypes.c_void_p),
+    )
+
+
+class _Chunk(ctypes.Structure):
+    """ArrowArray."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("length", "null_count", "offset", "n_buffers")),
+        ("n_children", ctypes.c_int64),
+        ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+        ("others", ctypes.c_int64 * 2),
+        ("release", _RELEASE),
+        ("own", ctypes.c_void_p),
+    )
+
+
+class _Owned(_Chunk):
+    """One that came out of a stream, and is given back with this object."""
+
+    def __del__(self) -> None:
+        if self.release:
+            self.release(ctypes.addressof(self))
+
+
+class _Stream(ctypes.Structure):
+    """ArrowArrayStream."""
+
+    _fields_ = (
+        ("get_schema", _NEXT),
+        ("get_next", _NEXT),
+        ("others", ctypes.c_int64 * 3),
+    )
+
+
+class _Cells(np.ndarray[Any, Any]):
+    """The array that others are views of; it keeps what its addresses point to."""
+
+    __slots__ = ("kept",)
+    kept: object
+
+
+def text_cells(column: Any) -> NDArray[Any] | None:
+    """A column of strings as CELLS; None where it is none, or has no memory of Arrow's."""
+    read = _of_stream if hasattr(column, "__arrow_c_stream__") else _of_array
+    if not hasattr(column, "__arrow_c_stream__") and not hasattr(column, "__arrow_c_array__"):
+        return None
+    kind, chunks, owners = read(column)
+    if kind != _VIEWS and kind not in _OFFSETS:
+        return None
+    made = np.ndarray.__new__(_Cells, (sum(chunk.length for chunk in chunks),), CELLS)
+    made.kept, at = owners, 0
+    for chunk in filter(lambda each: each.length, chunks):
+        part = made.view(np.int64).reshape(-1, 2)[at : at + chunk.length]
+        if chunk.null_count:
+            part[:] = 0, NONE
+        _fill(kind, chunk, part)
+        at += chunk.length
+    return made.view(np.ndarray)
+
+
+def as_texts(cells: NDArray[Any]) -> NDArray[np.object_]:
+    """The strings that CELLS point to, and None where they are missing."""
+    made = np.empty(len(cells), object)
+    for row, (where, size) in enumerate(cells.tolist()):
+        if size >= 0:
+            made[row] = ctypes.string_at(where, size).decode() if size else ""
+    return made
+
+
+def _of_stream(column: Any) -> tuple[bytes, Sequence[_Chunk], object]:
+    """The type of a column that comes in chunks, these, and what they belong to: themselves."""
+    capsule = column.__arrow_c_stream__()
+    where = _pointer(capsule, b"arrow_array_stream")
+    stream, schema = _Stream.from_address(where), _Schema()
+    _check(stream.get_schema(where, ctypes.addressof(schema)))
+    kind = bytes(schema.format)
+    schema.release(ctypes.addressof(schema))
+    chunks = [*_chunks(stream, where)]
+    return kind, chunks, chunks
+
+
+def _chunks(stream: _Stream, where: int) -> Iterator[_Owned]:
+    while True:
+        chunk = _Owned()
+        _check(stream.get_next(where, ctypes.addressof(chunk)))
+        if not chunk.release:
+            return
+        yield chunk
+
+
+def _of_array(column: Any) -> tuple[bytes, Sequence[_Chunk], object]:
+    """The same of a column in one chunk, which belongs to a capsule of Python's."""
+    capsules = column.__arrow_c_array__()
+    schema = _Schema.from_address(_pointer(capsules[0], b"arrow_schema"))
+    chunk = _Chunk.from_address(_pointer(capsules[1], b"arrow_array"))
+    return bytes(schema.format), [chunk], capsules
+
+
+def _check(code: int) -> None:
+    if code:
+        raise OSError(code, "a column of strings could not be read over Arrow's C data interface")
+
+
+def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
+    """Addresses and lengths of one chunk; those of missing values stay as they are."""
+    rows, first = chunk.length, chunk.offset
+    valid = True if not chunk.null_count else _bits(chunk.buffers[0], first, rows)
+    if kind != _VIEWS:
+        dtype = np.dtype(_OFFSETS[kind])
+        size = dtype.itemsize
+        ends = _memory(chunk.buffers[1] + first * size, (rows + 1) * size).view(dtype)
+        np.add(ends[:-1], np.int64(chunk.buffers[2] or 0), out=part[:, 0], where=valid)
+        np.subtract(ends[1:], ends[:-1], out=part[:, 1], where=valid)
+        return
+    begin = chunk.buffers[1] + 16 * first
+    views = _memory(begin, 16 * rows).view(np.int32).reshape(-1, 4)
+    np.copyto(part[:, 1], views[:, 0], where=valid)
+    np.copyto(part[:, 0], np.arange(begin + 4, begin + 4 + 16 * rows, 16), where=valid)
+    (far,) = np.nonzero(part[:, 1] > _INLINE)
+    if len(far):
+        bases = np.array([chunk.buffers[n] or 0 for n in range(2, chunk.n_buffers - 1)], np.int64)
+        part[far, 0] = bases[views[far, 2]] + views[far, 3]
+
+
+def _bits(where: int, first: int, rows: int) -> NDArray[np.bool_]:
+    """Bits of a bitmap from one on."""
+    held = _memory(where, (first + rows + 7) // 8)
+    return np.unpackbits(held, bitorder="little")[first : first + rows].view(bool)
+
+
+def _memory(where: int, size: int) -> NDArray[np.uint8]:
+    return np.frombuffer(_view(where, size, 0x100), np.uint8)  # PyBUF_READ
+
+
+_view: Callable[[int, int, int], memoryview] = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int
+)(("PyMemoryView_FromMemory", ctypes.pythonapi))
+_pointer: Callable[[object, bytes], int] = ctypes.PYFUNCTYPE(
+    ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p
+)(("PyCapsule_GetPointer", ctypes.pythonapi))

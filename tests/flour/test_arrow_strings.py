@@ -1,0 +1,137 @@
+"""Strings read from Arrow's memory are the strings of the column, whoever holds it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oven
+from flour.core.types import Category, Record, Text
+from flour.data.arrow_strings import CELLS, LEAST_ROWS, as_texts, text_cells
+from flour.data.frame_reader import FrameReader
+from flour.language.flow import Flow, source
+
+WORDS = [
+    "Graz",
+    "",
+    "just 12 long",
+    "a much longer name than that",
+    "Łódź",
+    "🥨",
+    "\x00z",
+    None,
+]
+Values = list[str | None]
+
+
+def _views(values: Values) -> Any:
+    return pa.array(values, pa.string()).cast(pa.string_view())
+
+
+COLUMNS: dict[str, Callable[[Values], Any]] = {
+    "string": lambda values: pa.array(values, pa.string()),
+    "large_string": lambda values: pa.array(values, pa.large_string()),
+    "string_view": _views,
+    "chunks": lambda values: pa.chunked_array([values[:3], [], values[3:]], pa.string()),
+    "part of an array": lambda v: pa.array(["x", None, *v, "y"], pa.string())[2 : len(v) + 2],
+    "part of views": lambda v: _views(["x", None, *v, "y"])[2 : len(v) + 2],
+    "polars": lambda values: pl.Series("s", values, pl.String),
+    "polars in chunks": lambda values: pl.Series("s", values[:2], pl.String).append(
+        pl.Series("s", values[2:], pl.String)
+    ),
+    "part of polars": lambda v: pl.Series("s", ["x", *v, "y"], pl.String)[1 : len(v) + 1],
+}
+
+
+@pytest.mark.parametrize("held", COLUMNS)
+@given(values=st.lists(st.sampled_from(WORDS) | st.text(max_size=20), max_size=12))
+def test_cells_are_the_strings(held: str, values: Values) -> None:
+    cells = text_cells(COLUMNS[held](values))
+    assert cells is not None
+    assert cells.dtype is CELLS
+    assert as_texts(cells).tolist() == values
+    assert as_texts(cells[1::2]).tolist() == values[1::2]
+
+
+@pytest.mark.parametrize("held", COLUMNS)
+def test_the_memory_lives_as_long_as_a_part_of_the_cells(held: str) -> None:
+    values: Values = [f"a string that is in no view {place}" for place in range(5000)]
+    cells = text_cells(COLUMNS[held](values))
+    assert cells is not None
+    part = cells[100:-100:7]
+    del cells
+    gc.collect()
+    others = [COLUMNS[held](["o" * 40] * 5000) for _ in range(8)]
+    assert as_texts(part).tolist() == values[100:-100:7]
+    assert len(others) == 8
+
+
+@pytest.mark.parametrize(
+    "column", [pa.array([1, 2]), pa.array([b"a"]), pl.Series([1.5]), ["a"], np.array(["a"])]
+)
+def test_what_is_no_column_of_strings(column: Any) -> None:
+    assert text_cells(column) is None
+
+
+def _program() -> Flow:
+    x = source("x", Record((("city", Category("string")), ("review", Text()))))
+    codes = x.field("city").one_hot(["Graz", "Łódź", "just 12 long"])
+    counts = x.field("review").lower().tokenize(r"\w+").word_ngrams(["name", "longer", "é"], 1, 1)
+    return codes.concat(counts).to_dense().linear([[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]], [0.5])
+
+
+FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "polars": pl.from_pandas,
+    "Arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "Arrow's views": lambda frame: pa.table({name: _views([*frame[name]]) for name in frame}),
+    "pandas, pyarrow": lambda frame: frame.astype(pd.StringDtype("pyarrow")),
+    "pandas 3": lambda frame: frame.astype(pd.StringDtype("pyarrow", na_value=np.nan)),
+}
+
+
+@pytest.mark.parametrize("library", FRAMES)
+@pytest.mark.parametrize("missing", ["", "city", "review"])
+def test_frames_answer_as_arrays_of_strings(library: str, missing: str) -> None:
+    plan, rng = oven.bake(_program(), background=False), np.random.default_rng(5)
+    table = {name: rng.choice(np.array(WORDS[:-1], object), 300) for name in ("city", "review")}
+    made = FRAMES[library](pd.DataFrame(table, dtype=object))
+    (kind,) = plan.inputs.values()
+    found = FrameReader(kind).read(made)  # type: ignore[arg-type]  # a record
+    assert isinstance(found, dict)
+    assert all(column.dtype is CELLS for column in found.values())
+    want = plan.flow.reference(table)["output"]
+    np.testing.assert_allclose(plan.run(made)["output"], want)
+    native = plan.column_entry({}, lambda _: pytest.fail("handed on"))
+    assert native is not None
+    np.testing.assert_allclose(native(found)[0], want)
+    assert plan.pack_rows(found) is not None
+    if missing:
+        table[missing][7] = None
+        made = FRAMES[library](pd.DataFrame(table, dtype=object))
+        assert _answer(plan.run, made) == _answer(plan.flow.reference, made)
+
+
+def _answer(call: Callable[[Any], Any], data: Any) -> Any:
+    try:
+        return np.round(call(data)["output"], 9).tolist()
+    except ValueError as problem:
+        return str(problem)
+
+
+def test_few_rows_are_read_as_objects() -> None:
+    plan = oven.bake(_program(), background=False)
+    (kind,) = plan.inputs.values()
+    frame = pl.DataFrame({"city": ["Graz"] * LEAST_ROWS, "review": ["é"] * LEAST_ROWS})
+    for rows, dtype in ((LEAST_ROWS, CELLS), (LEAST_ROWS - 1, np.dtype(object))):
+        found = FrameReader(kind).read(frame[:rows])  # type: ignore[arg-type]  # a record
+        assert isinstance(found, dict)
+        assert {column.dtype for column in found.values()} == {dtype}
