@@ -88,6 +88,16 @@ class ArrowReader:
             return [self._name]
         return names[: kind.width] if isinstance(kind, Vector) else names
 
+    def categories(self) -> set[str]:
+        """The columns of strings that are no documents: they are read by their distinct values."""
+        kind = self._kind
+        fields = kind.fields if isinstance(kind, Record) else self._inputs.items()
+        return {
+            name
+            for name, sub in fields
+            if isinstance(sub, Scalar | Category) and sub.dtype == "string"
+        }
+
     def read(self, batch: Arrow) -> Any:
         """The rows of a batch as `Plan.run` takes them."""
         kind = self._kind
@@ -204,6 +214,8 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
     """One column as the data of an input or field."""
     if hasattr(column, "storage"):
         column = column.storage
+    if hasattr(column, "dictionary") and len(column.dictionary) > len(column):
+        column = column.dictionary_decode()  # most of its values are not in these rows
     match kind:
         case Vector(width):
             return _rows(column, width)

@@ -8,10 +8,11 @@ does it: below `city=Graz/`, each row has "Graz" in a column `city`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,8 @@ _BUFFER = 1 << 16
 #: Rows of Parquet are decoded so many at a time, as each time costs a little for each column; and
 #: no more bytes than these.
 _DECODED, _BYTES = 1 << 16, 16 << 20
+#: Strings take at most so many bytes a row where they are stored as places in a short dictionary.
+_CODED = 3
 #: With so many cores, decoding columns by several threads takes more from the model than it gives.
 _FEW = 2
 #: At least so many rows make a row group of Parquet, all but the last.
@@ -109,13 +112,23 @@ def _values(path: Path) -> dict[str, str | None]:
 
 
 class Source:
-    """The rows of files, in batches of `rows` at most; only those `where` a condition holds."""
+    """The rows of files, in batches of `rows` at most; only those `where` a condition holds.
+
+    Strings of `categories` that Parquet stores as places in a dictionary are left so.
+    """
 
     def __init__(
-        self, place: str, form: str, choose: Choose, rows: int, where: Where | None = None
+        self,
+        place: str,
+        form: str,
+        choose: Choose,
+        rows: int,
+        where: Where | None = None,
+        categories: Collection[str] = (),
     ) -> None:
         self.parts, self._form = parts_of(place), form
         self._choose, self._rows, self._where = choose, rows, where
+        self._categories = categories
         self._skip = 0
         #: The columns of the first file, without rows, from when it is open.
         self.first: Arrow = None
@@ -213,8 +226,7 @@ class Source:
         return self._where is None and self._skips(rows)
 
     def _parquet(self, part: Part) -> Iterator[tuple[int, Arrow]]:
-        file = library_parquet().ParquetFile(part.path, buffer_size=_BUFFER, pre_buffer=False)
-        with file:
+        with self._opened(part.path) as file:
             names, start = self._begin(file.schema_arrow, part), 0
             wanted = self._row_groups(file, part.path)
             for group in range(file.num_row_groups):
@@ -228,6 +240,15 @@ class Source:
                     )
                     yield from self._unskipped(self._slices(read_ahead(some)), start)
                 start += about.num_rows
+
+    def _opened(self, path: Path) -> Any:
+        read = partial(library_parquet().ParquetFile, path, buffer_size=_BUFFER, pre_buffer=False)
+        file = read()
+        coded = _coded(file.metadata) & set(self._categories)
+        if not coded:
+            return file
+        file.close()
+        return read(metadata=file.metadata, read_dictionary=sorted(coded))
 
     def _decoded(self, group: Arrow) -> int:
         """How many rows of a row group are decoded at a time: some batches."""
@@ -263,6 +284,25 @@ class Source:
                 column = pa.DictionaryArray.from_arrays(codes, word)
                 batch = batch.append_column(name, column)
         return batch
+
+
+def _coded(about: Arrow) -> set[str]:
+    """The columns whose first row group has places in a short dictionary, as Parquet's footer says.
+
+    Decoding them to strings, of which the distinct ones are found again, takes several times as
+    long. Of other columns, a dictionary would have to be made, which takes longer than strings do.
+    """
+    if not about.num_row_groups:
+        return set()
+    group = about.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    return {
+        column.path_in_schema
+        for column in columns
+        if column.physical_type == "BYTE_ARRAY"
+        and column.has_dictionary_page
+        and column.total_uncompressed_size <= _CODED * group.num_rows
+    }
 
 
 def read_ahead(items: Iterator[Arrow]) -> Iterator[Arrow]:

@@ -42,7 +42,9 @@ def source(path: str, inputs: Mapping[str, Type], options: Options) -> Source:
         wanted = more.union(reader.columns(names))
         return [name for name in names if name in wanted]
 
-    return Source(path, options.form, choose, options.rows, where)
+    # What is written or compared keeps its type.
+    categories = reader.categories() - more
+    return Source(path, options.form, choose, options.rows, where, categories)
 
 
 def blocks(

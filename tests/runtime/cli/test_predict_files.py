@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from sklearn.preprocessing import OneHotEncoder
 
 import flour
 import oven
@@ -186,6 +187,35 @@ def test_batches_are_left_out(tmp_path: Path, form: str, skip: int) -> None:
     read = Source(str(tmp_path), form, lambda names: names, 7).read(skip)
     left = [value for each in read for value in each.batch["n"].to_pylist()]
     assert left == list(range(skip, 90))
+
+
+@pytest.mark.parametrize("distinct", [3, 5000])
+def test_categories_stay_places_in_short_dictionaries(
+    pretzel: Pretzel, tmp_path: Path, distinct: int
+) -> None:
+    """What is kept or compared has its own type, and the answers are the same."""
+    rows, count = tmp_path / "rows.parquet", 20_000
+    words = [None if at % 17 == 0 else f"word {at % distinct}" for at in range(count)]
+    table = pa.table({"a": words, "b": words, "text": words, "id": np.arange(count)})
+    pq.write_table(table, rows)
+    ask = (str(rows), "parquet", lambda names: names, 4096, None, {"a", "b", "id", "other"})
+    types = [str(kind) for kind in next(iter(Source(*ask).read())).batch.schema.types]
+    coded = "dictionary<values=string, indices=int32, ordered=0>" if distinct == 3 else "string"
+    assert types == [coded, coded, "string", "int64"]
+    held = {"a": ["word 0", "word 2", None], "b": ["word 2", "", None]}
+    fitted = pd.DataFrame(held, dtype=object)
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(fitted)
+    plan = oven.bake(flour.from_sklearn(encoder, sample=fitted))
+    plan.save(tmp_path / "m.pretzel")
+    output = tmp_path / "answers.parquet"
+    for more in ((), ("--where", "b != 'word 1'")):
+        ask = ("predict", tmp_path / "m.pretzel", rows, "--output", output, "--keep", "a", *more)
+        ran = pretzel(*ask, "--chunk", 1000)
+        assert ran.code == 0, ran.err
+        made = pq.read_table(output)
+        asked = table.filter(pa.compute.field("b") != "word 1") if more else table
+        assert made["a"] == asked["a"]
+        assert made[1].to_pylist() == plan.run_arrow(asked)[0].to_pylist()
 
 
 def test_folders_and_patterns(pretzel: Pretzel, tmp_path: Path) -> None:
