@@ -115,7 +115,7 @@ def lists() -> tuple[Plan, pa.Table]:
     rng = np.random.default_rng(5)
     fields = flour.record("r", {"words": Tokens(), "n": Scalar("int64")})
     counts = fields["words"].hashing(6).to_dense()
-    plan = oven.bake(flour.outputs(counts=counts, n=fields["n"]))
+    plan = oven.bake(flour.outputs(counts=counts, number=fields["n"]))
     words = [rng.choice(CITIES, rng.integers(0, 5)).tolist() for _ in range(ROWS)]
     columns = {"words": pa.array(words, pa.list_(pa.string())), "n": rng.integers(0, 9, ROWS)}
     return plan.wait(), pa.table(columns)
