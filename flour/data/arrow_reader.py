@@ -7,6 +7,7 @@ What anybody has in Arrow is taken over the C data interface (`__arrow_c_array__
 |---|---|
 | numbers without missing values | an array over Arrow's own memory |
 | numbers with missing values, bools, float32 for a program of float64 | a copied array |
+| whole numbers beyond 2^53, some of them missing | see `exact_parts` |
 | strings of a category | their places in Arrow's own memory (flour.data.arrow_strings) |
 | dictionaries | an array of objects, one object for each distinct value |
 | documents (string, large_string, string_view) | an array of str |
@@ -46,6 +47,12 @@ def library() -> ModuleType:
     return import_module("pyarrow")
 
 
+def no_rows(schema: Arrow) -> Arrow:
+    """A batch without rows."""
+    pa = library()
+    return pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+
 class ArrowReader:
     """Reads the batches that come for a program's inputs."""
 
@@ -59,6 +66,18 @@ class ArrowReader:
 
     def columns(self, names: list[str]) -> list[str]:
         """Which of these columns the program reads, in their own order."""
+        found = self._read_of(names)
+        if len(set(found)) < len(found):
+            twice = next(name for name in found if found.count(name) > 1)
+            raise WrongDtype(
+                f"several columns have the name {twice!r}",
+                where="$",
+                found=", ".join(names)[:200],
+                hint="rename all but one of them: columns are found by name",
+            )
+        return found
+
+    def _read_of(self, names: list[str]) -> list[str]:
         kind = self._kind
         if isinstance(kind, Record):
             if kind.positional and not set(kind.names) <= set(names):
@@ -71,9 +90,20 @@ class ArrowReader:
             return [self._name]
         return names[: kind.width] if isinstance(kind, Vector) else names
 
+    def categories(self) -> set[str]:
+        """The columns of strings that are no documents: they are read by their distinct values."""
+        kind = self._kind
+        fields = kind.fields if isinstance(kind, Record) else self._inputs.items()
+        return {
+            name
+            for name, sub in fields
+            if isinstance(sub, Scalar | Category) and sub.dtype == "string"
+        }
+
     def read(self, batch: Arrow) -> Any:
         """The rows of a batch as `Plan.run` takes them."""
         kind = self._kind
+        self.columns(batch.schema.names)  # no name twice
         lists = len(batch.columns) == 1 and _is_nested(batch.column(0))
         if isinstance(kind, Vector) and self._name not in batch.schema.names and not lists:
             return _tensor(batch, kind)
@@ -116,6 +146,40 @@ class ArrowReader:
         return Combinations(_spread(names, columns, sizes, used), places[codes])
 
 
+def exact_parts(batch: Arrow) -> list[NDArray[np.int64]]:
+    """The numbers of the rows that have to be read apart, so that no whole number is rounded.
+
+    Whole numbers of which some are missing are read as float64, as those of a frame are, and the
+    program computes in float64 then: numbers beyond 2^53 would be rounded because another row has
+    none. So rows in which such a column has a value go without those in which it has none. Where
+    no number is that large, there are no parts.
+    """
+    whole = [column for column in batch.columns if library().types.is_integer(_values(column).type)]
+    holes = [column.is_null() for column in whole if column.null_count]
+    if not holes or not any(map(_is_wide, whole)):
+        return []
+    bits = np.stack([each.to_numpy(zero_copy_only=False) for each in holes], axis=1)
+    patterns, which = np.unique(bits, axis=0, return_inverse=True)
+    return [np.flatnonzero(which.reshape(-1) == part) for part in range(len(patterns))]
+
+
+def _values(column: Arrow) -> Arrow:
+    return getattr(column, "dictionary", column)
+
+
+def _is_wide(column: Arrow) -> bool:
+    """Whether float64 does not hold some of the whole numbers of a column."""
+    values = _values(column)
+    if str(values.type) not in {"int64", "uint64"}:
+        return False
+    ends = import_module("pyarrow.compute").min_max(values).as_py().values()
+    return any(abs(end) > _EXACT for end in ends if end is not None)
+
+
+#: float64 has every whole number up to here.
+_EXACT = 1 << 53
+
+
 def _codes(column: Arrow, missing: int) -> NDArray[Any]:
     """Where each value stands in the dictionary; `missing` for those that are not there."""
     indices = column.indices
@@ -152,6 +216,8 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
     """One column as the data of an input or field."""
     if hasattr(column, "storage"):
         column = column.storage
+    if hasattr(column, "dictionary") and len(column.dictionary) > len(column):
+        column = column.dictionary_decode()  # most of its values are not in these rows
     match kind:
         case Vector(width):
             return _rows(column, width)
@@ -197,8 +263,11 @@ def _matrix(found: Mapping[str, Arrow], kind: Vector) -> Any:
         return arrays
     narrow = all(str(column.type) == "float" for column in found.values())
     rows = len(next(iter(arrays.values()), ()))
-    dtype = kind.dtype if narrow or kind.dtype not in FLOATS else "float64"
-    made = np.empty((rows, len(arrays)), dtype if dtype in FLOATS else np.float64)
+    if kind.dtype in FLOATS:
+        dtype = kind.dtype if narrow else "float64"
+    else:  # whole numbers stay so: float64 would round those beyond 2^53
+        dtype = np.result_type(*arrays.values()).name if arrays else "float64"
+    made = np.empty((rows, len(arrays)), dtype)
     for place, array in enumerate(arrays.values()):
         made[:, place] = array
     return made

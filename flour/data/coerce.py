@@ -440,7 +440,8 @@ def _token_rows(data: Data, path: str) -> list[list[str]]:
     if isinstance(data, str | bytes) or not isinstance(data, Iterable) or is_sparse(data):
         found = type(data).__name__
         raise WrongDtype("expected rows of words", where=path, found=found, hint=_WORDS)
-    return [_words(words, f"{path}[{i}]") for i, words in enumerate(data)]
+    rows = data.to_pylist() if hasattr(data, "to_pylist") else data  # Arrow's lists are no strings
+    return [_words(words, f"{path}[{i}]") for i, words in enumerate(rows)]
 
 
 def _words(words: Data, path: str) -> list[str]:

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import InputError, WrongDtype
 from flour.core.types import Type, Whole
-from flour.data.arrow_reader import Arrow, ArrowReader, library
+from flour.data.arrow_reader import Arrow, ArrowReader, exact_parts, library, no_rows
 
 #: A sparse output is written out in full, up to so many values a row.
 _WIDEST = 1 << 16
@@ -80,14 +81,8 @@ def _answers(
     """The columns of the answers, and the answers: those of the first batch say what all have."""
     rest = (batch for batch in batches if batch.num_rows)
     found = next(rest, None)
-    first = _batch(plan, _empty(schema) if found is None else found)
+    first = _batch(plan, no_rows(schema) if found is None else found)
     return first.schema, _each(plan, first, rest)
-
-
-def _empty(schema: Arrow) -> Arrow:
-    """A batch without rows."""
-    pa = library()
-    return pa.record_batch([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
 
 def _each(plan: Answering, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arrow]:
@@ -98,7 +93,7 @@ def _each(plan: Answering, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arro
         except InputError as problem:
             problem.where = f"batch {number}, {problem.where}"
             raise
-        yield made if made.schema == first.schema else made.cast(first.schema)
+        yield _as(first.schema, made)
 
 
 def _batch(plan: Answering, batch: Arrow) -> Arrow:
@@ -109,7 +104,41 @@ def _batch(plan: Answering, batch: Arrow) -> Arrow:
             return _run(plan, reader, few.batch).take(library().array(few.places))
         except InputError:
             pass  # the row numbers of an error are those of all rows
-    return _run(plan, reader, batch)
+    parts = [] if plan.mixes_rows else exact_parts(batch)
+    return _in_parts(plan, reader, batch, parts) if parts else _run(plan, reader, batch)
+
+
+def _in_parts(
+    plan: Answering, reader: ArrowReader, batch: Arrow, parts: list[NDArray[np.int64]]
+) -> Arrow:
+    """The answers for parts of a batch, in the order of the batch's rows."""
+    pa = library()
+    try:
+        made = [_run(plan, reader, batch.take(pa.array(rows))) for rows in parts]
+    except InputError:
+        _run(plan, reader, batch)  # its error has the row numbers of the whole batch
+        raise
+    try:
+        tables = [pa.Table.from_batches([_as(made[0].schema, each)]) for each in made]
+    except pa.ArrowInvalid:  # some answers have fractions
+        tables = [pa.Table.from_batches([each]) for each in made]
+    whole = pa.concat_tables(tables, promote_options="permissive")
+    order = np.argsort(np.concatenate(parts))
+    (joined,) = whole.combine_chunks().take(pa.array(order)).to_batches()
+    return joined
+
+
+def _as(schema: Arrow, batch: Arrow) -> Arrow:
+    """A batch of answers with the types of others; NaN among whole numbers is a missing one."""
+    if batch.schema == schema:
+        return batch
+    pa, columns = library(), []
+    for field, column in zip(schema, batch.columns, strict=True):
+        given = column
+        if pa.types.is_integer(field.type) and pa.types.is_floating(column.type):
+            given = pa.array(column.to_numpy(zero_copy_only=False), from_pandas=True)
+        columns.append(given.cast(field.type))
+    return pa.record_batch(columns, schema=schema)
 
 
 def _run(plan: Answering, reader: ArrowReader, batch: Arrow) -> Arrow:

@@ -26,6 +26,7 @@ from flour.core.types import Vector
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from runtime.bulk.plans import (
+    LIST,
     Source,
     chosen,
     empty_answers,
@@ -97,7 +98,7 @@ class Function:
     def __init__(self, plan: Plan, outputs: str | Sequence[str] | None) -> None:
         self._plan = plan
         self._single = isinstance(outputs, str)
-        self._outputs = chosen(plan, [outputs] if isinstance(outputs, str) else outputs)
+        self._outputs = chosen(plan, outputs)
         self.columns = typed_columns(plan)
         (first, kind), *more = plan.inputs.items()
         #: What a list of all numbers is called, where the plan reads numbers side by side.
@@ -108,7 +109,8 @@ class Function:
 
     def input_types(self) -> list[str]:
         """The types of SQL that the plan's columns have."""
-        return [_SQL[kind] for _, kind in self.columns]
+        plain = ((kind, kind.removesuffix(LIST)) for _, kind in self.columns)
+        return [_SQL[name] + kind[len(name) :] for kind, name in plain]
 
     def named(self, columns: Sequence[Arrow]) -> Arrow:
         """A batch of a call's columns."""

@@ -8,16 +8,18 @@ does it: below `city=Graz/`, each row has "Graz" in a column `city`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from flour.data.arrow_reader import Arrow, library
+from flour.data.arrow_reader import Arrow, library, no_rows
 from runtime.bulk.where import Where
 from runtime.errors import UnreadableFile
 from scheduler import cores
@@ -25,13 +27,7 @@ from scheduler import cores
 Choose = Callable[[list[str]], list[str]]
 """Which of a file's columns to read."""
 
-FORMATS = {
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-    **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "arrow"),
-}
 _MAGIC = b"ARROW1"
-#: A column of row numbers, while rows are selected.
-_LINE = "\0line"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 #: How much of each column is read from disk at a time: a page, so that the buffers of all columns
 #: are still in the processor's cache when they are decoded.
@@ -39,6 +35,8 @@ _BUFFER = 1 << 16
 #: Rows of Parquet are decoded so many at a time, as each time costs a little for each column; and
 #: no more bytes than these.
 _DECODED, _BYTES = 1 << 16, 16 << 20
+#: Strings take at most so many bytes a row where they are stored as places in a short dictionary.
+_CODED = 3
 #: With so many cores, decoding columns by several threads takes more from the model than it gives.
 _FEW = 2
 #: At least so many rows make a row group of Parquet, all but the last.
@@ -73,10 +71,30 @@ def parts_of(place: str) -> list[Part]:
     else:
         base = Path(*[part for part in root.parts[:1] if root.is_absolute()])
         pattern = str(root.relative_to(base)) if root.is_absolute() else place
-        found = [path for path in base.glob(pattern) if path.is_file()] if _globs(place) else []
+        some = base.glob(pattern) if _globs(place) else ()
+        named = root.name[:1] in {".", "_"}  # files that are being written have such names
+        found = [path for path in some if path.is_file() and (named or path.name[0] not in "._")]
     if not found:
         raise FileNotFoundError(2, "there is no such file", place)
     return [Part(path, _values(path)) for path in sorted(found)]
+
+
+def reads(place: str, path: Path) -> bool:
+    """Whether a file of this path, which need not be there yet, is one of those of a place."""
+    root, file = Path(place).resolve(), path.resolve()
+    if not _globs(place) or root.exists():
+        inside = root in file.parents and not _is_hidden(file, root)
+        return file == root or (root.is_dir() and inside)
+    return _matches(file.parts, root.parts)
+
+
+def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    if not patterns:
+        return not parts
+    if patterns[0] == "**":
+        return any(_matches(parts[at:], patterns[1:]) for at in range(len(parts) + 1))
+    first = bool(parts) and fnmatchcase(parts[0], patterns[0])
+    return first and _matches(parts[1:], patterns[1:])
 
 
 def _globs(place: str) -> bool:
@@ -94,14 +112,26 @@ def _values(path: Path) -> dict[str, str | None]:
 
 
 class Source:
-    """The rows of files, in batches of `rows` at most; only those `where` a condition holds."""
+    """The rows of files, in batches of `rows` at most; only those `where` a condition holds.
+
+    Strings of `categories` that Parquet stores as places in a dictionary are left so.
+    """
 
     def __init__(
-        self, place: str, form: str, choose: Choose, rows: int, where: Where | None = None
+        self,
+        place: str,
+        form: str,
+        choose: Choose,
+        rows: int,
+        where: Where | None = None,
+        categories: Collection[str] = (),
     ) -> None:
         self.parts, self._form = parts_of(place), form
         self._choose, self._rows, self._where = choose, rows, where
+        self._categories = categories
         self._skip = 0
+        #: The columns of the first file, without rows, from when it is open.
+        self.first: Arrow = None
 
     def rows(self) -> int:
         """How many rows there are; 0 where only reading them would tell."""
@@ -112,27 +142,66 @@ class Source:
             return sum(read(part.path).num_rows for part in self.parts)
 
     def read(self, skip: int = 0) -> Iterator[Read]:
-        """Every batch but the first ones, which have `skip` rows together."""
+        """Every batch but the first ones, which have `skip` rows together.
+
+        Where no row is read at all, one batch without rows says what columns there are.
+        """
         self._skip, before, done = skip, 0, 0
+        some = bool(skip)
         for part in self.parts:
             with _errors_with_place(part.path):
                 batches = self._parquet(part) if self._form == "parquet" else self._arrow(part)
                 for start, batch in batches:
                     whole = self._with_values(batch, part.values)
                     done = before + start + len(batch)
-                    found, lines = self._matching(whole, range(start + 1, start + 1 + len(batch)))
+                    found, lines = self._matching(whole, start + 1, part)
                     if self._where is None or not self._skips(len(found)):
+                        some = True
                         yield Read(found, str(part.path), lines, done)
             before = done
+        if not some and self.first is not None:
+            yield Read(self.first, str(self.parts[0].path), (), before)
 
-    def _matching(self, batch: Arrow, lines: Sequence[int]) -> tuple[Arrow, Sequence[int]]:
+    def common_types(self, names: Iterable[str]) -> dict[str, Arrow]:
+        """One type for each of these columns that holds the values of all files exactly."""
+        found: dict[str, tuple[Arrow, Path]] = {}
+        for part in self.parts if len(self.parts) > 1 else ():
+            with _errors_with_place(part.path):
+                schema = self._schema(part.path)
+            for name in names:
+                if schema.names.count(name) == 1:
+                    here = schema.field(name).type, part.path
+                    found[name] = _promoted(name, found.get(name, here), here)
+        return {name: kind for name, (kind, _) in found.items()}
+
+    def _schema(self, path: Path) -> Arrow:
+        if self._form == "parquet":
+            return library_parquet().read_schema(path)
+        return opened_arrow(path)[0]
+
+    def _begin(self, schema: Arrow, part: Part) -> list[str]:
+        """The columns to read of a file."""
+        names, path = schema.names, str(part.path)
+        if self._where is not None:
+            self._where.check([*names, *part.values], path)
+        wanted = self._choose(names)
+        if len(set(wanted)) < len(wanted):
+            twice = next(name for name in wanted if wanted.count(name) > 1)
+            raise UnreadableFile(
+                f"several columns have the name {twice!r}",
+                where=path,
+                hint="rename all but one of them, or leave them out of --keep and --where",
+            )
+        if self.first is None:
+            self.first = self._with_values(no_rows(schema).select(wanted), part.values)
+        return wanted
+
+    def _matching(self, batch: Arrow, first: int, part: Part) -> tuple[Arrow, Sequence[int]]:
         """The rows for which the condition holds, with their numbers."""
         if self._where is None:
-            return batch, lines
-        pa, last = library(), batch.num_columns
-        numbered = batch.append_column(_LINE, pa.array(lines, pa.int64()))
-        found = self._where.matching(numbered)
-        return found.remove_column(last), found.column(last).to_pylist()
+            return batch, range(first, first + len(batch))
+        found, places = self._where.matching(batch, part.values)
+        return found, [first + place for place in places]
 
     def _row_groups(self, file: Arrow, path: Path) -> set[int]:
         """The row groups in which the condition may hold, by the least and largest values there."""
@@ -157,9 +226,8 @@ class Source:
         return self._where is None and self._skips(rows)
 
     def _parquet(self, part: Part) -> Iterator[tuple[int, Arrow]]:
-        file = library_parquet().ParquetFile(part.path, buffer_size=_BUFFER, pre_buffer=False)
-        with file:
-            names, start = self._choose(file.schema_arrow.names), 0
+        with self._opened(part.path) as file:
+            names, start = self._begin(file.schema_arrow, part), 0
             wanted = self._row_groups(file, part.path)
             for group in range(file.num_row_groups):
                 about = file.metadata.row_group(group)
@@ -173,6 +241,15 @@ class Source:
                     yield from self._unskipped(self._slices(read_ahead(some)), start)
                 start += about.num_rows
 
+    def _opened(self, path: Path) -> Any:
+        read = partial(library_parquet().ParquetFile, path, buffer_size=_BUFFER, pre_buffer=False)
+        file = read()
+        coded = _coded(file.metadata) & set(self._categories)
+        if not coded:
+            return file
+        file.close()
+        return read(metadata=file.metadata, read_dictionary=sorted(coded))
+
     def _decoded(self, group: Arrow) -> int:
         """How many rows of a row group are decoded at a time: some batches."""
         row: int = max(group.total_byte_size // max(group.num_rows, 1), 1)
@@ -184,15 +261,11 @@ class Source:
                 yield batch.slice(at, self._rows)
 
     def _arrow(self, part: Part) -> Iterator[tuple[int, Arrow]]:
-        pa, start = library(), 0
-        if str(part.path) == "-":
-            batches: Iterator[Arrow] = iter(pa.ipc.open_stream(sys.stdin.buffer))
-        else:
-            batches = _of_file(part.path)
+        schema, batches = opened_arrow(part.path)
+        names, start = self._begin(schema, part), 0
         for batch in batches:
             if not self._skips_source(batch.num_rows):
-                wanted = batch.select(self._choose(batch.schema.names))
-                yield from self._unskipped(self._slices([wanted]), start)
+                yield from self._unskipped(self._slices([batch.select(names)]), start)
             start += batch.num_rows
 
     def _unskipped(self, batches: Iterator[Arrow], start: int) -> Iterator[tuple[int, Arrow]]:
@@ -213,6 +286,25 @@ class Source:
         return batch
 
 
+def _coded(about: Arrow) -> set[str]:
+    """The columns whose first row group has places in a short dictionary, as Parquet's footer says.
+
+    Decoding them to strings, of which the distinct ones are found again, takes several times as
+    long. Of other columns, a dictionary would have to be made, which takes longer than strings do.
+    """
+    if not about.num_row_groups:
+        return set()
+    group = about.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    return {
+        column.path_in_schema
+        for column in columns
+        if column.physical_type == "BYTE_ARRAY"
+        and column.has_dictionary_page
+        and column.total_uncompressed_size <= _CODED * group.num_rows
+    }
+
+
 def read_ahead(items: Iterator[Arrow]) -> Iterator[Arrow]:
     """The same items, of which the next is made by another thread meanwhile."""
     with ThreadPoolExecutor(1, "pretzel-read") as pool:
@@ -222,16 +314,41 @@ def read_ahead(items: Iterator[Arrow]) -> Iterator[Arrow]:
             yield item
 
 
-def _of_file(path: Path) -> Iterator[Arrow]:
-    """The batches of a file in either of Arrow's formats, over mapped memory."""
+def opened_arrow(path: Path) -> tuple[Arrow, Iterator[Arrow]]:
+    """The columns and batches of a file in either of Arrow's formats, over mapped memory."""
     pa = library()
+    if str(path) == "-":
+        stream = pa.ipc.open_stream(sys.stdin.buffer)
+        return stream.schema, iter(stream)
     source = pa.memory_map(str(path))
     if source.read(len(_MAGIC)) != _MAGIC:
         source.seek(0)
-        yield from pa.ipc.open_stream(source)
-        return
+        stream = pa.ipc.open_stream(source)
+        return stream.schema, iter(stream)
     opened = pa.ipc.open_file(source)
-    yield from map(opened.get_batch, range(opened.num_record_batches))
+    return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
+
+
+def _promoted(name: str, one: tuple[Arrow, Path], other: tuple[Arrow, Path]) -> tuple[Arrow, Path]:
+    """The type of a column of two files, and the first of the files."""
+    pa, (kind, path), (more, elsewhere) = library(), one, other
+    if kind == more:
+        return one
+    plain = [each.value_type if hasattr(each, "index_type") else each for each in (kind, more)]
+    try:
+        fields = [pa.schema([(name, each)]) for each in plain]
+        made = pa.unify_schemas(fields, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        made = None
+    wide = [pa.types.is_integer(each) and each.bit_width == 64 for each in plain]
+    if made is None or (pa.types.is_floating(made) and any(wide)):
+        raise UnreadableFile(
+            f"column {name!r} has different types in two files",
+            where=str(elsewhere),
+            found=f"{more}, which is {kind} in {path}",
+            hint="leave it out of --keep, or write one of the files with the type of the other",
+        )
+    return made, path
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def predict(
 ) -> Any:
     """A frame of the answers; a Series for the name of one output that has one value a row."""
     opened = open_plan(plan)
-    wanted = chosen(opened, [outputs] if isinstance(outputs, str) else outputs)
+    wanted = chosen(opened, outputs)
     data = rows
     if isinstance(rows, pd.DataFrame):
         labels = {str(label): label for label in rows.columns}

@@ -9,7 +9,7 @@ from typing import Any
 
 import oven
 from flour.core.errors import nearest
-from flour.core.types import Category, Record, Scalar, Text, Type, Vector
+from flour.core.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.arrow_reader import Arrow, ArrowReader, library
 from flour.language.flow import Flow
 from oven import Plan
@@ -36,9 +36,14 @@ def open_plan(source: Source) -> Plan:
     )
 
 
-def chosen(plan: Plan, outputs: Iterable[str] | None) -> tuple[str, ...]:
-    """The outputs that a caller wants, checked; all where None."""
-    names = tuple(plan.outputs) if outputs is None else tuple(outputs)
+Outputs = str | Iterable[str] | None
+"""The name of one output, some names, or None for all."""
+
+
+def chosen(plan: Plan, outputs: Outputs) -> tuple[str, ...]:
+    """The outputs that a caller wants, checked."""
+    some = (outputs,) if isinstance(outputs, str) else outputs
+    names = tuple(plan.outputs if some is None else some)
     for name in names:
         if name not in plan.outputs:
             raise BadCall(
@@ -81,32 +86,32 @@ def select(answers: Arrow, plan: Plan, outputs: tuple[str, ...]) -> Arrow:
 
 def columns_of(plan: Plan) -> list[str]:
     """The names of the columns that a plan reads; a vector's have none."""
-    names: list[str] = []
-    for name, kind in plan.inputs.items():
-        if isinstance(kind, Record):
-            names += [field for field in kind.names if field not in kind.unread]
-        elif isinstance(kind, Vector) and len(plan.inputs) == 1:
-            raise BadCall(
-                "this plan reads numbers side by side, whose columns have no names",
-                found=str(kind),
-                hint="name the columns, in the order of the training data",
-            )
-        else:
-            names.append(name)
-    return names
+    kind = next(iter(plan.inputs.values()))
+    if isinstance(kind, Vector) and len(plan.inputs) == 1:
+        raise BadCall(
+            "this plan reads numbers side by side, whose columns have no names",
+            found=str(kind),
+            hint="name the columns, in the order of the training data",
+        )
+    return [name for name, _ in typed_columns(plan)]
 
 
 def empty_answers(plan: Plan, outputs: tuple[str, ...]) -> Arrow:
     """The answers for no rows, which have the types of all answers."""
     pa, arrays = library(), {}
     for name, dtype in typed_columns(plan):
-        arrays[name] = pa.nulls(0, pa.bool_() if dtype == "bool" else getattr(pa, dtype)())
+        plain = dtype.removesuffix(LIST)
+        kind = pa.bool_() if plain == "bool" else getattr(pa, plain)()
+        arrays[name] = pa.nulls(0, kind if plain == dtype else pa.list_(kind))
     batch = pa.record_batch(list(arrays.values()), names=list(arrays))
     return select(plan.run_arrow(batch), plan, outputs)
 
 
 def typed_columns(plan: Plan) -> list[tuple[str, str]]:
-    """The columns that a plan reads, with their dtypes; a vector's are called c0, c1, ..."""
+    """The columns that a plan reads, with their dtypes; a vector's are called c0, c1, ...
+
+    Columns of lists have the dtype of their items with `LIST` behind it.
+    """
     made: list[tuple[str, str]] = []
     for name, kind in plan.inputs.items():
         if isinstance(kind, Record):
@@ -125,8 +130,15 @@ def _dtype(name: str, kind: Type) -> str:
             return dtype
         case Text():
             return "string"
+        case Vector(dtype=dtype):
+            return dtype + LIST
+        case Tokens():
+            return "string" + LIST
     raise BadRegistration(
-        f"column {name!r} has more than one value a row",
+        f"column {name!r} is neither one value a row nor a list",
         found=str(kind),
-        hint="pass Arrow data to run_arrow, which takes lists",
+        hint="pass Arrow data to run_arrow, which takes maps and structs",
     )
+
+
+LIST = "[]"

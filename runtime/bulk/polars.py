@@ -11,7 +11,6 @@ and native code releases the GIL. Polars' strings are read as views, without a c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -19,6 +18,7 @@ import polars as pl
 from flour.data.arrow_reader import ArrowReader
 from oven import Plan
 from runtime.bulk.plans import (
+    Outputs,
     Source,
     chosen,
     columns_of,
@@ -28,7 +28,6 @@ from runtime.bulk.plans import (
     predict_arrow,
 )
 
-Outputs = str | Sequence[str] | None
 #: More rows than these are answered by several threads, in parts of so many.
 _PART = 1 << 14
 
@@ -36,7 +35,7 @@ _PART = 1 << 14
 def predict(plan: Source, *columns: str | pl.Expr, outputs: Outputs = None) -> pl.Expr:
     """The answers for these columns; for those that the plan reads, where none are given."""
     opened = open_plan(plan)
-    wanted = chosen(opened, [outputs] if isinstance(outputs, str) else outputs)
+    wanted = chosen(opened, outputs)
     given = columns or tuple(columns_of(opened))
     returned: Any = pl.Struct(_schema(opened, wanted))
 

@@ -64,7 +64,7 @@ def udf(session: SparkSession, plan: Source, outputs: str | Sequence[str] | None
     It answers a struct of the outputs, or for the name of one output that output itself.
     """
     opened = open_plan(plan)
-    wanted = chosen(opened, [outputs] if isinstance(outputs, str) else outputs)
+    wanted = chosen(opened, outputs)
     fields = _fields(opened, wanted)
     single = isinstance(outputs, str) and len(fields) == 1
     columns = tuple(name for name, _ in typed_columns(opened))

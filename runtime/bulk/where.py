@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import Any
 
+from flour.core.errors import nearest
 from flour.data.arrow_reader import Arrow, library
 from runtime.errors import BadCall
+
+#: A column of places, while rows are selected.
+_PLACE = "\0place"
 
 
 def _is_in(one: Arrow, values: Arrow) -> Any:
@@ -49,27 +53,40 @@ class Where:
             tree = ast.parse(text.strip(), mode="eval").body
             #: The condition for pyarrow.
             self.expression = self._condition(tree)
-        except (SyntaxError, ValueError, RecursionError) as problem:
+        except (SyntaxError, TypeError, ValueError, OverflowError, RecursionError) as problem:
+            said = problem.msg if isinstance(problem, SyntaxError) else problem
             raise BadCall(
-                "this is no condition", found=f"{text[:80]!r}: {problem}", hint=_HINT
+                "this is no condition", found=f"{text[:80]!r}: {said}", hint=_HINT
             ) from None
 
-    def matching(self, batch: Arrow) -> Arrow:
-        """The rows for which it holds."""
-        names = batch.schema.names
+    def check(self, names: Sequence[str], where: str) -> None:
+        """Raise where a column that it reads is not there."""
         missing = sorted(self.columns - set(names))
         if missing:
-            found = ", ".join(names)[:200]
-            raise BadCall(f"there is no column {missing[0]!r} for the condition", found=found)
-        pa = library()
-        try:
-            return batch.filter(self.expression)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as problem:
-            hint = "the values of folders are strings, as in year == '2026'"
-            found = str(problem).splitlines()[0][:120]
             raise BadCall(
-                "the condition does not fit the columns", found=found, hint=hint
+                f"there is no column {missing[0]!r} for the condition",
+                where=where,
+                found=", ".join(names)[:200],
+                hint=nearest(missing[0], list(names))
+                or "strings have quotation marks, and column('any name') is for other names",
+            )
+
+    def matching(self, batch: Arrow, folders: Collection[str] = ()) -> tuple[Arrow, list[int]]:
+        """The rows for which it holds, and their places; the values of `folders` are in paths."""
+        pa, last = library(), batch.num_columns
+        numbered = batch.append_column(_PLACE, pa.array(range(len(batch)), pa.int64()))
+        try:
+            found = numbered.filter(self.expression)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            read = [f"{name} is {_kind(batch[name])}" for name in sorted(self.columns)]
+            raise BadCall(
+                "the condition does not fit the columns",
+                found=f"{self._text[:80]!r}, where {', '.join(read)}"[:200],
+                hint="the values of folders are strings, as in year == '2026'"
+                if self.columns & set(folders)
+                else "compare a column with values of its own type; alone it has to be bool",
             ) from None
+        return found.remove_column(last), found.column(last).to_pylist()
 
     def _condition(self, node: ast.expr) -> Any:
         match node:
@@ -115,12 +132,20 @@ class Where:
         return compute.scalar(_constant(node))
 
 
+def _kind(column: Arrow) -> str:
+    kind = getattr(column.type, "value_type", column.type)
+    return f"a {kind}"
+
+
 def _unknown(node: ast.expr) -> ValueError:
     return ValueError(f"{ast.unparse(node)[:40]!r} is not known here")
 
 
 def _constant(node: ast.expr) -> Any:
-    value = ast.literal_eval(node)
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        raise _unknown(node) from None
     if not isinstance(value, str | int | float):
         raise ValueError(f"{ast.unparse(node)[:40]!r} is no number and no string")  # noqa: TRY004 (told as all wrong text is)
     return value

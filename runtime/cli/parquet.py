@@ -42,7 +42,9 @@ def source(path: str, inputs: Mapping[str, Type], options: Options) -> Source:
         wanted = more.union(reader.columns(names))
         return [name for name in names if name in wanted]
 
-    return Source(path, options.form, choose, options.rows, where)
+    # What is written or compared keeps its type.
+    categories = reader.categories() - more
+    return Source(path, options.form, choose, options.rows, where, categories)
 
 
 def blocks(
@@ -55,12 +57,15 @@ def blocks(
     # A share of the bytes, by the share of the rows: batches do not say where they were.
     total = opened.rows()
     per_row = size(path) / total if total else 0.0
+    types = opened.common_types(options.keep)
     for batch, file, lines, done in opened.read(skip):
         names = batch.schema.names
         missing = [name for name in options.keep if name not in names]
         if missing:
             raise BadTable(f"there is no column {missing[0]!r} to keep", where=file)
         kept = {name: batch.column(name) for name in options.keep}
+        for name in types.keys() & kept.keys():
+            kept[name] = kept[name].cast(types[name])
         data = batch.select(reader.columns(names))
         yield Block(data, len(batch), file, lines, kept, int(done * per_row))
 

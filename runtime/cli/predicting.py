@@ -127,9 +127,16 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 def _check_names(options: argparse.Namespace, outputs: Sequence[str]) -> None:
     """Refuse an output that would replace what is read, and two columns of one name."""
-    where = f"--output {options.output}"
-    if options.output != "-" and Path(options.output).resolve() == Path(options.rows).resolve():
-        raise ArgumentError("the answers would replace the rows", where=where)
+    from runtime.bulk.files import reads
+
+    if "-" not in {options.output, options.rows} and reads(options.rows, Path(options.output)):
+        same = Path(options.output).resolve() == Path(options.rows).resolve()
+        raise ArgumentError(
+            f"the answers would {'replace' if same else 'be read as'} the rows",
+            where=f"--output {options.output}",
+            found=f"rows from {options.rows}",
+            hint="choose another name" if same else "choose an output outside of this folder",
+        )
     for name in options.keep:
         if name in outputs:
             raise ArgumentError(

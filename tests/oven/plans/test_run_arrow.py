@@ -311,3 +311,56 @@ def test_a_missing_document_is_told_by_its_row(reviews: oven.Plan) -> None:
     with pytest.raises(InputError) as problem:
         reviews.run_arrow(data)
     assert "[800]" in str(problem.value.where)
+
+
+WIDE = [2**53 + 1, 2**53 + 3, 5, -(2**53) - 1, 2**53 + 2]
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_whole_numbers_are_exact_beside_missing_ones(*, coded: bool) -> None:
+    """The answer for a row does not depend on whether another row has a missing value."""
+    fields = flour.record("r", {"a": Scalar("int64"), "b": Scalar("int64")})
+    plan = oven.bake(fields["a"].minus(fields["b"]).named("z"))
+    a = pa.array([*WIDE, None, 7, None], pa.int64())
+    b = pa.array([5, 4, 3, 2, 1, 2, None, None], pa.int64())
+    if coded:
+        a = a.dictionary_encode()
+    made = plan.run_arrow(pa.table({"a": a, "b": b}))["z"].to_pylist()
+    wanted = [one - other for one, other in zip(WIDE, (5, 4, 3, 2, 1), strict=True)]
+    assert made == [*wanted, None, None, None]
+    batches = [pa.record_batch({"a": a, "b": b}).slice(at, 1) for at in range(len(a))]
+    assert [plan.run_arrow(each)["z"].to_pylist()[0] for each in batches[:5]] == wanted
+
+
+def test_unknown_whole_numbers_are_unknown_beside_missing_ones() -> None:
+    """2^53 is no category, and is not taken for 2^53 + 1 where both would be rounded."""
+    rows = pd.DataFrame({"id": np.array([2**53 + 1, 2**53 + 3, 5])})
+    encode = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(rows)
+    plan = oven.bake(flour.from_sklearn(encode, sample=rows))
+    asked = pa.table({"id": pa.array([2**53, 2**53 + 1, None, 5], pa.int64())})
+    (made,) = plan.run_arrow(asked).columns
+    assert made.to_pylist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]]
+
+
+def test_errors_of_parts_have_the_rows_of_the_batch() -> None:
+    rows = pd.DataFrame({"id": np.array([2**53 + 1, 5]), "city": ["Graz", "Oslo"]})
+    columns = make_column_transformer(
+        (SimpleImputer(), ["id"]), (OneHotEncoder(sparse_output=False), ["city"])
+    )
+    plan = oven.bake(flour.from_sklearn(columns.fit(rows), sample=rows))
+    asked = pa.table({"id": [2**53 + 1, None, 5], "city": ["Graz", "Graz", "Rome"]})
+    with pytest.raises(InputError) as alone:
+        plan.run(asked)
+    with pytest.raises(InputError) as parted:
+        plan.run_arrow(asked)
+    assert parted.value.where == alone.value.where
+
+
+def test_columns_of_one_name_are_refused(plan: oven.Plan) -> None:
+    (batch,) = table().to_batches()
+    twice = pa.RecordBatch.from_arrays(
+        [*batch.columns, batch.column("age")], names=[*batch.schema.names, "age"]
+    )
+    for data in (twice, pa.Table.from_batches([twice])):
+        with pytest.raises(InputError, match="several columns have the name 'age'"):
+            plan.run_arrow(data)

@@ -18,6 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import flour
 import oven
+from flour.core.types import Scalar, Tokens
 from oven import Plan
 
 ROWS = 5000
@@ -109,9 +110,21 @@ def widths() -> tuple[Plan, pa.Table]:
     return plan.wait(), pa.table(arrays)
 
 
+def lists() -> tuple[Plan, pa.Table]:
+    """Return a program over lists of words, and numbers beside them."""
+    rng = np.random.default_rng(5)
+    fields = flour.record("r", {"words": Tokens(), "n": Scalar("int64")})
+    counts = fields["words"].hashing(6).to_dense()
+    plan = oven.bake(flour.outputs(counts=counts, number=fields["n"]))
+    words = [rng.choice(CITIES, rng.integers(0, 5)).tolist() for _ in range(ROWS)]
+    columns = {"words": pa.array(words, pa.list_(pa.string())), "n": rng.integers(0, 9, ROWS)}
+    return plan.wait(), pa.table(columns)
+
+
 MODELS = [
     Case("mixed", mixed),
     Case("widths", widths),
     Case("numbers", numbers),
     Case("texts", texts),
+    Case("lists", lists),
 ]

@@ -43,27 +43,48 @@ ROWS = pa.record_batch(
     ],
 )
 def test_rows_are_selected(text: str, rows: list[int]) -> None:
-    assert Where(text).matching(ROWS)["odd name"].to_pylist() == rows
+    found, places = Where(text).matching(ROWS)
+    assert found["odd name"].to_pylist() == [place + 1 for place in places] == rows
+
+
+def selected(text: str) -> object:
+    """Return the rows that a condition selects, whose columns are checked before."""
+    where = Where(text)
+    where.check(ROWS.schema.names, "ROWS")
+    return where.matching(ROWS)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("age >", "this is no condition"),
-        ("age > f(3)", "malformed"),
+        ("age > f(3)", r"'f\(3\)' is not known"),
+        ("age > b and new", "no column 'b' .*\n.*ROWS"),
+        ("age > 99999999999999999999", "this is no condition"),
+        ("city in ['Oslo', 3]", "this is no condition"),
         ("age + 1 > 2", "this is no condition"),
         ("age is 3", "'3' is not known"),
         ("age > b'x'", "no number and no string"),
         ("age in 3", "'3' is not known"),
         ("(" * 4000, "this is no condition"),
         ("height > 3", "no column 'height'"),
-        ("city > 3", "does not fit the columns"),
-        ("age", "does not fit the columns"),
+        ("city > 3", "(?s)does not fit the columns.*'city > 3', where city is a string"),
+        ("age", "(?s)does not fit the columns.*age is a double.*alone it has to be bool"),
     ],
 )
 def test_mistakes_are_told(text: str, said: str) -> None:
-    with pytest.raises(BadCall, match=said):
-        Where(text).matching(ROWS)
+    with pytest.raises(BadCall, match=said) as caught:
+        selected(text)
+    assert "place" not in str(caught.value)
+    assert " at 0x" not in str(caught.value)
+
+
+def test_hints_for_folders_are_about_folders() -> None:
+    """The values in paths are strings; a mistake about a column of the file is another one."""
+    with pytest.raises(BadCall, match="the values of folders are strings"):
+        Where("city == 3").matching(ROWS, ["city"])
+    with pytest.raises(BadCall, match="of its own type"):
+        Where("city == 3").matching(ROWS, ["year"])
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])

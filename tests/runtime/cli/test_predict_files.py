@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from sklearn.preprocessing import OneHotEncoder
 
 import flour
 import oven
 from flour.core.types import Category, Scalar, Type
-from runtime.bulk.files import Source, parts_of
+from runtime.bulk.files import Source, parts_of, reads
 from runtime.bulk.journal import Journal
 from runtime.cli.progress import Rate
 from runtime.errors import OutputInUse
@@ -188,6 +189,35 @@ def test_batches_are_left_out(tmp_path: Path, form: str, skip: int) -> None:
     assert left == list(range(skip, 90))
 
 
+@pytest.mark.parametrize("distinct", [3, 5000])
+def test_categories_stay_places_in_short_dictionaries(
+    pretzel: Pretzel, tmp_path: Path, distinct: int
+) -> None:
+    """What is kept or compared has its own type, and the answers are the same."""
+    rows, count = tmp_path / "rows.parquet", 20_000
+    words = [None if at % 17 == 0 else f"word {at % distinct}" for at in range(count)]
+    table = pa.table({"a": words, "b": words, "text": words, "id": np.arange(count)})
+    pq.write_table(table, rows)
+    ask = (str(rows), "parquet", lambda names: names, 4096, None, {"a", "b", "id", "other"})
+    types = [str(kind) for kind in next(iter(Source(*ask).read())).batch.schema.types]
+    coded = "dictionary<values=string, indices=int32, ordered=0>" if distinct == 3 else "string"
+    assert types == [coded, coded, "string", "int64"]
+    held = {"a": ["word 0", "word 2", None], "b": ["word 2", "", None]}
+    fitted = pd.DataFrame(held, dtype=object)
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(fitted)
+    plan = oven.bake(flour.from_sklearn(encoder, sample=fitted))
+    plan.save(tmp_path / "m.pretzel")
+    output = tmp_path / "answers.parquet"
+    for more in ((), ("--where", "b != 'word 1'")):
+        ask = ("predict", tmp_path / "m.pretzel", rows, "--output", output, "--keep", "a", *more)
+        ran = pretzel(*ask, "--chunk", 1000)
+        assert ran.code == 0, ran.err
+        made = pq.read_table(output)
+        asked = table.filter(pa.compute.field("b") != "word 1") if more else table
+        assert made["a"] == asked["a"]
+        assert made[1].to_pylist() == plan.run_arrow(asked)[0].to_pylist()
+
+
 def test_folders_and_patterns(pretzel: Pretzel, tmp_path: Path) -> None:
     """The values in the names of folders are columns, and paths say the order."""
     kinds: dict[str, Type] = {"city": Category(), "n": Scalar()}
@@ -255,6 +285,95 @@ def test_mistakes_name_the_row(pretzel: Pretzel, place: Place, tmp_path: Path, e
     ran = pretzel(*ask)
     assert ran.code == 1
     assert "cannot be read" in ran.err
+
+
+@pytest.mark.parametrize("source", ["parquet", "arrow"])
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+@pytest.mark.parametrize("count", [0, 100])
+def test_without_rows_there_are_columns(
+    pretzel: Pretzel, model: Path, tmp_path: Path, source: str, ending: str, count: int
+) -> None:
+    """Whether there are none in the file, or the condition holds for none of them."""
+    write = pq.write_table if source == "parquet" else pa.feather.write_feather
+    read = {"parquet": pq.read_table, "arrow": pa.feather.read_table, "csv": pd.read_csv}[ending]
+    rows, output = tmp_path / f"rows.{source}", tmp_path / f"answers.{ending}"
+    write(numbers(10), rows)
+    assert pretzel("predict", model, rows, "--keep", "id", "--output", output).code == 0
+    wanted = read(output)
+    for where in ("id < 0", "c0 > 0 and c0 < 0"):
+        write(numbers(count), rows)
+        ask = ("predict", model, rows, "--keep", "id", "--output", output, "--where", where)
+        assert pretzel(*ask).code == 0
+        made = read(output)
+        assert len(made) == 0
+        if ending == "csv":
+            assert list(made) == list(wanted)
+        else:
+            assert made.schema == wanted.schema
+
+
+def written(folder: Path, *tables: pa.Table) -> Path:
+    """Write a file for each table."""
+    folder.mkdir(exist_ok=True)
+    for number, table in enumerate(tables):
+        pq.write_table(table, folder / f"{number}.parquet")
+    return folder
+
+
+def test_kept_columns_have_one_type(pretzel: Pretzel, model: Path, tmp_path: Path) -> None:
+    first, second = numbers(10), numbers(10)
+    ids = first.column_names.index("id")
+
+    def cast(kind: pa.DataType) -> pa.Table:
+        return second.set_column(ids, "id", second["id"].cast(kind))
+
+    output = tmp_path / "answers.parquet"
+    for kind, whole in ((pa.int32(), pa.int64()), (pa.uint8(), pa.int64())):
+        for tables in ((first, cast(kind)), (cast(kind), first)):
+            rows = written(tmp_path / "rows", *tables)
+            ran = pretzel("predict", model, rows, "--keep", "id", "--output", output)
+            assert ran.code == 0, ran.err
+            made = pq.read_table(output)["id"]
+            assert made.type == whole
+            assert made.to_pylist() == [*range(10), *range(10)]
+    for kind in (pa.string(), pa.float64()):  # float64 has not every int64
+        rows = written(tmp_path / "rows", first, cast(kind))
+        ran = pretzel("predict", model, rows, "--keep", "id", "--output", output)
+        assert ran.code == 1
+        for said in ("'id' has different types", "1.parquet", "0.parquet", "int64", "--keep"):
+            assert said in ran.err
+
+
+def test_columns_of_one_name_are_refused(pretzel: Pretzel, model: Path, tmp_path: Path) -> None:
+    table = numbers(10).rename_columns(["c0", "c1", "c2", "c3", "c0"])
+    for ending in ("parquet", "arrow"):
+        rows = tmp_path / f"rows.{ending}"
+        (pq.write_table if ending == "parquet" else pa.feather.write_feather)(table, rows)
+        ran = pretzel("predict", model, rows, "--keep", "c0")
+        assert ran.code == 1
+        assert "several columns have the name 'c0'" in ran.err
+        assert "rename" in ran.err
+
+
+@pytest.mark.parametrize("rows", [".", "*.parquet", "**/*.parquet", "day=1/../*.parquet"])
+def test_answers_are_never_among_the_rows(
+    pretzel: Pretzel, model: Path, tmp_path: Path, rows: str
+) -> None:
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(numbers(10), tmp_path / "rows.parquet")
+    for _ in range(2):
+        ask = ("predict", model, tmp_path / rows, "--format", "parquet", "--output")
+        ran = pretzel(*ask, tmp_path / "answers.parquet")
+        assert ran.code == 2 or "be read as the rows" in ran.err
+        assert "be read as the rows" in ran.err
+        assert not (tmp_path / "answers.parquet").exists()
+        assert pretzel(*ask, tmp_path / ".." / f"{tmp_path.name}.parquet").code == 0
+    (tmp_path / "._answers.parquet.part").write_bytes(b"what a killed process left")
+    assert pretzel(*ask, tmp_path / ".." / f"{tmp_path.name}.parquet").code == 0
+    assert reads(str(tmp_path), tmp_path / "a" / "b.parquet")
+    assert not reads(str(tmp_path), tmp_path / "_a" / "b.parquet")
+    assert not reads(str(tmp_path / "*.parquet"), tmp_path / "a" / "b.parquet")
+    assert not reads(str(tmp_path / "day=1"), tmp_path / "day=2" / "b.parquet")
 
 
 # --- after a kill ---------------------------------------------------------------------------------
