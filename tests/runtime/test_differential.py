@@ -161,7 +161,7 @@ def forms(rows: pd.DataFrame) -> Iterator[tuple[str, Any, pd.DataFrame]]:
             yield f"a row as {name}", data, one
 
 
-HOSTILE = [None, np.nan, pd.NA, True, "", "1.5", "never seen", -1e30, 1e-320]
+HOSTILE = [None, np.nan, pd.NA, True, "", "1.5", "never seen", -1e18, 1e-30]
 HOSTILE += [2**53 + 1, 2**63, [], [1.0], {}, b"x", 1j, object()]
 #: Refusals of a value's type, or of one that its column's type does not hold: the original converts
 #: some of these.
