@@ -18,7 +18,7 @@ from flour.ops import (
     segments,
     trigonometry,
 )
-from tests.case import LIBM, REASSOCIATES, Case, rows
+from tests.case import LIBM, REASSOCIATES, Case, indices, rows
 
 SIGNED = ("int8", "int16", "int32", "int64")
 
@@ -185,6 +185,8 @@ CASES = [
     # --- flour/ops/indexed.py
     Case(indexed.PickAt(), (Vector(5), Vector(3, "int64")), draw=below_one),
     Case(indexed.PickAt(), (Vector(5, "float32"), Vector(3, "int32")), draw=below_one),
+    Case(indexed.InRange(4), (Vector(3, "int64"),), draw=indices(4), odd=False),
+    Case(indexed.InRange(4), (Scalar("int64"),), draw=indices(4), odd=False),
     *(
         Case(
             indexed.PutAt(how),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 
+from flour.core.check import vector
+from flour.core.node import Node
 from flour.language.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.shapes import off_rows
 from flour.onnx.tensor import Tensor, positive, sizes_fit, spread
-from flour.ops.indexed import PickAt, PutAt
+from flour.ops.indexed import InRange, PickAt, PutAt
 from flour.ops.segments import RunningProduct, RunningSum, TopPlaces
 from flour.ops.source import Fill
 
@@ -41,7 +43,25 @@ def wrapped(call: Call, indices: Tensor, size: int) -> Tensor:
     flow = call.flow(indices).cast("int64")
     end = Fill(np.array([size]), scalar=True)(flow)
     counted = flow.less([0]).where(flow.plus(end), flow)
-    return Tensor.of(counted, indices.shape, indices.axis)
+    return Tensor.of(in_range(flow, size, counted), indices.shape, indices.axis)
+
+
+def in_range(indices: Flow, size: int, counted: Flow | None = None) -> Flow:
+    """The indices, which are an error for a row beyond the axis; unchecked where none can be."""
+    counted = indices if counted is None else counted
+    return counted if _most(indices.node) < size else InRange(size)(counted)
+
+
+def _most(item: Node) -> float:
+    """The largest index that a node can have, if it has none below zero; else infinity."""
+    match item.op.name:
+        case "ArgMax" | "ArgMin" | "FirstLargest" | "Nearest":
+            return vector(item.inputs[0].type, item.op.name).width - 1
+        case "TopPlaces" | "SegmentPlace":
+            return float(item.op.fields()["length"]) - 1
+        case "AsVector" | "Cast" | "Concat" | "Element" | "Select":
+            return max(map(_most, item.inputs))
+    return 1 if getattr(item.type, "dtype", "") == "bool" else inf
 
 
 def scaled(call: Call, indices: Tensor, stride: int, base: object, axis: int | None) -> Tensor:

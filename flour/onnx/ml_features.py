@@ -9,9 +9,11 @@ import numpy as np
 
 from flour.core.types import FLOATS, Vector
 from flour.onnx.errors import NotNative
+from flour.onnx.indexing import in_range
 from flour.onnx.ml_common import ML, MOST_ROWS, joined, matrix, narrow, single
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
+from flour.ops.require import RequireFinite
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
@@ -85,7 +87,8 @@ def _imputer(call: Call) -> Tensor:
 @onnx_op("Binarizer", domain=ML)
 def _binarizer(call: Call) -> Tensor:
     x = call[0]
-    flags = call.flow(x).binarize(float(call.attribute("threshold", 0.0)))
+    known = RequireFinite([True], [np.inf], nan_step="Binarizer")(call.flow(x))
+    flags = known.binarize(float(call.attribute("threshold", 0.0)))
     return Tensor.of(flags, x.shape, x.axis)
 
 
@@ -123,7 +126,7 @@ def _array_feature_extractor(call: Call) -> Tensor:
         raise NotNative("indices whose rows are not one after another")
     # Tables looked up for every row: the results lie along the last axis, as the indices did.
     tables = np.asarray(x.value).reshape(-1, x.shape[-1])
-    flow = call.flow(indices)
+    flow = in_range(call.flow(indices), x.shape[-1])
     picked = joined([flow.take(table) for table in tables])
     around = x.shape[:-1] or (1,)
     axis = None if indices.axis is None else len(around)

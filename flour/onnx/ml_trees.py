@@ -56,6 +56,7 @@ class Ensemble:
         """The tables of a forest whose leaves add to this number of targets."""
         if targets < 1:
             raise DamagedModel("a tree ensemble has no targets")
+        forest = _with_one_weight_a_leaf(forest) if targets == 1 else forest
         nodes, lookup = tables(forest, width)
         worst = int(forest.target.max(initial=0))
         if worst >= targets or forest.target.min(initial=0) < 0:
@@ -136,6 +137,13 @@ class Ensemble:
         return [bool(item) for item in every.any(axis=0)]
 
 
+def _with_one_weight_a_leaf(forest: Forest) -> Forest:
+    """The first weight of each leaf: with one target, onnxruntime reads no other."""
+    _, first = np.unique(forest.leaf, return_index=True)
+    kept = {name: getattr(forest, name)[first] for name in ("leaf", "target", "weight")}
+    return Forest(**{**vars(forest), **kept})
+
+
 def _base(call: Call) -> Sequence[float]:
     values = call.attribute("base_values_as_tensor")
     if values is None:
@@ -204,6 +212,9 @@ def _aggregated(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
         return trees.sums(x, trees.weights, divisor)
     if aggregate not in ("MIN", "MAX"):
         raise DamagedModel(f"trees are not aggregated by {aggregate!r}")
+    pairs = trees.forest.leaf * trees.targets + trees.forest.target
+    if len(np.unique(pairs)) < len(pairs):
+        raise NotNative(f"the {aggregate} of several weights that a leaf has for one target")
     return _extreme(trees, aggregate, x)
 
 

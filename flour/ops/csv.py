@@ -205,6 +205,8 @@ def _column(label: str, kind: object, fields: list[str]) -> Columns:
 def _read(read: Callable[[str], Any], field: str, dtype: str, row: int, label: str) -> Any:
     try:
         # numpy refuses what is outside a dtype's range, and Python what has too many digits.
+        if "_" in field and dtype != "bool":  # Python reads 1_0 as ten
+            raise ValueError(field)
         return np.array(read(field.strip()), dtype)
     except (ValueError, KeyError, OverflowError):
         raise WrongDtype(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
-from flour.core.types import DTYPES, Scalar, Type, Vector, promote
+from flour.core.types import DTYPES, FLOATS, Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise, FloatElementwise
 
 if TYPE_CHECKING:
@@ -167,14 +167,22 @@ class Cast(Elementwise):
         from flour.core.emission import ScalarValue
 
         if isinstance(x, ScalarValue):
-            return e.let(e.cast(x.expr, x.dtype, self.dtype), self.dtype)
+            return e.let(self._code(e, x.expr, x.dtype), self.dtype)
         return e.map(
-            lambda _, v: e.cast(v, x.dtype, self.dtype),
+            lambda _, v: self._code(e, v, x.dtype),
             x,
             dtype=self.dtype,
             width=x.width,
             keeps_zero=True,
         )
+
+    def _code(self, e: Emitter, value: str, have: str) -> str:
+        """The converted value; NaN is the lowest number, as for numpy: LLVM leaves it open."""
+        if have not in FLOATS or self.dtype not in ("int32", "int64"):
+            return e.cast(value, have, self.dtype)
+        held = e.let(value, have).expr
+        lowest = f"{self.dtype}({np.iinfo(self.dtype).min + 1} - 1)"
+        return f"({e.cast(held, have, self.dtype)} if {held} == {held} else {lowest})"
 
 
 class AsFloat(Cast):

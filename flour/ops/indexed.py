@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import expect, vector
-from flour.core.errors import ParameterError
+from flour.core.check import expect, numeric, vector
+from flour.core.errors import InputError, ParameterError
 from flour.core.op import Arity, Columns, Op
-from flour.core.types import FLOATS, INTS, Type, Vector
+from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
 from flour.ops.unary import whole
 
 if TYPE_CHECKING:
@@ -43,6 +43,50 @@ class PickAt(Op):
             return at(e.let(f"min(max(int64({index}), 0), {last})", "int64").expr)
 
         return e.map(entry, places, dtype=x.dtype, width=places.width)
+
+
+class InRange(Op):
+    """x as it is; a row is an error that has a number which is none of 0 to `size` - 1."""
+
+    method = ""
+    size: int
+
+    def infer(self, x: Type) -> Vector | Scalar:
+        kind = numeric(x, "in_range")
+        expect(kind.dtype in INTS, f"indices are whole numbers, got {x}")
+        return kind
+
+    def refuses_rows(self) -> bool:
+        return True
+
+    def reference(self, x: Columns) -> Columns:
+        bad = (x < 0) | (x >= self.size)
+        if bad.any():
+            place = tuple(int(index[0]) for index in np.nonzero(bad))
+            raise InputError(
+                f"an index is beyond an axis of {self.size}",
+                where=f"$[{place[0]}]",
+                found=str(x[place]),
+                hint="a category or position that the model does not have; onnxruntime refuses "
+                "it, too",
+            )
+        return x
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        from flour.core.emission import ScalarValue
+
+        last = e.size(self.size - 1)
+        if isinstance(x, ScalarValue):
+            bad = f"{x.expr} < 0 or {x.expr} > {last}"
+        else:
+            if not all(part.stored for part in x.parts):
+                x = e.keep(x)
+            bad = e.var("0")
+            x.each(lambda _, v: e.line(f"{bad} |= int64(({v} < 0) | ({v} > {last}))"))
+            bad = f"{bad} != 0"
+        with e.block(f"if {bad}:"):
+            e.line("return 1")
+        return x
 
 
 class PutAt(Op):

@@ -54,6 +54,8 @@ SOURCES_OF_NAN = frozenset(
     }
 )
 SAME_COLUMNS = frozenset({"ToDense", "ToSparse", "AsVector"})
+#: What fills gaps, and leaves other numbers as they are.
+_IMPUTERS = frozenset({"Impute", "ImputeNearest"})
 #: What picks columns of a record.
 PICKS = frozenset({"Field", "Pick"})
 
@@ -139,10 +141,14 @@ class Demand(NamedTuple):
         steps = other.steps[0] or self.steps[0], other.steps[1] or self.steps[1]
         return Demand(steps, nan, largest)
 
-    def computed(self, *, keeps_nan: bool = True) -> Demand:
+    def without_nan(self) -> Demand:
+        """That of numbers with gaps which are filled."""
+        return self._replace(nan=np.zeros_like(self.nan))
+
+    def computed(self) -> Demand:
         """That of the numbers which a function of each turns into these."""
         largest = np.where(np.isfinite(self.largest), LARGEST, np.inf)
-        return Demand(self.steps, self.nan if keeps_nan else np.zeros_like(self.nan), largest)
+        return self._replace(largest=largest)
 
 
 Asked = Iterable[tuple[Node, Refused]]
@@ -232,8 +238,9 @@ def _at_inputs(item: Node, demand: Demand) -> Iterator[tuple[Node, Demand]]:
         yield inputs[0], demand.scattered([fields["column"]], _width(inputs[0].type))
     elif op.name in SAME_COLUMNS:
         yield inputs[0], demand
-    elif op.name == "Impute":
-        yield inputs[0], demand.computed(keeps_nan=fields["marker"] == fields["marker"])
+    elif op.name in _IMPUTERS and _width(inputs[0].type) == _width(item.type):
+        marker = fields.get("marker", np.nan)
+        yield inputs[0], demand if marker == marker else demand.without_nan()  # noqa: PLR0124 (NaN)
     elif (isinstance(op, Elementwise) or op.name == "Ranks") and _dtype(item.type) in FLOATS:
         casts = op.name in {"Cast", "AsFloat"}
         yield inputs[0], demand if casts else demand.computed()

@@ -40,7 +40,7 @@ class Column:
     def values(self, rows: Sequence[Row], where: Where) -> Any:
         """The cells of this column, as an array."""
         texts = [row[self.index] for row in rows]
-        if self.dtype.startswith("float"):
+        if self.dtype.startswith("float") and not any("_" in text for text in texts):
             try:
                 return np.array(texts, np.dtype(self.dtype))
             except ValueError:  # a missing value, or text that is not a number
@@ -84,7 +84,14 @@ def _number(text: str) -> float:
     word = text.strip().lower()
     if word in ("true", "false"):  # data frames write booleans so; models take them as 1 and 0
         return float(word == "true")
-    return float(word) if word else float("nan")
+    return float(_digits(word)) if word else float("nan")
+
+
+def _digits(text: str) -> str:
+    """The text of a number; Python also reads `1_0` and the digits of other scripts, pandas not."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return text
 
 
 def _floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
@@ -105,7 +112,7 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str, limits: Any) -> int:
-    value = int(text)
+    value = int(_digits(text))
     if not limits.min <= value <= limits.max:
         raise OverflowError(text)
     return value

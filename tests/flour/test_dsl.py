@@ -79,6 +79,14 @@ def parsed(lines: Sequence[str], columns: Columns, separator: str = ",") -> dict
     return {name: list(made[name]) for name in columns}
 
 
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_an_underline_is_no_part_of_a_number(dtype: str, native: bool) -> None:  # noqa: FBT001
+    program = flour.csv({"x": flour.Scalar(dtype), "y": flour.Scalar()})["x"]
+    with pytest.raises(WrongDtype, match=f"expected {dtype}"):
+        (program.plan().run if native else program.reference)(["1_0,2"])
+
+
 def test_csv_columns_have_types() -> None:
     columns: Columns = {
         "whole": flour.Scalar("int32"),

@@ -64,6 +64,9 @@ ORIGINALS: dict[str, Any] = {
     "imputer and linear": make_pipeline(SimpleImputer(), LinearRegression()),
     "imputer of a column": make_pipeline(some_imputed([]), LinearRegression()),
     "imputer beside words": make_pipeline(some_imputed([WORDS.columns[3]]), LinearRegression()),
+    "imputer and forest": make_pipeline(
+        SimpleImputer(), RandomForestRegressor(3, max_depth=3, random_state=0)
+    ),
     "forest": RandomForestRegressor(3, max_depth=3, random_state=0),
     "scaler and boosting": make_pipeline(StandardScaler(), HistGradientBoostingRegressor()),
     "logarithm": make_pipeline(FunctionTransformer(np.log), LinearRegression()),

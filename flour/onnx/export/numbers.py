@@ -142,6 +142,7 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
     "Cast",
     "AsFloat",
     "CastLike",
+    "InRange",
     "ParseNumbers",
     "RequireFinite",
     "ToDense",

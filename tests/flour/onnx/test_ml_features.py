@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from flour.core.errors import InputError
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
-from tests.onnx_models import ml, model, onnx, same
+from tests.onnx_models import answered, ml, model, node, onnx, same, wanted
 
 _OFTEN = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 _FLOATS = st.sampled_from([0.0, -0.0, 1.0, -1.5, 2.5, 1e-30, 3e5, float("nan"), float("inf")])
@@ -67,7 +67,7 @@ def test_imputers_of_whole_numbers() -> None:
 @_OFTEN
 @given(st.data(), st.booleans(), st.sampled_from([0.0, -0.5, 1.0]))
 def test_binarizers(data: st.DataObject, static: bool, limit: float) -> None:  # noqa: FBT001
-    # onnxruntime refuses NaN here; it is not above any threshold.
+    # NaN is refused: see below.
     x = _matrix(data.draw, _FLOATS.filter(lambda value: value == value), np.float32, 2)  # noqa: PLR0124
     _check(ml("Binarizer", ["X"], ["Y"], threshold=limit), x, "float32", static=static)
 
@@ -85,6 +85,32 @@ def test_labels_are_picked_by_places_of_the_data(table: Any) -> None:
     x = np.array([2, 0, 1, 1], np.int64)
     node = ml("ArrayFeatureExtractor", ["T", "X"], ["Y"])
     _check(node, x, "int64", constants={"T": np.array(table, np.int64)})
+
+
+PICKED = np.array([[5.0, 7.0, 9.0]], np.float32)
+#: A node, what it reads, and rows of which onnxruntime refuses the second.
+REFUSED: dict[str, tuple[Any, Any]] = {
+    "NaN is binarised": (ml("Binarizer", ["X"], ["Y"]), np.array([[1.0], [np.nan]], np.float32)),
+    "beyond a table": (ml("ArrayFeatureExtractor", ["T", "X"], ["Y"]), np.array([2, 3])),
+    "below a table": (ml("ArrayFeatureExtractor", ["T", "X"], ["Y"]), np.array([2, -1])),
+    "beyond an axis": (node("Gather", ["T", "X"], ["Y"], axis=1), np.array([2, 3])),
+    "below an axis": (node("Gather", ["T", "X"], ["Y"], axis=1), np.array([-3, -4])),
+}
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_rows_that_onnxruntime_refuses_are_refused(name: str, native: bool) -> None:  # noqa: FBT001
+    made, x = REFUSED[name]
+    constants = {"T": PICKED} if "T" in made.input else {}
+    kind = {"X": (x.dtype.name, (None, *x.shape[1:]))}
+    proto = model([made], kind, {"Y": "float32"}, constants=constants)
+    same(proto, {"X": x[:1]}, native=native)
+    program = import_model(proto, native_only=True)
+    with pytest.raises(InputError, match=r"refuses NaN|beyond an axis of 3"):
+        answered(program, {"X": x}, native=native)
+    with pytest.raises(Exception, match="ONNXRuntimeError"):
+        wanted(proto, {"X": x})
 
 
 def test_features_side_by_side() -> None:

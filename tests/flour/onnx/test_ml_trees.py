@@ -146,6 +146,21 @@ def test_labels_that_are_text() -> None:
     same(_classifier(attributes, label="string"), {"X": _X})
 
 
+@pytest.mark.parametrize("targets", [1, 2])
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_several_weights_of_a_leaf_for_one_target(how: str, targets: int) -> None:
+    """Of one target, onnxruntime reads the first: converters write the number of a leaf so."""
+    lists = {key: value for key, value in _stump().items() if key.startswith("nodes")}
+    lists |= {"target_treeids": [0] * 4, "target_nodeids": [2, 1, 2, 1], "target_ids": [0] * 4}
+    lists |= {"target_weights": [1.0, 2.0, 3.0, 4.0], "aggregate_function": how}
+    proto = _regressor({**lists, "n_targets": targets})
+    if targets == 2 and how in ("MIN", "MAX"):
+        with pytest.raises(NotNative, match="several weights"):
+            import_model(proto, native_only=True)
+        return
+    same(proto, {"X": _X})
+
+
 def test_native_code_answers_the_same() -> None:
     attributes = _stump(classlabels_int64s=[1, 2, 3], post_transform="SOFTMAX")
     attributes["nodes_modes"] = ["BRANCH_EQ", "LEAF", "LEAF"]

@@ -238,6 +238,8 @@ def test_any_text_is_rows_or_an_error(tmp_path: Path, text: str) -> None:
         ("int8", "127", "128"),
         ("uint8", "0", "-1"),
         ("int64", "9007199254740993", "one"),
+        ("int64", "10", "1_0"),
+        ("float64", "10", "1_0"),
         ("bool", "True", "maybe"),
         ("float32", "nan", "1,5"),
     ],
