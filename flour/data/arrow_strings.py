@@ -79,12 +79,14 @@ class _Cells(np.ndarray[Any, Any]):
     kept: object
 
 
-def text_cells(column: Any) -> NDArray[Any] | None:
+def text_cells(column: object) -> NDArray[Any] | None:
     """A column of strings as CELLS; None where it is none, or has no memory of Arrow's."""
-    read = _of_stream if hasattr(column, "__arrow_c_stream__") else _of_array
-    if not hasattr(column, "__arrow_c_stream__") and not hasattr(column, "__arrow_c_array__"):
+    if (stream := getattr(column, "__arrow_c_stream__", None)) is not None:
+        kind, chunks, owners = _of_stream(stream())
+    elif (array := getattr(column, "__arrow_c_array__", None)) is not None:
+        kind, chunks, owners = _of_array(array())
+    else:
         return None
-    kind, chunks, owners = read(column)
     if kind != _VIEWS and kind not in _OFFSETS:
         return None
     made = np.ndarray.__new__(_Cells, (sum(chunk.length for chunk in chunks),), CELLS)
@@ -107,9 +109,8 @@ def as_texts(cells: NDArray[Any]) -> NDArray[np.object_]:
     return made
 
 
-def _of_stream(column: Any) -> tuple[bytes, Sequence[_Chunk], object]:
+def _of_stream(capsule: object) -> tuple[bytes, Sequence[_Chunk], object]:
     """The type of a column that comes in chunks, these, and what they belong to: themselves."""
-    capsule = column.__arrow_c_stream__()
     where = _pointer(capsule, b"arrow_array_stream")
     stream, schema = _Stream.from_address(where), _Schema()
     _check(stream.get_schema(where, ctypes.addressof(schema)))
@@ -128,9 +129,8 @@ def _chunks(stream: _Stream, where: int) -> Iterator[_Owned]:
         yield chunk
 
 
-def _of_array(column: Any) -> tuple[bytes, Sequence[_Chunk], object]:
+def _of_array(capsules: tuple[object, object]) -> tuple[bytes, Sequence[_Chunk], object]:
     """The same of a column in one chunk, which belongs to a capsule of Python's."""
-    capsules = column.__arrow_c_array__()
     schema = _Schema.from_address(_pointer(capsules[0], b"arrow_schema"))
     chunk = _Chunk.from_address(_pointer(capsules[1], b"arrow_array"))
     return bytes(schema.format), [chunk], capsules

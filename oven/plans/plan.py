@@ -301,7 +301,7 @@ class Plan:
         """
         return self._run_block(data)
 
-    def run_arrow(self, data: Any) -> Any:
+    def run_arrow(self, data: object) -> Any:
         """Every output as Arrow, for a batch, table or stream of Arrow's C data interface.
 
         The data stays where it is where types allow: see docs/68-bulk.md. It needs pyarrow.

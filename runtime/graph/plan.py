@@ -185,7 +185,7 @@ class GraphPlan:
             return self.submit(columns, rows, apart=True).result()
         return self._public(self._run_here(columns, rows, tuple(self.outputs)))
 
-    def run_arrow(self, data: Any) -> Any:
+    def run_arrow(self, data: object) -> Any:
         """Every output as Arrow, for a batch, table or stream: as plans do, see docs/68-bulk.md."""
         from oven.plans.arrow import run_arrow
 

@@ -400,7 +400,7 @@ class Router:
                 return inputs[-1] if op.together else inputs[-1][row]
             if not op.otherwise:
                 if isinstance(problem, TimeoutError) and not str(problem):  # one of our limits
-                    raise TimeoutError(_passed(op, begun[0], whole.expired())) from problem
+                    raise TimeoutError(_passed(step, begun[0], whole.expired())) from problem
                 raise
             return [op.fallback] * len(inputs[0]) if op.together else op.fallback
         if key is not None:
@@ -479,8 +479,9 @@ def _plain(op: Any) -> type | None:
     return {"float64": float, "string": str}.get(op.gives.dtype)
 
 
-def _passed(op: Any, begun: int, whole: bool) -> str:  # noqa: FBT001 (private)
+def _passed(step: Step, begun: int, whole: bool) -> str:  # noqa: FBT001 (private)
     """Which limit of a fetch has passed, and how often it was asked."""
+    op = step.op
     tries = f"{begun} of {op.retries + 1} tries" if op.retries else "1 try"
     if whole:
         return f"nothing within deadline={op.deadline:g} s, in {tries if begun else 'no try'}"
