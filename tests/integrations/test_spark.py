@@ -67,11 +67,14 @@ def test_only_columns_to_keep_come_back(session: Any, one: Known, tmp_path: Any)
     assert sorted(row["label"] for row in bare.collect()) == sorted(one.answers["label"].tolist())
 
 
-def test_no_two_columns_of_one_name(session: Any, one: Known) -> None:
+def test_no_two_columns_of_one_name(session: Any, one: Known, tmp_path: Any) -> None:
+    import pyarrow.parquet as pq
+
     import runtime.bulk as pretzel
     from runtime.errors import BadCall
 
-    frame = session.createDataFrame(one.table.to_pandas()).withColumnRenamed("row", "label")
+    pq.write_table(one.table, tmp_path / "rows.parquet")
+    frame = session.read.parquet(str(tmp_path / "rows.parquet")).withColumnRenamed("row", "label")
     with pytest.raises(BadCall, match="name of an output"):
         pretzel.spark.predict(frame, one.plan, keep=["label"])
 
