@@ -60,7 +60,8 @@ def _open_plan(
     if found is None:
         made = arrays()
         return open_record_entry(inputs, steps, outputs, made) or made
-    later = LazyEntry(arrays, fallback)
+    dtype = np.dtype(found.kind.dtype) if isinstance(found.kind, Vector) else None
+    later = LazyEntry(arrays, fallback, dtype)
     entry = open_array_entry(found, later)
     if entry is None:
         return fallback

@@ -21,15 +21,18 @@ Call = Callable[[object], Any]
 
 
 class LazyEntry:
-    """A way in that is made when it is first taken, by data that has names.
+    """A way in that is made when it is first taken.
 
-    What has none, as an array of another float width, goes on to the fallback of that way in.
+    An array of numbers of another dtype than the entry's goes on to the fallback, which it would
+    come to all the same.
     """
 
-    __slots__ = ("__weakref__", "_fallback", "_made", "_make", "_table")
+    __slots__ = ("__weakref__", "_dtype", "_fallback", "_made", "_make", "_table")
 
-    def __init__(self, make: Callable[[], Call], fallback: Call) -> None:
-        self._make, self._fallback = make, fallback
+    def __init__(
+        self, make: Callable[[], Call], fallback: Call, dtype: np.dtype[Any] | None = None
+    ) -> None:
+        self._make, self._fallback, self._dtype = make, fallback, dtype
         self._made: Call | None = None
         self._table: weakref.ref[NativeTable] | None = None
 
@@ -40,7 +43,7 @@ class LazyEntry:
 
     def __call__(self, data: object) -> Any:
         """What the real one answers."""
-        if isinstance(data, np.ndarray):
+        if self._dtype is not None and isinstance(data, np.ndarray) and data.dtype != self._dtype:
             return self._fallback(data)
         return (self._made or self._settled())(data)
 

@@ -52,10 +52,13 @@ def test_arrays_by_name_have_a_entry_made_when_they_first_come(made: list[object
 
 def test_an_array_of_another_width_does_not_need_it(made: list[object]) -> None:
     entry = _entry(1.5)
-    for rows in (ROWS.astype(np.float32), ROWS[1].astype(np.float32), ROWS[:, ::-1]):
-        want = rows @ np.array([1.0, 2.0, 3.0]) + 1.5
-        np.testing.assert_allclose(entry(rows)[0], want, rtol=1e-6)
+    for dtype in (np.float32, np.int64, np.uint8):
+        for rows in (ROWS.astype(dtype), ROWS[1].astype(dtype)):
+            want = rows @ np.array([1.0, 2.0, 3.0]) + 1.5
+            np.testing.assert_allclose(entry(rows)[0], want, rtol=1e-6)
     assert not made
+    np.testing.assert_array_equal(entry(np.asfortranarray(ROWS))[0], ROWS @ [1.0, 2.0, 3.0] + 1.5)
+    assert len(made) == 1  # which reads columns where they lie
 
 
 def test_afterwards_machine_code_goes_there_directly(
