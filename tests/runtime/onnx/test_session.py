@@ -195,11 +195,15 @@ def test_a_session_is_a_plan_that_a_runtime_can_serve() -> None:
 
 
 def test_answers_belong_to_the_caller_alone() -> None:
-    """The list is filled with what the entry made, which nothing else refers to."""
+    """The list is filled with what the entry made, which nothing else refers to.
+
+    That is so for answers that are too long for the shelf of those that are used again.
+    """
+    many = np.tile(X, (2, 1))
     session = InferenceSession(classifier([0, 1], zipmap=False))
     assert type(session.run).__name__ == "builtin_function_or_method"
     for _ in range(1000):
-        answers = session.run(None, {"X": X[:2]})
+        answers = session.run(None, {"X": many})
         assert type(answers) is list
         # The list's and the call's own: a third would keep the array for good.
         assert [sys.getrefcount(answers[place]) for place in range(2)] == [2, 2]
@@ -216,7 +220,8 @@ def test_answers_belong_to_the_caller_alone() -> None:
 def test_a_gate_orders_and_shapes_answers() -> None:
     """What becomes of an answer is the session's to say; what goes wrong goes the long way."""
     session = InferenceSession(classifier([0, 1], zipmap=False))
-    entry, feed = session.plan.column_entry({"X": COLUMN}, lambda _: None), {"X": X[:2]}
+    entry = session.plan.column_entry({"X": COLUMN}, lambda _: None)
+    feed = {"X": np.tile(X, (2, 1))}  # longer than the answers that are kept to be used again
     assert isinstance(entry, BuiltinFunctionType)
     label, probabilities = session.run(None, feed)
 
