@@ -157,7 +157,8 @@ def test_clients_outside_are_answered_in_time_or_told_soon(tmp_path: Path) -> No
     """The load comes from a process of its own: here it would wait for the server's GIL."""
     body = tmp_path / "body"
     body.write_bytes(overload.block())
-    with overload.serving() as port:
+    with overload.serving() as server:
+        port = server.port
         most = overload.offered(port, body, 0.0, 1.0)
         assert most.good  # and some 503 on a machine that is busy with something else
         rate = len(most.good) / most.seconds
