@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     ours = commands.add_parser("environments", help="make the environments contestants need")
     ours.add_argument("names", nargs="*", choices=[*environments.ENVIRONMENTS, []])
     twice = commands.add_parser("overload", help=overload.QUESTION)
-    twice.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    twice.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     report = commands.add_parser("report", help="write the report of a run, or of several")
     report.add_argument("files", nargs="*")
     report.add_argument("--readme", action="store_true", help="put the table into README.md too")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Mapping
-from http import HTTPMethod, HTTPStatus
+from collections.abc import Awaitable
+from http import HTTPMethod
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -18,16 +18,14 @@ import httptools
 
 from runtime.http import problems
 from runtime.http.body_reading import drop, place_for
-from runtime.http.guards import LATE
 from runtime.http.headers import Spelling, repeated, spelling
 from runtime.http.interfaces import Observer
-from runtime.http.messages import JSON, Answer, Request, Response
+from runtime.http.messages import Answer, Request, Response
 from runtime.http.settings import ServerSettings
 
 if TYPE_CHECKING:
     from runtime.http.server import Server
 
-_REASONS = {status.value: status.phrase for status in HTTPStatus}
 _METHODS = {method.encode(): method.value for method in HTTPMethod}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -45,8 +43,8 @@ class App(Protocol):
         """Answer a request."""
         ...
 
-    def is_late(self, waited: float, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request with these headers will be refused, as it was unread for so long."""
+    def is_late(self, waited: float, deadline: bytes | None) -> bool:
+        """Whether a request will be refused, as it was unread for so long."""
         ...
 
     def observed(self, request: Request, response: Response, seconds: float) -> None:
@@ -145,14 +143,8 @@ class Connection(asyncio.BufferedProtocol):
             return self._server.memory
         if self._place is not None:
             return self._place[self._size :]
-        left = self._length - self._size
-        if left > 1:  # the last byte says that it is all there
-            if self._socket < 0:
-                self._socket = self._transport.get_extra_info("socket").fileno()
-            dropped = drop(self._socket, left - 1)
-            self._size += dropped
-            left -= dropped
-        return self._server.memory[:left]
+        self._drop(1)  # the last byte says that it is all there
+        return self._server.memory[: self._length - self._size]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes of requests."""
@@ -165,9 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._length:
             self._full = True  # there may be more, of the next request
             self._size += nbytes
-            if self._size == self._length:
-                self.on_message_complete()
-                self._parser = httptools.HttpRequestParser(self)  # the other expects the body
+            self._end_past_the_parser()
         else:
             memory = self._server.memory
             self._full = nbytes == len(memory)
@@ -241,6 +231,23 @@ class Connection(asyncio.BufferedProtocol):
         length = self._spelling.length
         if (self._place is not None or self._late) and length is not None:
             self._length = int(self._headers[length])
+            if self._late and self._length > self._size:
+                self._drop()  # most often it is there already
+                self._end_past_the_parser()
+
+    def _end_past_the_parser(self) -> None:
+        """The end of a request whose body was not parsed, if it is all there."""
+        if self._size == self._length:
+            self.on_message_complete()
+            self._parser = httptools.HttpRequestParser(self)  # the other expects the body
+
+    def _drop(self, but: int = 0) -> None:
+        """Drop what has come of a body that is not wanted, but for so many of its last bytes."""
+        left = self._length - self._size - but
+        if left > 0:
+            if self._socket < 0:
+                self._socket = self._transport.get_extra_info("socket").fileno()
+            self._size += drop(self._socket, left)
 
     def pause_writing(self) -> None:
         """The client does not read its responses: stop reading from it."""
@@ -283,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         length = 0 if names.length is None else int(headers[names.length])
         if length > settings.max_body:
             self._stop(_too_large(settings))
-        self._late = self._waited > 0 and self._will_be_late(headers)
+        self._late = self._waited > 0 and self._will_be_late()
         placed = length > len(self._server.memory) and not self._late and names.encoding is None
         self._place = place_for(length, self._lower(headers)) if placed else None
         self._check_framing(headers, names)
@@ -327,6 +334,8 @@ class Connection(asyncio.BufferedProtocol):
         """A whole request."""
         body, parser, names = self._body, self._parser, self._spelling
         self._length = 0
+        if self._waited > 0 and not self._late:  # the rest of it may have come late
+            self._late = self._will_be_late()
         if self._late:
             body.clear()
         whole: bytes | memoryview = body[0] if len(body) == 1 else b""
@@ -347,6 +356,7 @@ class Connection(asyncio.BufferedProtocol):
             names.names,
         )
         request.plain, request.peer, request.waited = names.plain, self._peer, self._waited
+        request.late = self._late
         self._target.clear()
         if len(whole) > self._app.settings.max_body:  # it came in chunks
             self._stop(_too_large(self._app.settings))
@@ -363,10 +373,11 @@ class Connection(asyncio.BufferedProtocol):
         """The headers by their names in lower case."""
         return dict(zip(self._spelling.names, headers.values(), strict=True))
 
-    def _will_be_late(self, headers: dict[bytes, bytes]) -> bool:
+    def _will_be_late(self) -> bool:
         """Whether the request that has begun to come will be refused."""
-        telling = {} if self._spelling.plain else self._lower(headers)
-        return self._parser.get_method() == b"POST" and self._app.is_late(self._waited, telling)
+        name = self._spelling.deadline
+        deadline = None if name is None else self._headers[name]
+        return self._app.is_late(self._waited, deadline) and self._parser.get_method() == b"POST"
 
     def _put(self) -> None:
         """Put what has come of a large body into its place."""
@@ -414,7 +425,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._server.service.leaving and not self._line:
             self._close = True  # the last one
         body = b"" if request.method == "HEAD" else response.body
-        out, head = self._out, self._head(response)
+        out, head = self._out, self._server.heads.head(response, close=self._close)
         self._started = self._now if out is not None else perf_counter()
         if out is not None and len(body) <= _TOGETHER:
             out.append(head + body)
@@ -427,28 +438,6 @@ class Connection(asyncio.BufferedProtocol):
             self._write(head + body)
         if self._app.observers:
             self._app.observed(request, response, perf_counter() - request.started)
-
-    def _head(self, response: Response) -> bytes:
-        if response.status == 200 and response.content_type is JSON and not response.headers:
-            end = b"\r\nconnection: close\r\n\r\n" if self._close else b"\r\n\r\n"
-            return b"%b%d%b" % (self._server.usual_head, len(response.body), end)
-        if response is LATE and not self._close:  # of these there are many, and no time
-            head = self._server.late_head = self._server.late_head or self._any_head(response)
-            return head
-        return self._any_head(response)
-
-    def _any_head(self, response: Response) -> bytes:
-        lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Other')}"]
-        lines += [f"{name}: {value}" for name, value in response.headers]
-        if response.status != 204:
-            lines += [
-                f"content-type: {response.content_type}",
-                f"content-length: {len(response.body)}",
-            ]
-        if self._close:
-            lines.append("connection: close")
-        lines.append(f"date: {self._server.date}")
-        return "\r\n".join((*lines, "\r\n")).encode("latin-1")
 
     def _flush(self, out: list[bytes]) -> None:
         """Write answers that were collected to be sent together."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -22,7 +22,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from flour.core.errors import ParameterError
-from runtime.http.messages import TIMEOUT_HEADER, Request, Response
+from runtime.http.messages import Request, Response
 from runtime.http.problems import refusal
 
 _SOON = (("Retry-After", "1"),)
@@ -163,21 +163,19 @@ class Crowd:
         return refusal("too many requests are on their way", 503, _SOON)
 
 
-def most_unread(headers: Mapping[bytes, bytes], usual: float) -> float:
+def most_unread(deadline: bytes | None, usual: float) -> float:
     """The seconds for which a request may lie unread before its answer would come too late.
 
     With a deadline in its header that is half of the deadline: the other half is for the answer.
     `usual` is for all others; 0 there means no limit for any.
     """
     limit = usual or inf
-    header = headers.get(_TIMEOUT)
-    if header is not None and usual:
+    if deadline is not None and usual:
         with suppress(ValueError):  # the codec says what is wrong with it
-            limit = float(header) / 2e3
+            limit = float(deadline) / 2e3
     return limit
 
 
-_TIMEOUT = TIMEOUT_HEADER.encode()
 #: The answer to a request that was unread for too long; its body was not looked at.
 LATE = refusal("the server is overloaded: the request waited too long", 503, _SOON)
 _CHALLENGE = (("WWW-Authenticate", "Bearer"),)

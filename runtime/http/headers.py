@@ -32,6 +32,8 @@ class Spelling(NamedTuple):
     host: bytes | None
     encoding: bytes | None
     """That of transfer-encoding."""
+    deadline: bytes | None
+    """That of the header with the milliseconds that the client will wait."""
     repeated: str
     """A header that came twice, in different spellings, and may come once only."""
 
@@ -55,6 +57,7 @@ def _analyse(key: tuple[bytes, ...]) -> Spelling:
         spelled.get(b"expect"),
         spelled.get(b"host"),
         spelled.get(b"transfer-encoding"),
+        spelled.get(TIMEOUT_HEADER.encode()),
         next((name.decode() for name in _FRAMING if lower.count(name) > 1), ""),
     )
     if len(key) <= _MOST:

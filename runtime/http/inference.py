@@ -54,7 +54,7 @@ def infer(service: HandlerContext, request: Request) -> Answer:
         if answer is not None:
             return answer
     call, wished = _decoded(service, front, request)
-    response = None if wished.timeout is not None else _few(service, front, call, request, wished)
+    response = _few(service, front, call, request, wished)
     if response is not None:
         return response
     return answered(service, front, call, request, partial(front.encode, wished=wished))
@@ -111,9 +111,11 @@ def _few(
     wished: ResponseOptions,
 ) -> Response | None:
     """The answer to a few rows that were asked for in another way than most."""
+    check_deadline(front, request, wished.timeout)
     outputs = quick_block(service, front, call.batch)
     if outputs is None:
         return None
+    check_deadline(front, request, wished.timeout)
     every = dict(zip(front.version.outputs, outputs, strict=True))
     response = front.encode(front.told(outputs) if wished.outputs is None else every, wished)
     front.counts.done(call.batch.rows, perf_counter() - request.started)
@@ -179,12 +181,23 @@ def answered(
         raise
 
 
+def check_deadline(front: ModelCodec, request: Request, timeout: float | None) -> None:
+    """Raise if a request's deadline, which counts from its arrival, has passed."""
+    if timeout is not None and perf_counter() > request.started + timeout:
+        front.counts.failed += 1
+        raise _missed()
+
+
 def left(deadline: float) -> float:
     """The seconds until a deadline; raises if it has passed."""
     left = deadline - perf_counter()
     if left <= 0:
-        raise DeadlineExceeded("the deadline passed before the answer was there")
+        raise _missed()
     return left
+
+
+def _missed() -> DeadlineExceeded:
+    return DeadlineExceeded("the deadline passed before the answer was there")
 
 
 async def _awaited(

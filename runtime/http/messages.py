@@ -30,8 +30,8 @@ class Request:
     """One request, complete. Header names are in lower case."""
 
     __slots__ = (
-        *("_headers", "_names", "body", "front", "method", "params", "path", "peer", "plain"),
-        *("query", "started", "trace", "waited"),
+        *("_headers", "_names", "body", "front", "late", "method", "params", "path", "peer"),
+        *("plain", "query", "started", "trace", "waited"),
     )
 
     def __init__(
@@ -53,6 +53,8 @@ class Request:
         self.started = started or perf_counter()
         #: Seconds for which its bytes lay in the system's buffers, as the event loop was busy.
         self.waited = 0.0
+        #: Whether that is so long that it is refused.
+        self.late = False
         #: The address of the client; empty where it has none.
         self.peer = ""
         #: The values of the path's variables, by the names of the route's pattern.

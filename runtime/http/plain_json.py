@@ -26,13 +26,13 @@ from runtime.http.array_pieces import ArrayPieces, columns_in_pieces
 from runtime.http.bodies import Instances, Predictions
 from runtime.http.codec import ModelCodec
 from runtime.http.codec_json import decoded, encode
-from runtime.http.inference import LARGE, answered, quick, quick_block, tells
+from runtime.http.inference import LARGE, answered, check_deadline, quick, quick_block, tells
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.number_arrays import LEAST_BYTES, read
 from runtime.http.piecewise import in_pieces
 from runtime.http.problems import HttpError
-from runtime.http.response_options import ResponseOptions, timeout
+from runtime.http.response_options import NOTHING, ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
 
 _anything = msgspec.json.Decoder()
@@ -122,16 +122,17 @@ def _predicted(
         batch = batch.as_block
         if not codec_arrow.is_loaded():
             return _with_arrow(service, front, request, batch)
-    if request.plain or not tells(request):
-        way = quick if batch.single else quick_block
-        outputs = way(service, front, batch)
-        if outputs is not None and arrow:
-            ready = codec_arrow.response(front.told(outputs), front.version.kinds)
+    wished = NOTHING if request.plain else ResponseOptions(timeout=timeout({}, request))
+    check_deadline(front, request, wished.timeout)
+    outputs = (quick if batch.single else quick_block)(service, front, batch)
+    if outputs is not None:
+        check_deadline(front, request, wished.timeout)
+        told = front.told(outputs)
+        if arrow:
+            ready = codec_arrow.response(told, front.version.kinds)
             return _counted(front, request, ready, batch.rows)
-        if outputs is not None:
-            form = _row if batch.single else _rows
-            return _done(front, request, form(front, front.told(outputs)), batch.rows)
-    wished = ResponseOptions(timeout=timeout({}, request))
+        form = _row if batch.single else _rows
+        return _done(front, request, form(front, told), batch.rows)
 
     def response(answers: dict[str, Any]) -> Response:
         if arrow:

@@ -13,7 +13,6 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import formatdate
 from time import perf_counter
 from typing import Any, Self
 
@@ -23,6 +22,7 @@ from flour.core.errors import FlourError
 from runtime.http import lag
 from runtime.http.body_reading import READ_BYTES
 from runtime.http.connection import Connection
+from runtime.http.heads import Heads
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
 from runtime.http.routes import REMEMBERED, Route
 from runtime.http.service import Service
@@ -102,12 +102,9 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.draining = False
         self.lag = self.service.lag
-        self.date = ""
+        self.heads = Heads()
         #: Cache of request targets, split into path and query.
         self.paths: dict[bytes, tuple[str, str]] = {}
-        self.usual_head = b""
-        #: The head of refusals for being late, made when it is first needed, each second.
-        self.late_head = b""
         #: What connections read into, one after the other.
         self.memory = memoryview(bytearray(READ_BYTES))
         self._sockets = list(sockets)
@@ -194,7 +191,7 @@ class Server:
         self.loop = loop = asyncio.get_running_loop()
         loop.set_default_executor(self.service.threads)
         self._stopping = asyncio.Event()
-        self._new_date()
+        self.heads.renew()
         if signals:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, self._stopping.set)
@@ -299,7 +296,7 @@ class Server:
         """About once a second: the time for answers, and the time limits of clients."""
         while True:
             await asyncio.sleep(1.0)
-            self._new_date()
+            self.heads.renew()
             self.check(perf_counter())
 
     async def _look(self) -> None:
@@ -313,13 +310,6 @@ class Server:
         """End what has taken clients too long at the moment `now` of `perf_counter`."""
         for connection in tuple(self._connections):
             connection.check(now)
-
-    def _new_date(self) -> None:
-        self.date, self.late_head = formatdate(usegmt=True), b""
-        self.usual_head = (
-            f"HTTP/1.1 200 OK\r\ndate: {self.date}\r\n"
-            "content-type: application/json\r\ncontent-length: "
-        ).encode()
 
     async def _drain(self, end: float) -> None:
         self.draining = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
@@ -76,8 +76,7 @@ class Service(HandlerContext):
         try:
             if request.waited:
                 self.lag.read(request.waited)
-                telling = {} if request.plain else request.headers
-                if request.method == "POST" and self.is_late(request.waited, telling):
+                if request.late:
                     return LATE
             for guard in self.guards:
                 refusal = guard(request)
@@ -95,9 +94,9 @@ class Service(HandlerContext):
             return self._awaited(request, answer)
         return answer if len(answer.body) <= self._small else self._compressed(request, answer)
 
-    def is_late(self, waited: float, headers: Mapping[bytes, bytes]) -> bool:
+    def is_late(self, waited: float, deadline: bytes | None) -> bool:
         """Whether a request was unread for so long that it is refused."""
-        return waited > most_unread(headers, self.settings.max_unread)
+        return waited > most_unread(deadline, self.settings.max_unread)
 
     async def _decompressed(self, request: Request, handler: Handler) -> Response:
         """Answer a request whose body takes long to decompress."""

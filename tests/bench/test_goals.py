@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,20 +144,14 @@ def test_words_on_where_ours_is_behind() -> None:
 
 @pytest.mark.parametrize(("wait", "met"), [(0.2, True), (0.4, False)])
 def test_goals_of_overload(wait: float, met: bool) -> None:  # noqa: FBT001 (a fact)
-    outcome = Outcome(2.0, {"200": 200, "503": 100}, [wait] * 200, [0.01] * 100)
-    turns = [overload.Turn(100.0, {300: outcome})]
-    assert [goal.met for goal in overload.goals_of(300, turns)] == [met, met]
-    assert all(
-        str(goal).endswith("  met" if met else "MISSED") for goal in overload.goals_of(300, turns)
-    )
+    def turn(wait: float) -> overload.Turn:
+        outcome = Outcome(2.0, {"200": 200, "503": 100}, [wait] * 200, [0.01] * 100)
+        return overload.Turn(100.0, outcome, 0.3)
 
-
-def test_the_median_turn_of_overload_counts() -> None:
-    turns = [
-        overload.Turn(most, {0: Outcome(1.0, {"200": 90}, [wait] * 90)})
-        for most, wait in ((90.0, 0.1), (100.0, 0.3), (900.0, 0.9))
-    ]
-    assert [goal.measured for goal in overload.goals_of(0, turns)] == pytest.approx([0.9, 0.3])
+    found = overload.goals_of([turn(0.1), turn(wait), turn(0.5)], 300)
+    assert [goal.measured for goal in found] == [1.0 if met else 0.0, wait]
+    assert [goal.met for goal in found] == [met, met]
+    assert all(str(goal).endswith("  met" if met else "MISSED") for goal in found)
 
 
 def test_a_missed_goal_is_an_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,8 +159,8 @@ def test_a_missed_goal_is_an_exit_status(monkeypatch: pytest.MonkeyPatch) -> Non
         return Outcome(1.0, {"200": 10}, [5.0 if rate else 0.1] * 10)
 
     @contextmanager
-    def serving() -> Iterator[int]:
-        yield 0
+    def serving() -> Iterator[overload.Server]:
+        yield overload.Server(0, os.getpid())
 
     monkeypatch.setattr(overload, "offered", offered)
     monkeypatch.setattr(overload, "serving", serving)

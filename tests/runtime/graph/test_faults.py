@@ -148,7 +148,7 @@ def run_traffic(requests: int) -> None:
         assert store.open == 0
         gc.collect()
         # By type: isinstance would ask what proxies of objects that are gone stand for.
-    assert not [each for each in gc.get_objects() if type(each) is RoutedRequest]
+        assert not [each for each in gc.get_objects() if type(each) is RoutedRequest]
         spared = graph(store, otherwise=[9.0] * 4)
         runtime.register("spared", spared, background=False)
         answers = [runtime.predict("spared", {"key": n, "other": 1.0})["top"] for n in (3, 4, 5)]

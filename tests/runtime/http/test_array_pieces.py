@@ -15,6 +15,7 @@ from runtime import Runtime
 from runtime.http import Server, ServerSettings, array_pieces, inference
 from runtime.http.array_pieces import PIECE_BYTES, columns_in_pieces, rows_in_pieces
 from runtime.http.inference import LARGE
+from runtime.http.native_readers import NativeReader
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import House, filled, tensor
 from tests.runtime.plans import documents
@@ -142,7 +143,7 @@ def test_columns_are_answered_as_in_one_piece(house: House, ages: list[Any]) -> 
     columns = {"age": ages, **{name: [row[name] for row in rows] for name in ("income", "city")}}
     reply = house.client.post("/predict/people", large(columns))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(array_pieces, "CUTS", array_pieces.NativeReader("", ""))
+        patch.setattr(array_pieces, "CUTS", NativeReader("", ""))
         want = house.client.post("/predict/people", large(columns))
     assert (reply.status, reply.json) == (want.status, want.json)
     assert reply.status == 200

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from bench import overload
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
+from runtime.http.interfaces import Direct, InferCall
 from runtime.http.lag import EVERY, Lag
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import HandlerContext, Route
@@ -111,10 +113,37 @@ def test_the_time_in_which_a_long_body_is_sent_is_no_wait(
         assert replies(connection)[0].status == status
 
 
-def test_half_of_a_deadline_is_for_the_answer() -> None:
+@pytest.mark.parametrize("name", ["x-request-timeout-ms", "X-Request-Timeout-MS"])
+def test_half_of_a_deadline_is_for_the_answer(name: str) -> None:
     with serving(max_unread=0.01) as client:
-        assert asked_while_busy(client, header="x-request-timeout-ms: 600\r\n").status == 503
-        assert asked_while_busy(client, header="x-request-timeout-ms: 60000\r\n").status == 200
+        assert asked_while_busy(client, header=f"{name}: 600\r\n").status == 503
+        assert asked_while_busy(client, header=f"{name}: 60000\r\n").status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v2/models/iris/infer", BODY), ("/predict/iris", json.dumps([[0.5] * WIDTH] * 2).encode())],
+)
+def test_few_rows_with_a_deadline_are_answered_at_once_as_those_without(
+    monkeypatch: pytest.MonkeyPatch, path: str, body: bytes
+) -> None:
+    queued: list[object] = []
+    usual = Direct.answer
+
+    def answer(self: Direct, call: InferCall) -> Future[dict[str, Any]]:
+        queued.append(call)
+        return usual(self, call)
+
+    monkeypatch.setattr(Direct, "answer", answer)
+    with serving() as client:
+        plain = client.post(path, body)
+        queued.clear()
+        reply = client.post(path, body, {"x-request-timeout-ms": "60000"})
+        assert (reply.status, reply.body) == (200, plain.body)
+        assert not queued
+        late = client.post(path, body, {"x-request-timeout-ms": "0"})
+        assert late.status == 504
+        assert figure(client, "pretzel_call_failures_total") >= 1
 
 
 @pytest.mark.parametrize("way", ["header", "parameter"])
@@ -157,7 +186,8 @@ def test_clients_outside_are_answered_in_time_or_told_soon(tmp_path: Path) -> No
     """The load comes from a process of its own: here it would wait for the server's GIL."""
     body = tmp_path / "body"
     body.write_bytes(overload.block())
-    with overload.serving() as port:
+    with overload.serving() as server:
+        port = server.port
         most = overload.offered(port, body, 0.0, 1.0)
         assert most.good  # and some 503 on a machine that is busy with something else
         rate = len(most.good) / most.seconds
