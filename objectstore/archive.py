@@ -51,6 +51,7 @@ def write(
                 "a parameter is not filed under its digest",
                 where=f"parameters[{digest!r}]",
                 found=repr(parameter),
+                hint=f"its digest is {parameter.digest}",
             )
     chunks = layout.encode(manifest_bytes(manifest), parameters.values())
     if isinstance(target, str | os.PathLike):
@@ -199,7 +200,10 @@ def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         return read_only(path)
     except (OSError, StoreError) as error:
         raise ArchiveError(
-            "this file cannot be opened", where=os.fspath(path), found=str(error)
+            "this file cannot be opened",
+            where=os.fspath(path),
+            found=str(error),
+            hint="the path of a file that may be read",
         ) from error
 
 

@@ -68,6 +68,16 @@ class DamagedBlob(StoreError):
 class ArchiveError(StoreError):
     """A one-file container is corrupted, hostile, or written by another version."""
 
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        found: str | None = None,
+        hint: str = "the file is damaged, or of another kind: copy it, or save it, again",
+    ) -> None:
+        super().__init__(what, where=where, found=found, hint=hint)
+
 
 class StoreClosed(StoreError):
     """The store or archive was closed before the call."""

@@ -193,6 +193,7 @@ def _check_limits(manifest: int, arrays: int, tables: int) -> None:
             "too many parameters for one container",
             where="encode",
             found=f"{arrays:,} arrays, {tables:,} string tables; at most {MAX_RECORDS:,} of each",
+            hint="write them as several containers",
         )
 
 

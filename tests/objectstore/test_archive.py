@@ -236,8 +236,9 @@ def test_refuses_too_many_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_refuses_other_files(data: bytes, words: str) -> None:
-    with pytest.raises(ArchiveError, match=words):
+    with pytest.raises(ArchiveError, match=words) as caught:
         Archive.from_bytes(data)
+    assert caught.value.hint
 
 
 def test_refuses_what_is_no_file(tmp_path: Path) -> None:
@@ -342,8 +343,9 @@ def _table() -> Strings:
 def test_refuses_forged_records(
     field: int, fmt: str, values: tuple[int | bytes, ...], words: str
 ) -> None:
-    with pytest.raises(ArchiveError, match=words):
+    with pytest.raises(ArchiveError, match=words) as caught:
         Archive.from_bytes(_forged(_record(field), fmt, *values))
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
