@@ -59,10 +59,6 @@ _BEFORE = re.compile(
     rb'[ \n\r\t]*(?:\{[ \n\r\t]*"instances"[ \n\r\t]*:[ \n\r\t]*)?(?=\[[ \n\r\t]*[\[{"])'
 )
 _AFTER = re.compile(rb"[ \n\r\t]*(\}?)[ \n\r\t]*")
-#: What stands before each array of an object of columns, with its name.
-_COLUMN = re.compile(
-    rb'[ \n\r\t]*([{,])[ \n\r\t]*("(?:[^"\\]|\\.)*")[ \n\r\t]*:[ \n\r\t]*(?=\[)', re.DOTALL
-)
 
 
 class ArrayPieces(NamedTuple):
@@ -121,17 +117,3 @@ def rows_in_pieces(body: bytes | memoryview) -> RowPieces | None:
     if after is None or bool(after[1]) != instances:
         return None
     return RowPieces(pieces, instances)
-
-
-def columns_in_pieces(body: bytes | memoryview) -> dict[bytes, ArrayPieces] | None:
-    """The arrays of an object by their names in JSON; None if it is more than that."""
-    found: dict[bytes, ArrayPieces] = {}
-    at = 0
-    while begin := _COLUMN.match(body, at):
-        pieces = array_pieces(body, begin.end())
-        if pieces is None or begin[1] != (b"," if found else b"{") or begin[2] in found:
-            return None
-        found[begin[2]] = pieces
-        at = pieces.end
-    after = _AFTER.fullmatch(body, at)
-    return found if found and after is not None and after[1] else None

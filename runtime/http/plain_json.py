@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from flour.data.batch import Batch, row_count
+from flour.data.batch import Batch
 from runtime.http import codec_arrow, telemetry
-from runtime.http.array_pieces import ArrayPieces, columns_in_pieces
+from runtime.http.array_pieces import RowPieces, rows_in_pieces
 from runtime.http.bodies import Instances, Predictions
 from runtime.http.codec import ModelCodec
-from runtime.http.codec_json import decoded, encode
+from runtime.http.codec_json import decoded, encode, encoded_list
+from runtime.http.column_arrays import ColumnPieces, column_pieces
 from runtime.http.inference import LARGE, answered, check_deadline, quick, quick_block, tells
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
@@ -51,7 +50,7 @@ def predict(service: HandlerContext, request: Request) -> Answer:
 async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
     """The answer to a large body, which is decoded on a thread: others do not wait for that."""
     if not codec_arrow.is_wanted(request):
-        whole = await in_pieces(service, front, request, _read, partial(_rows, front))
+        whole = await in_pieces(service, front, request, _cut, _read, partial(_rows, front))
         if whole is not None:
             return whole
     with uncollected():
@@ -59,6 +58,14 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
     telemetry.resume(service, request)
     answer = _predicted(service, front, request, batch)
     return answer if isinstance(answer, Response) else await answer
+
+
+def _cut_rows(_front: ModelCodec, body: bytes | memoryview) -> RowPieces | None:
+    return rows_in_pieces(body)
+
+
+def _cut(front: ModelCodec, body: bytes | memoryview) -> RowPieces | ColumnPieces | None:
+    return rows_in_pieces(body) or column_pieces(body, front.version.inputs)
 
 
 async def _with_arrow(
@@ -71,8 +78,10 @@ async def _with_arrow(
     return answer if isinstance(answer, Response) else await answer
 
 
-def _read(front: ModelCodec, body: bytes | memoryview) -> Batch:
+def _read(front: ModelCodec, body: bytes | memoryview | dict[str, Any]) -> Batch:
     """The batch of a body: rows of numbers as an array, if the model takes that."""
+    if isinstance(body, dict):
+        return _batch(front, body)
     if codec_arrow.is_stream(body):
         rows = codec_arrow.rows(body, front.version.inputs)
         return front.version.reader.read(rows).as_block
@@ -84,34 +93,10 @@ def _read(front: ModelCodec, body: bytes | memoryview) -> Batch:
             rows = numbers.values.reshape(-1, width)
             if not np.isnan(rows).any():
                 return front.version.reader.read(rows)
-    columns = columns_in_pieces(body) if len(body) > LARGE else None
-    if columns is None:
-        return _batch(front, decoded(body, _anything, Any))
-    return _batch(front, {msgspec.json.decode(name): _whole(columns[name]) for name in columns})
+    return _batch(front, decoded(body, _anything, Any))
 
 
 _OPENING = ord("[")
-
-
-def _whole(pieces: ArrayPieces) -> list[Any] | NDArray[Any]:
-    """A column put together from pieces, as an array if all are numbers of one type."""
-    parts = [_compact(decoded(piece, _anything, Any)) for piece in pieces]
-    if len({part.dtype if isinstance(part, np.ndarray) else None for part in parts}) == 1:
-        arrays = [part for part in parts if isinstance(part, np.ndarray)]
-        if arrays:
-            return np.concatenate(arrays)
-    listed = (part.tolist() if isinstance(part, np.ndarray) else part for part in parts)
-    return [value for part in listed for value in part]
-
-
-def _compact(values: list[Any]) -> list[Any] | NDArray[Any]:
-    """Numbers of one type as an array of it, which takes a quarter of the memory."""
-    kinds = {*map(type, values)}
-    if kinds == {float}:
-        return np.array(values)
-    with suppress(OverflowError):
-        return np.array(values, np.int64) if kinds == {int} else values
-    return values
 
 
 def _predicted(
@@ -139,7 +124,7 @@ def _predicted(
             return codec_arrow.response(answers, front.version.kinds)
         if batch.single:
             return Response(encode(_row(front, answers)))
-        return Response(_encoded(front, answers))
+        return Response(encoded_list(_rows(front, answers)))
 
     return answered(service, front, front.call(batch, wished), request, response)
 
@@ -154,7 +139,8 @@ def instances(service: HandlerContext, request: Request) -> Answer:
 
 
 async def _many_instances(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
-    whole = await in_pieces(service, front, request, _read, partial(_predictions, front))
+    form = partial(_predictions, front)
+    whole = await in_pieces(service, front, request, _cut_rows, _read, form)
     if whole is not None:
         return whole
     with uncollected():
@@ -233,25 +219,6 @@ def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> list[dict[str, Any]]
         columns["probabilities"] = [namer(row) for row in columns["probabilities"]]
     names = list(columns)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _encoded(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
-    """The answers to rows as JSON: of many, some at a time are Python objects."""
-    rows = row_count(answers)
-    if rows <= _PIECE:
-        return encode(_rows(front, answers))
-    pieces = (_part(answers, at) for at in range(0, rows, _PIECE))
-    return b"[%b]" % b",".join(encode(_rows(front, piece))[1:-1] for piece in pieces)
-
-
-def _part(answers: Mapping[str, Any], start: int) -> dict[str, Any]:
-    return {
-        name: _part(value, start) if isinstance(value, Mapping) else value[start : start + _PIECE]
-        for name, value in answers.items()
-    }
-
-
-_PIECE = 4096
 
 
 def _namer(front: ModelCodec) -> Callable[[Any], object]:
