@@ -241,22 +241,32 @@ def read(text: bytes | memoryview, start: int) -> Numbers | None:
     if not NUMBERS(io, size):
         return None
     count, _, width, end = io[3:7].tolist()
-    return Numbers(out[:count], width, start, end)
+    values = out[:count] if count > _FEW else out[:count].copy()  # else they would keep all of it
+    return Numbers(values, width, start, end)
+
+
+_FEW = 8192
 
 
 #: No string of JSON contains this: a quotation mark in it has a backslash before.
 _DATA = re.compile(rb'"data"[ \n\r\t]*:[ \n\r\t]*(?=\[)')
+#: At the end of any name, or where a string begins: after that, no JSON is left.
+ANY_NAME = re.compile(rb'"[ \n\r\t]*:[ \n\r\t]*(?=\[)')
+#: What is behind so many arrays is left to the general decoder.
+_MOST = 4096
 
 
-def taken_out(text: bytes | memoryview) -> tuple[bytes | memoryview, list[Numbers | ArrayPieces]]:
+def taken_out(
+    text: bytes | memoryview, before: re.Pattern[bytes] = _DATA
+) -> tuple[bytes | memoryview, list[Numbers | ArrayPieces]]:
     """The text with its arrays under "data", of numbers or long, and what stands in their places.
 
-    These are the strings "#0", "#1" and so on.
+    These are the strings "#0", "#1" and so on. `before` matches what stands before other arrays.
     """
     parts: list[bytes | memoryview] = []
     found: list[Numbers | ArrayPieces] = []
     at = done = 0
-    while (key := _DATA.search(text, at)) is not None:
+    while (key := before.search(text, at)) is not None and len(found) < _MOST:
         at = key.end()
         array: Numbers | ArrayPieces | None = read(text, at)
         if array is None and len(text) - at > LONG_BYTES:

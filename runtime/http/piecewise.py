@@ -12,9 +12,10 @@ from typing import Any
 from flour.core.errors import InputError
 from flour.data.batch import Batch, row_count
 from runtime.http import telemetry
-from runtime.http.array_pieces import rows_in_pieces
+from runtime.http.array_pieces import RowPieces
 from runtime.http.codec import ModelCodec
 from runtime.http.codec_json import encoded_list
+from runtime.http.column_arrays import ColumnPieces
 from runtime.http.inference import left
 from runtime.http.messages import Request, Response
 from runtime.http.problems import HttpError
@@ -22,24 +23,26 @@ from runtime.http.response_options import ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
 
 _NUMBER = re.compile(r"\[(\d+)\]")
-Read = Callable[[ModelCodec, bytes | memoryview], Batch]
+Cut = Callable[[ModelCodec, bytes | memoryview], RowPieces | ColumnPieces | None]
+Read = Callable[[ModelCodec, bytes | memoryview | dict[str, Any]], Batch]
 
 
 async def in_pieces(
     service: HandlerContext,
     front: ModelCodec,
     request: Request,
+    cut: Cut,
     read: Read,
     form: Callable[[dict[str, Any]], list[Any]],
 ) -> Response | None:
-    """The answer to an array of rows; None for other bodies, and where rows depend on each other.
+    """The answer to rows or columns; None for other bodies, and where rows depend on each other.
 
-    `read` makes the batch of a piece, and `form` a list for JSON of its answers.
+    `cut` finds the pieces, `read` makes the batch of one, `form` a list for JSON of its answers.
     """
     wished = ResponseOptions(timeout=timeout({}, request))
     if front.version.mixes_rows:
         return None
-    found = await asyncio.to_thread(rows_in_pieces, request.body)
+    found = await asyncio.to_thread(cut, front, request.body)
     if found is None:
         return None
     deadline = None if wished.timeout is None else request.started + wished.timeout
