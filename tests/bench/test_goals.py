@@ -146,11 +146,11 @@ def test_words_on_where_ours_is_behind() -> None:
 def test_goals_of_overload(wait: float, met: bool) -> None:  # noqa: FBT001 (a fact)
     def turn(wait: float) -> overload.Turn:
         outcome = Outcome(2.0, {"200": 200, "503": 100}, [wait] * 200, [0.01] * 100)
-        return overload.Turn(100.0, outcome, 0.3)
+        return overload.Turn(100.0, outcome, 0.3, (1.0, 1.0 if wait <= 0.3 else 2.0))
 
     found = overload.goals_of([turn(0.1), turn(wait), turn(0.5)], 300)
-    assert [goal.measured for goal in found] == [1.0 if met else 0.0, wait]
-    assert [goal.met for goal in found] == [met, met]
+    assert [goal.measured for goal in found] == [1.0 if met else 0.0, 1.0 if met else 0.5, wait]
+    assert [goal.met for goal in found] == [met, met, met]
     assert all(str(goal).endswith("  met" if met else "MISSED") for goal in found)
 
 
