@@ -9,7 +9,6 @@ import numpy as np
 
 from flour.core.types import FLOATS, Vector
 from flour.onnx.errors import NotNative
-from flour.onnx.indexing import in_range
 from flour.onnx.ml_common import ML, MOST_ROWS, joined, matrix, narrow, single
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
@@ -124,6 +123,8 @@ def _array_feature_extractor(call: Call) -> Tensor:
         raise NotNative("indices and values that both depend on the data")
     if indices.axis is not None and prod(indices.shape[: indices.axis]) != 1:
         raise NotNative("indices whose rows are not one after another")
+    from flour.onnx.indexing import in_range  # the other features need none of it
+
     # Tables looked up for every row: the results lie along the last axis, as the indices did.
     tables = np.asarray(x.value).reshape(-1, x.shape[-1])
     flow = in_range(call.flow(indices), x.shape[-1])
