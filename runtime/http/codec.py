@@ -248,7 +248,7 @@ class ModelCodec:
                     heads.append(tensor_head(name, datatype, values.shape, parameters) + b"}")
                 else:
                     head = tensor_head(name, datatype, values.shape, parameters)
-                    heads.append(head + b',"data":' + encoded_values(values) + b"}")
+                    heads.append(b"".join((head, b',"data":', encoded_values(values), b"}")))
         header = self._header(heads, wished)
         if not raw:
             return Response(header)

@@ -338,7 +338,8 @@ def _plain(value: object) -> object:
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
 
-encode: Encode = msgspec.json.Encoder(enc_hook=_plain).encode
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+encode: Encode = _encoder.encode
 
 
 def encoded_values(values: NDArray[Any]) -> bytes:
@@ -351,12 +352,17 @@ def encoded_list(values: list[Any] | NDArray[Any]) -> bytes:
     starts = range(0, len(values), _PIECE)
     if len(starts) <= 1:
         return encode(values.tolist() if isinstance(values, np.ndarray) else values)
-    pieces = (values[at : at + _PIECE] for at in starts)
-    texts = (encode(each.tolist() if isinstance(each, np.ndarray) else each) for each in pieces)
-    return b"[%b]" % b",".join(text[1:-1] for text in texts)
+    text, at = bytearray(), 0
+    for start in starts:
+        piece = values[start : start + _PIECE]
+        _encoder.encode_into(piece.tolist() if isinstance(piece, np.ndarray) else piece, text, at)
+        if at:  # its opening bracket is where the last one was closed
+            text[at] = _COMMA
+        at = len(text) - 1
+    return bytes(text)
 
 
-_PIECE = 8192
+_PIECE, _COMMA = 2048, ord(",")
 
 
 def tensor_head(
