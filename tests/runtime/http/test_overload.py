@@ -135,7 +135,7 @@ def test_few_rows_with_a_deadline_are_answered_at_once_as_those_without(
         return usual(self, call)
 
     monkeypatch.setattr(Direct, "answer", answer)
-    with serving() as client:
+    with serving(max_unread=0.0) as client:
         plain = client.post(path, body)
         queued.clear()
         reply = client.post(path, body, {"x-request-timeout-ms": "60000"})
