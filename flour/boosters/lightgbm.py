@@ -36,17 +36,18 @@ _MOST_CATEGORIES = 1 << 26
 Fields = Mapping[str, str]
 
 
-def from_lightgbm(model: object) -> Flow:
+def from_lightgbm(model: object, *, covers: bool = False) -> Flow:
     """The program of a LightGBM model: a booster, a fitted wrapper, a file or its text.
 
     Outputs: `value` is the answer of Booster.predict, `scores` its raw scores, `leaves` the leaf
     each tree ends in. A model trained on a frame with categories takes the frame's own values.
+    With `covers`, trees keep how many training rows reached each node, for `plan.attribute`.
     """
     head, trees = parse(text_of(model))
     width = width_of(head)
     names = head.get("feature_names", "").split(" ")
     x = source("X", input_type(names, width, categories_of(head), "float64"))
-    scores, leaves = scores_of(head, trees, columns(head, x, Importer()))
+    scores, leaves = scores_of(head, trees, columns(head, x, Importer()), covers=covers)
     return outputs(value=answered(head, trees, scores), scores=flat(scores), leaves=leaves)
 
 
@@ -186,7 +187,9 @@ def _damaged(fields: Fields, key: str, expected: str) -> DamagedProgram:
 # --- the trees -----------------------------------------------------------------------------------
 
 
-def scores_of(head: Fields, trees: list[Fields], x: Flow) -> tuple[Flow, Flow]:
+def scores_of(
+    head: Fields, trees: list[Fields], x: Flow, *, covers: bool = False
+) -> tuple[Flow, Flow]:
     """The raw scores, one column a class, and the leaves."""
     columns = _whole(head, "num_tree_per_iteration") if "num_tree_per_iteration" in head else 1
     if columns < 1 or not trees or len(trees) % columns:
@@ -198,8 +201,18 @@ def scores_of(head: Fields, trees: list[Fields], x: Flow) -> tuple[Flow, Flow]:
     }
     leaves = TreeLeaves(**nodes, number=number)(x)
     if not any(_is_linear(fields) for fields in trees):
-        return Trees(**nodes, value=value[:, None], **ends)(x), leaves
+        cover = {"cover": np.concatenate([*map(_cover, trees)])} if covers else {}
+        return Trees(**nodes, value=value[:, None], **ends, **cover)(x), leaves
     return LinearTrees(**nodes, value=value, **_terms(trees), **ends)(x), leaves
+
+
+def _cover(fields: Fields) -> NDArray[Any]:
+    """The number of training rows that reached each node, tests before leaves."""
+    leaves = _whole(fields, "num_leaves")
+    if leaves == 1:  # no row was sent anywhere
+        return np.ones(1)
+    counts = (("internal_count", leaves - 1), ("leaf_count", leaves))
+    return np.concatenate([_numbers(fields, key, count) for key, count in counts])
 
 
 def _is_linear(fields: Fields) -> bool:
@@ -435,7 +448,7 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 def _wrapper_answers(fit: Fitted, x: Flow, to: Importer) -> tuple[Flow, Flow]:
     """What the booster answers, and its raw scores."""
     head, trees = parse(text_of(fit))
-    scores, _ = scores_of(head, trees, columns(head, x, to))
+    scores, _ = scores_of(head, trees, columns(head, x, to), covers=to.covers)
     return answered(head, trees, scores), flat(scores)
 
 

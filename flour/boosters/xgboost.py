@@ -52,16 +52,17 @@ class Model(NamedTuple):
         return bool(self.trees) and _leaf_width(self.trees[0]) > 1
 
 
-def from_xgboost(model: object, *, rounds: int | None = None) -> Flow:
+def from_xgboost(model: object, *, rounds: int | None = None, covers: bool = False) -> Flow:
     """The program of an XGBoost model: a booster, a fitted wrapper, a file, JSON or UBJSON.
 
     Outputs: `value` is the answer of Booster.predict, `scores` its margins, `leaves` the leaf each
     tree ends in (where there are trees). `rounds` uses only the first boosting rounds
     (iteration_range). A model trained on a frame with categories takes the frame's own values.
+    With `covers`, trees keep the sum of hessians that reached each node, for `plan.attribute`.
     """
     parsed = parse(model)
     x = source("X", input_type(parsed.names, parsed.width, parsed.categories, "float32"))
-    scores, leaves = scores_of(parsed, columns(parsed, x, Importer()), rounds)
+    scores, leaves = scores_of(parsed, columns(parsed, x, Importer()), rounds, covers=covers)
     predictions = {"value": converted(parsed, scores), "scores": flat(scores)}
     return outputs(**predictions) if leaves is None else outputs(**predictions, leaves=leaves)
 
@@ -238,7 +239,12 @@ def _log(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def scores_of(
-    model: Model, x: Flow, rounds: int | None = None, *, in_place: bool = False
+    model: Model,
+    x: Flow,
+    rounds: int | None = None,
+    *,
+    in_place: bool = False,
+    covers: bool = False,
 ) -> tuple[Flow, Flow | None]:
     """The margins, one column a class, and the leaves; those of `inplace_predict` if asked."""
     if model.linear is not None:
@@ -250,9 +256,11 @@ def scores_of(
     with _reading():
         parts = [_tree(tree, model.columns) for tree in model.trees[:count]]
         table, value, number = _joined(parts, model, in_place=in_place)
+    cover = {"cover": _covers(model.trees, parts)} if covers else {}
     target = np.zeros(count) if model.vector else model.info[:count]
     trees_op = Trees(
         **table,
+        **cover,
         value=value,
         target=target.astype(np.int32),
         base=model.base,
@@ -376,7 +384,22 @@ def _tree(tree: Data, columns: int) -> dict[str, Any]:
         "words": words,
         "value": value,
         "number": order[~inner],
+        "order": order,
     }
+
+
+def _covers(trees: Sequence[Data], parts: list[dict[str, Any]]) -> NDArray[np.float64]:
+    """The sum of hessians that reached each node."""
+    if any("sum_hessian" not in tree for tree in trees):
+        raise UnsupportedSetting(
+            "this file does not say how much of the training data reached each node",
+            where="sum_hessian of the XGBoost model",
+            hint="save the model as UBJSON or JSON, or attribute against a background",
+        )
+    pairs = zip(trees, parts, strict=False)  # fewer rounds may be read
+    return np.concatenate(
+        [np.asarray(tree["sum_hessian"], np.float64)[part["order"]] for tree, part in pairs]
+    )
 
 
 def _ints(tree: Data, key: str) -> NDArray[np.int64]:
@@ -522,7 +545,7 @@ def _wrapper_value(fit: Fitted, x: Flow, to: Importer) -> Flow:
     rounds = None if best is None else int(best) + 1
     given = _marked(fit, columns(model, x, to).cast("float32"), to)
     # The wrappers call inplace_predict, which rounds the margins of DART otherwise.
-    scores, _ = scores_of(model, given, rounds, in_place=True)
+    scores, _ = scores_of(model, given, rounds, in_place=True, covers=to.covers)
     if model.objective == "multi:softmax":
         return scores.softmax()
     return converted(model, scores)

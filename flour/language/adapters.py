@@ -118,6 +118,9 @@ INSTEAD = "replace this step or serve it as a Python stage"
 class Importer:
     """What an adapter may ask for while it translates an estimator."""
 
+    #: Trees keep how much of the training data reached each node, for attribution.
+    covers: bool = False
+
     # --- children: the importer of estimators knows --------------------------------------------
 
     def transform(self, estimator: Fitted | None, x: Flow, name: str | None = None) -> Flow:

@@ -46,6 +46,7 @@ def from_sklearn(
     on: Flow | None = None,
     allow_python: bool = False,
     on_missing: OnMissing = "refuse",
+    covers: bool = False,
 ) -> Flow:
     """The program a fitted scikit-learn estimator or pipeline computes.
 
@@ -60,6 +61,8 @@ def from_sklearn(
     called while predicting, as Python stages; without, they are refused.
     Rows with NaN or infinity are refused where the estimator's steps refuse them; with
     `on_missing="answer"` they are computed with.
+    With `covers`, trees keep how much of the training data reached each node: `plan.attribute` of
+    trees without a background needs it, and predicting does not read it.
     """
     checks = refuses(on_missing)
     _refuse_others(estimator)
@@ -67,6 +70,7 @@ def from_sklearn(
 
     def program(fit: Fitted, *given: object, trace: ArrayTrace | None = None) -> Flow:
         importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
+        importer.covers = covers
         made = _program(fit, kind, importer)
         return _without_unread(with_checks(made, importer.asked) if checks else made)
 
@@ -75,7 +79,7 @@ def from_sklearn(
         return program(fit, trace=trace)
 
     made = model_program(
-        lambda: take_apart(estimator, (kind, allow_python, checks), read),
+        lambda: take_apart(estimator, (kind, allow_python, checks, covers), read),
         lambda: program(estimator, sample),
     )
     return made if on is None else made.on(on)

@@ -41,6 +41,14 @@ class Trees(Walk):
     divisor: int = 0
     #: The float width that sums are computed in.
     dtype: str = "float64"
+    #: How much of the training data reached each node, where it was imported: attribution averages
+    #: by it, and nothing else reads it.
+    cover: Long = ()  # type: ignore[assignment]  # canonicalised like any array
+
+    def digested(self) -> list[str]:
+        """As without the field, where there are no covers: such programs keep their digests."""
+        parts = super().digested()
+        return parts if len(self.cover) else parts[:-1]
 
     def leaf_count(self) -> int:
         return int(self.value.shape[0])
@@ -50,6 +58,8 @@ class Trees(Walk):
             raise ParameterError(f"leaf values are summed as floats, not as {self.dtype}")
         if self.value.array.ndim != 2 or not self.base.array.size:
             raise ParameterError("a leaf has a row of values, an ensemble at least one output")
+        if len(self.cover) not in (0, len(self.feature)):
+            raise ParameterError("every node has a cover, or none has")
         super().check()
         (target,), last = raw(self.target), len(self.base) - self.value.shape[1]
         if len(target) != len(self.roots) or target.min() < 0 or target.max() > last:

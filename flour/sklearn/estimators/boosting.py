@@ -12,7 +12,7 @@ from flour.language.adapters import Fitted, adapts
 from flour.ops.trees.trees import Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
 from flour.sklearn.estimators.compose import columns_of
-from flour.sklearn.estimators.forests import table
+from flour.sklearn.estimators.forests import covers, table
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -44,6 +44,7 @@ def _boosted(fit: Fitted, x: Flow, to: Importer) -> Flow:
     base, first = _first_guess(fit, x, outputs, to)
     raw = Trees(
         **table(trees),
+        **covers(trees, to),
         value=np.concatenate(rows) * fit.learning_rate,
         target=np.tile(np.arange(outputs, dtype=np.int32), stages),
         base=base,
@@ -121,6 +122,9 @@ def _hist(fit: Fitted, x: Flow, to: Importer) -> Flow:
         for i, tree in enumerate(trees)
     ]
     nodes = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    if to.covers:
+        counts = [tree.nodes["count"].astype(np.float64) for tree in trees]
+        nodes["cover"] = np.concatenate(counts)
     if not words[-1]:
         del nodes["category"], nodes["length"]
     else:

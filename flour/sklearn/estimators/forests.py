@@ -32,6 +32,12 @@ def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[st
     return {**nodes, "roots": starts[:-1].astype(np.int32)}
 
 
+def covers(trees: Sequence[Any], to: Importer) -> dict[str, NDArray[np.float64]]:
+    """The weight of the training rows that reached each node, where covers are asked for."""
+    counts = [tree.weighted_n_node_samples for tree in trees] if to.covers else []
+    return {"cover": np.concatenate(counts)} if counts else {}
+
+
 def _nodes(
     tree: Fitted, start: int, leaf: int, columns: NDArray[Any] | None
 ) -> dict[str, NDArray[Any]]:
@@ -64,12 +70,18 @@ def _leaf_values(trees: Sequence[Any]) -> NDArray[np.float64]:
 
 
 def forest(
-    x: Flow, trees: Sequence[Any], *, mean: bool, columns: Sequence[Any] | None = None
+    x: Flow,
+    trees: Sequence[Any],
+    to: Importer,
+    *,
+    mean: bool,
+    columns: Sequence[Any] | None = None,
 ) -> Flow:
     """The sum or mean of the trees' leaf values, all outputs side by side."""
     value = _leaf_values(trees)
     trees_op = Trees(
         **table(trees, columns),
+        **covers(trees, to),
         value=value,
         target=np.zeros(len(trees), np.int32),
         base=np.zeros(value.shape[1]),
@@ -84,12 +96,12 @@ def forest(
 
 @adapts("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTreeClassifier")
 def _tree_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _votes(fit, forest(to.floats(x), [fit.tree_], mean=False))
+    return _votes(fit, forest(to.floats(x), [fit.tree_], to, mean=False))
 
 
 @adapts("sklearn.ensemble.RandomForestClassifier", "sklearn.ensemble.ExtraTreesClassifier")
 def _forest_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _votes(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], mean=True))
+    return _votes(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], to, mean=True))
 
 
 def _votes(fit: Fitted, values: Flow) -> dict[str, Flow]:
@@ -110,12 +122,12 @@ def _votes(fit: Fitted, values: Flow) -> dict[str, Flow]:
 
 @adapts("sklearn.tree.DecisionTreeRegressor", "sklearn.tree.ExtraTreeRegressor")
 def _tree_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _value(fit, forest(to.floats(x), [fit.tree_], mean=False))
+    return _value(fit, forest(to.floats(x), [fit.tree_], to, mean=False))
 
 
 @adapts("sklearn.ensemble.RandomForestRegressor", "sklearn.ensemble.ExtraTreesRegressor")
 def _forest_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _value(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], mean=True))
+    return _value(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], to, mean=True))
 
 
 def _value(fit: Fitted, values: Flow) -> dict[str, Flow]:
@@ -134,6 +146,7 @@ def _isolation_forest(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     whole = all(len(columns) == fit.n_features_in_ for columns in fit.estimators_features_)
     trees_op = Trees(
         **table(trees, None if whole else fit.estimators_features_),
+        **covers(trees, to),
         value=np.concatenate(depth)[:, None],
         target=np.zeros(len(trees), np.int32),
         base=[0.0],

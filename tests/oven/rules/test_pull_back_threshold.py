@@ -173,7 +173,7 @@ def test_it_fires_beside_columns_that_are_not_scaled() -> None:
 
 
 def _written(below: str) -> str:
-    return f"Trees[8, 8, 8, 8, 8, {{0 5}}, 0, 0, 0, 5x1, {{0 0}}, 1]({below})"
+    return f"Trees[8, 8, 8, 8, 8, {{0 5}}, 0, 0, 0, 5x1, {{0 0}}, 1, 0]({below})"
 
 
 def test_several_forests_over_one_scaler_all_see_through_it() -> None:
