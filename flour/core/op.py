@@ -24,12 +24,14 @@ from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.callables import Function
 from flour.core.callables import found as found_function
 from flour.core.chunked_array import Pieces, in_pieces
 from flour.core.errors import DamagedProgram, FlourError, ParameterError, nearest
 from flour.core.extension_points import extension
+from flour.core.raw_columns import Made, merged, merged_all
 from flour.core.types import Type
 from objectstore import Blob, StoreError, Strings, combine
 
@@ -78,6 +80,15 @@ class Op:
     commutative: ClassVar[bool] = False
     #: Non-decreasing in its input, column by column (what threshold pull-back relies on).
     monotone: ClassVar[bool] = False
+
+    #: Column j of the answer is made of the columns j of its inputs, and of nothing else.
+    by_column: ClassVar[bool] = False
+    #: The answer says in another form what its input says, as a probability does of a score.
+    restates: ClassVar[bool] = False
+    #: It moves values, and computes their complement or their width at most.
+    moves: ClassVar[bool] = False
+    #: The values are those of its input.
+    same_values: ClassVar[bool] = False
 
     #: What it does depends on what Python knows of characters, which is a version of Unicode.
     reads_characters: ClassVar[bool] = False
@@ -229,6 +240,25 @@ class Op:
     def has_kernel(cls) -> bool:
         """Whether a block of rows of this operator can be native code."""
         return cls.kernel is not Op.kernel
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        """The raw column of the program that each of its `width` columns is made of.
+
+        `made` says the same of the inputs, whose types are `kinds`.
+        """
+        found = merged(*made) if self.by_column else np.full(1, merged_all(*made))
+        return np.broadcast_to(found, width)
+
+    def pull(
+        self,
+        weights: NDArray[np.float64],
+        *inputs: Type,
+    ) -> Sequence[NDArray[np.float64]] | None:
+        """The weights of its inputs' columns in weighted sums of its own; None: it is not linear.
+
+        Weights are a row for each sum. What it adds, whatever its inputs are, is not counted.
+        """
+        return [weights] if self.same_values else None
 
     def refuses_rows(self) -> bool:
         """Whether computing it can be an error for some rows (a category never seen, NaN)."""

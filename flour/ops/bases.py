@@ -23,6 +23,7 @@ class Elementwise(Op, abstract=True):
     A parameter of one element stands for all columns.
     """
 
+    by_column = True
     #: The dtype of the result, or None for that of the input.
     result: ClassVar[str | None] = None
     #: The function is the same for every column, so rows that lie one after the other in memory may

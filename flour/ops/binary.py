@@ -6,6 +6,7 @@ does. Flows are written with the ordinary signs: `(x - mean) / spread`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric
 from flour.core.op import Columns, Op
+from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse, densify
 from flour.core.types import FLOATS, Scalar, Type, Vector, promote
 from flour.ops.elementwise import Cast, WithParameter
@@ -25,6 +27,7 @@ class Binary(Op, abstract=True):
     """Two inputs of one width (or a scalar and a vector), the same operation on every column."""
 
     symbol: ClassVar[str] = "?"
+    by_column = True
 
     def infer(self, x: Type, y: Type) -> Type:
         left, right = numeric(x, self.name), numeric(y, self.name)
@@ -88,6 +91,9 @@ class Plus(Binary):
     symbol = "+"
     commutative = True
 
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [_met(weights, kind) for kind in inputs]
+
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x + y
 
@@ -97,8 +103,16 @@ class Minus(Binary):
 
     symbol = "-"
 
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [_met(weights, inputs[0]), -_met(weights, inputs[1])]
+
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x - y
+
+
+def _met(weights: NDArray[np.float64], kind: Type) -> NDArray[np.float64]:
+    """The weights of an input that meets these columns: of a scalar, which meets all, their sum."""
+    return weights if isinstance(kind, Vector) else weights.sum(axis=1, keepdims=True)
 
 
 class Scaling(Binary, abstract=True):
@@ -171,6 +185,10 @@ class CastLike(Op):
     """x in the dtype of y, as arithmetic in place (`y += x`) leaves it."""
 
     takes_sparse = True
+    by_column = True
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return made[0]
 
     def infer(self, x: Type, y: Type) -> Type:
         kind, like = numeric(x, self.name), numeric(y, self.name)

@@ -51,6 +51,8 @@ def ascends(values: Array, starts: Array, *, strictly: bool) -> bool:
 class Encoding(Op, abstract=True):
     """The checks and types that encoding numbers and encoding strings share."""
 
+    by_column = True
+
     def refuses_rows(self) -> bool:
         return bool(self.fields()["strict"])
 

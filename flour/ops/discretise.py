@@ -28,6 +28,7 @@ class Bins(Op):
     edges: Array
     starts: Array
     monotone = True
+    by_column = True
 
     def check(self) -> None:
         check_runs("bins", self.starts, self.edges.array.size)

@@ -66,6 +66,9 @@ class Subtract(WithParameter):
     symbol = "-"
     monotone = True
 
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [weights]
+
     def compute(self, x: NDArray[Any]) -> Any:
         return x - self.fitted(x)
 
@@ -75,6 +78,9 @@ class Add(WithParameter):
 
     symbol = "+"
     monotone = True
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [weights]
 
     def compute(self, x: NDArray[Any]) -> Any:
         return x + self.fitted(x)
@@ -87,6 +93,9 @@ class Multiply(WithParameter):
     keeps_zero = True
     takes_sparse = True
 
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [weights * self.fitted(weights)]
+
     def compute(self, x: NDArray[Any]) -> Any:
         return x * self.fitted(x)
 
@@ -97,6 +106,9 @@ class Divide(WithParameter):
     symbol = "/"
     keeps_zero = True
     takes_sparse = True
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [weights / self.fitted(weights)]
 
     def compute(self, x: NDArray[Any]) -> Any:
         return x / self.fitted(x)
@@ -119,6 +131,11 @@ class Clip(FloatElementwise):
 
 class OneMinus(FloatElementwise):
     """1 - x: the probability of the other class."""
+
+    moves = True
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [-weights]
 
     def compute(self, x: NDArray[Any]) -> Any:
         return 1 - x
@@ -152,6 +169,10 @@ class Cast(Elementwise):
     takes_sparse = True
     keeps_zero = True
     monotone = True
+    moves = True
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]] | None:
+        return [weights] if self.dtype in FLOATS else None
 
     def check(self) -> None:
         if self.dtype not in DTYPES or self.dtype == "string":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
+from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, INTS, Type, Vector, dtype_name
 from flour.language.adapters import Fitted, adapts, declines
@@ -58,6 +60,9 @@ class OneHot(Op):
         columns = (x + cuts[:-1])[hot].astype(np.int64)
         return Sparse(np.ones(len(columns), self.dtype), columns, indptr, (len(x), int(cuts[-1])))
 
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return np.repeat(made[0], np.diff(self.starts.array))
+
     def structure(self) -> tuple[object, ...]:
         return (self.dtype,)
 
@@ -91,6 +96,7 @@ class LookUp(Op):
     table: Array
     starts: Array
     other: Array
+    by_column = True
 
     def check(self) -> None:
         check_runs("look_up", self.starts, self.table.array.size, self.other)

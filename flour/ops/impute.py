@@ -89,6 +89,8 @@ NAN, NONE, EITHER, TEXT = "nan", "none", "either", "text"
 class MarkedText(Op, abstract=True):
     """An operator that looks for a marker among strings."""
 
+    by_column = True
+
     marker: str
     text: Table
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import fitted, vector
 from flour.core.errors import ParameterError
@@ -58,6 +59,9 @@ class Linear(Op):
         weights = self.weights.array.T
         product = x.matmul(weights) if isinstance(x, Sparse) else x @ weights
         return product + self.bias.array if len(self.bias) else product
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [weights @ self.weights.array.astype(np.float64)]
 
     def structure(self) -> tuple[object, ...]:
         outs = self.weights.shape[0]

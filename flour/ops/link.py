@@ -23,6 +23,7 @@ class Sigmoid(FloatElementwise):
 
     monotone = True
     alike = True
+    restates = True
 
     def compute(self, x: NDArray[Any]) -> Any:
         return 1 / (1 + np.exp(-x))
@@ -48,6 +49,7 @@ class Softmax(Op):
     """exp(x) over its row sum, shifted by the row's maximum first."""
 
     arity = Arity.AGGREGATE
+    restates = True
 
     def infer(self, x: Type) -> Type:
         kind = vector(x, "softmax")

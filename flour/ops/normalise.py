@@ -22,6 +22,7 @@ class Proportions(Op):
     """x over its row sum; a row that sums to zero becomes equal shares."""
 
     arity = Arity.AGGREGATE
+    restates = True
 
     def infer(self, x: Type) -> Type:
         kind = vector(x, self.name)

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flour.core.check import expect
 from flour.core.op import Columns, Op
+from flour.core.raw_columns import Made
 from flour.core.sparse import densify
 from flour.core.types import Record, Scalar, Type, Vector
-from flour.ops.source import Field, Pick, check_columns
+from flour.ops.source import Field, Pick, check_columns, places
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
@@ -24,6 +27,9 @@ class Narrow(Op):
     """Some columns of a record, in this order, still as a record."""
 
     labels: tuple[str, ...]
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return made[0][places(kinds[0], self.labels)]
 
     def infer(self, record: Record) -> Record:
         check_columns(record, self.labels)
@@ -38,6 +44,9 @@ class Bundle(Op):
 
     method = ""
     labels: tuple[str, ...]
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return np.concatenate(made)
 
     def infer(self, *inputs: Type) -> Record:
         kinds = [kind for item in inputs for kind in _spread(item)]

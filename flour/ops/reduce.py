@@ -26,6 +26,9 @@ class Sum(Reduction):
     associative = True
     commutative = True
 
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [np.repeat(weights, vector(inputs[0], self.name).width, axis=1)]
+
     def reference(self, x: Columns) -> Columns:
         if isinstance(x, Sparse) and x.dtype == np.float64:
             # One after the other, as native code and scipy add them.

@@ -37,6 +37,8 @@ class RequireFinite(Op):
     method = ""
     takes_sparse = True
     keeps_zero = True
+    by_column = True
+    same_values = True
 
     nan: Array
     largest: Array

@@ -9,6 +9,7 @@ import numpy as np
 
 from flour.core.errors import ParameterError, TypeMismatch, nearest
 from flour.core.op import Array, Columns, Op
+from flour.core.raw_columns import NO_COLUMN, Made
 from flour.core.reference import row_count
 from flour.core.types import Category, Record, Scalar, Type, Vector, promote
 
@@ -35,6 +36,9 @@ class Field(Op):
     method = ""  # written by Flow.field, which knows the source of a record's column
     label: str
 
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return made[0][places(kinds[0], [self.label])]
+
     def infer(self, record: Record) -> Type:
         check_columns(record, [self.label])
         return record[self.label]
@@ -49,6 +53,9 @@ class Pick(Op):
     method = ""
     labels: tuple[str, ...]
 
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return made[0][places(kinds[0], self.labels)]
+
     def infer(self, record: Record) -> Vector:
         check_columns(record, self.labels)
         kinds = [record[label] for label in self.labels]
@@ -59,6 +66,12 @@ class Pick(Op):
         if any(column.dtype == object for column in columns):
             return np.stack([column.astype(object) for column in columns], axis=1)
         return np.stack(columns, axis=1)
+
+
+def places(record: Type, labels: Sequence[str]) -> list[int]:
+    """The numbers of these columns of a record."""
+    assert isinstance(record, Record)
+    return [record.names.index(label) for label in labels]
 
 
 def _common(kinds: dict[str, Type]) -> str:
@@ -81,6 +94,9 @@ class Fill(Op):
 
     values: Array
     scalar: bool = False
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return np.full(width, NO_COLUMN)
 
     def check(self) -> None:
         shape = self.values.shape

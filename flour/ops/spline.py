@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Arity, Array, Columns, Op
+from flour.core.raw_columns import Made
 from flour.core.types import Type, Vector
 from flour.language.adapters import Fitted, adapts
 
@@ -44,6 +45,9 @@ class Splines(Op):
     beyond: str
     keep: int
     arity = Arity.ONE_TO_MANY
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return np.repeat(made[0], self.keep)
 
     def check(self) -> None:
         knots, ends = self.knots.shape, self.ends.shape

@@ -18,6 +18,9 @@ class ToDense(Op):
 
     takes_sparse = True
     monotone = True
+    by_column = True
+    moves = True
+    same_values = True
 
     def infer(self, x: Type) -> Vector:
         return vector(x, "to_dense").having(sparse=False)
@@ -35,6 +38,9 @@ class ToSparse(Op):
     takes_sparse = True
     keeps_zero = True
     monotone = True
+    by_column = True
+    moves = True
+    same_values = True
 
     def infer(self, x: Type) -> Vector:
         return vector(x, "to_sparse").having(sparse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from flour.core.check import expect, is_string, numeric
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.op import Arity, Array, Columns, Op, Table
+from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse, hstack
 from flour.core.types import INTS, Category, Scalar, Type, Vector, promote
 
@@ -24,6 +26,14 @@ class Concat(Op):
     arity = Arity.ONE_TO_ONE
     associative = True
     takes_sparse = True
+    moves = True
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return np.concatenate(made)
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        ends = np.cumsum([_columns(kind).width for kind in inputs])
+        return np.split(weights, ends[:-1], axis=1)
 
     def infer(self, *inputs: Type) -> Vector:
         expect(inputs, "concat needs at least one input")
@@ -57,6 +67,10 @@ def _columns(kind: Type) -> Vector:
 class AsVector(Op):
     """A scalar as a vector of one column."""
 
+    by_column = True
+    moves = True
+    same_values = True
+
     def infer(self, x: Type) -> Vector:
         if not isinstance(x, Scalar | Category):
             raise TypeMismatch(f"as_vector needs one value per row, got {x}")
@@ -75,6 +89,16 @@ class Select(Op):
     columns: Array
     takes_sparse = True
     keeps_zero = True
+    moves = True
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return made[0][self.columns.array.astype(np.int64)]
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        pulled = np.zeros((len(weights), _columns(inputs[0]).width))
+        for place, column in enumerate(self.columns.array.tolist()):
+            pulled[:, column] += weights[:, place]
+        return [pulled]
 
     def check(self) -> None:
         whole = self.columns.dtype.kind in "iu" or not self.columns.array.size
@@ -107,6 +131,15 @@ class Element(Op):
     """One column of a vector as a scalar."""
 
     column: int
+    moves = True
+
+    def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
+        return made[0][[self.column]]
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        pulled = np.zeros((len(weights), _columns(inputs[0]).width))
+        pulled[:, [self.column]] = weights
+        return [pulled]
 
     def infer(self, x: Vector) -> Scalar:
         expect(isinstance(x, Vector), f"element needs a vector, got {x}")

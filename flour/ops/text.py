@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,6 +28,8 @@ from objectstore import Blob, Strings
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, TextValue, TokensValue, Value
 
+#: A word, and its place in a document: its first character, and the one behind its last.
+Placed: TypeAlias = tuple[str, int, int]
 #: Words of at least two letters, digits or underscores: what scikit-learn takes for a word.
 WORD = r"(?u)\b\w\w+\b"
 #: Room behind a document's bytes, so that it can be read and written eight bytes at a time.
@@ -50,6 +53,15 @@ class TextMap(Op, abstract=True):
     def one(self, document: str) -> str:
         """The document's new text."""
         raise NotImplementedError(f"{self.name}.one")
+
+    def traced(self, document: str) -> tuple[str, list[int]]:
+        """The new text, and for each of its places (and its end) the place in the document."""
+        pieces = [self.one(letter) for letter in document]
+        text = self.one(document)
+        if "".join(pieces) != text:  # a letter depends on those beside it, but for its length
+            pieces = list(text) if len(text) == len(document) else [text]
+        ends = [at for at, piece in enumerate(pieces) for _ in piece]
+        return text, [*ends, len(document)]
 
     def mapping(self) -> unicode.Mapping:
         """The text that replaces each character."""
@@ -150,6 +162,12 @@ class Tokenize(Op):
                 "a token is one group at most", where=repr(self.pattern), found=f"{groups} groups"
             )
 
+    def placed(self, document: str, words: Sequence[Placed]) -> list[Placed]:
+        """The words, with their places in the document."""
+        pattern = re.compile(self.pattern)
+        group = pattern.groups
+        return [(found[group], *found.span(group)) for found in pattern.finditer(document)]
+
     def infer(self, x: Type) -> Tokens:
         text(x, self.name)
         return Tokens()
@@ -197,6 +215,12 @@ class Split(Op):
         if not self.separator:
             raise ParameterError("a separator has at least one character")
 
+    def placed(self, document: str, words: Sequence[Placed]) -> list[Placed]:
+        """The pieces, with their places in the document."""
+        pieces = document.split(self.separator)
+        starts = accumulate((len(piece) + len(self.separator) for piece in pieces), initial=0)
+        return [(piece, at, at + len(piece)) for piece, at in zip(pieces, starts, strict=False)]
+
     def infer(self, x: Type) -> Tokens:
         text(x, self.name)
         return Tokens()
@@ -224,6 +248,11 @@ class DropWords(Op):
     """The words that are not in a list (of stop words)."""
 
     words: Table
+
+    def placed(self, document: str, words: Sequence[Placed]) -> list[Placed]:
+        """The words that are left, with their places."""
+        dropped = numbered(self.words)
+        return [word for word in words if word[0] not in dropped]
 
     def infer(self, x: Type) -> Tokens:
         tokens(x, self.name)

@@ -53,6 +53,7 @@ class Exp(FloatFunction):
     function = np.exp
     code = "exp({x})"
     monotone = True
+    restates = True
 
     def wants_kernel(self, *inputs: Type) -> bool:
         """Whether a row has few columns: one more stage costs one row little and vectorises many.
@@ -225,6 +226,9 @@ class Negate(AnyFunction):
     """-x."""
 
     function = np.negative
+
+    def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
+        return [-weights]
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         return whole(f"(-{x.expr})", x.dtype)

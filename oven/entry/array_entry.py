@@ -124,6 +124,18 @@ def around(run: Callable[[object], Mapping[str, Any]], reader: BatchReader) -> C
     return call
 
 
+def weakly(method: Callable[[object], dict[str, Any]]) -> Callable[[object], dict[str, Any]]:
+    """A plan's method for its own code, which must not keep the plan alive."""
+    known = weakref.WeakMethod(method)
+
+    def call(data: object) -> dict[str, Any]:
+        found = known()
+        assert found is not None, "only the plan calls its own code"
+        return found(data)
+
+    return call
+
+
 def decoding(kind: Text, slow: Call, opened: Callable[[Call], Call]) -> Call:
     """The entry that `opened` makes; one row of bytes is decoded, and then takes it as a str."""
     entry: weakref.ref[Call] | None = None  # the entry holds what is called here

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -30,7 +29,7 @@ from oven.codegen.ports import Port, pack
 from oven.codegen.stages import LABELS, PYTHON, Stage, Value
 from oven.compiler import driver, gil_yield
 from oven.entry.array_call import open_array_call
-from oven.entry.array_entry import Call, around
+from oven.entry.array_entry import Call, around, weakly
 from oven.entry.builtin import compiled
 from oven.entry.columns_entry import open_columns_entry, open_entry
 from oven.entry.generator import EntryCode
@@ -45,6 +44,7 @@ from oven.run.native_run import NativeRun, RowsRefused
 
 if TYPE_CHECKING:
     from objectstore import Store
+    from oven.plans.attribution import Attribution
     from oven.plans.execution import Execution
     from oven.plans.skeleton import RestoredPlan
 
@@ -539,6 +539,23 @@ class Plan:
 
     # --- looking and keeping -------------------------------------------------------------------
 
+    def attribute(
+        self,
+        rows: object,
+        *,
+        output: str | None = None,
+        background: object = None,
+        samples: int = 64,
+    ) -> Attribution:
+        """What each raw column adds to each row's score: see docs/69-attribution.md.
+
+        Without an `output`, the first of scores, value and probabilities is explained. Shares are
+        against the mean of the `background` (some rows), or else against the training data as far
+        as the plan knows of it. Where there is no exact form, they are estimated by `samples`.
+        """
+        made: Attribution = extension("attribution")(self, rows, output, background, samples)
+        return made
+
     def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
         """The program at any point of its way: see docs/80-debugging.md."""
         text: str = extension("explain")(self, stage, form, data)
@@ -576,18 +593,6 @@ class Plan:
 
 def _needed_entry(code: EntryCode) -> Needed:
     return Needed(code.key, code.name, lambda: code.text)
-
-
-def weakly(method: Callable[[object], dict[str, Any]]) -> Callable[[object], dict[str, Any]]:
-    """A plan's method for its own code, which must not keep the plan alive."""
-    known = weakref.WeakMethod(method)
-
-    def call(data: object) -> dict[str, Any]:
-        found = known()
-        assert found is not None, "only the plan calls its own code"
-        return found(data)
-
-    return call
 
 
 def digests_in(joined: str) -> Iterator[str]:

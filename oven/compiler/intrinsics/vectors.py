@@ -21,7 +21,27 @@ def intrinsics() -> dict[str, Intrinsic | int]:
         count = machine.vector_bytes() * 8 // kind.bits
         made |= {f"{name}_{kind.name}": word for name, word in _of(kind, count).items()}
         made[f"lanes_{kind.name}"] = count
-    return made
+    return made | _quads()
+
+
+def _quads() -> dict[str, Intrinsic]:
+    """Vectors of four float64 on every processor, in memory that the call writes, too."""
+    kind, four = FLOAT64, vector(FLOAT64, 4)
+
+    def load(builder: ir.IRBuilder, args: Values) -> ir.Value:
+        return builder.load(_place(builder, args, kind, four), align=8, typ=four.llvm)
+
+    def store(builder: ir.IRBuilder, args: Values) -> None:
+        builder.store(args[2], _place(builder, args, kind, four), align=8)
+
+    return {
+        "quad": Typed((INT64, INT64), four, load),
+        "quad_store": Typed((INT64, INT64, four), NOTHING, store),
+        "quad_all": Typed((kind,), four, lambda b, args: repeated(b, args[0], 4)),
+        "quad_add": Typed((four, four), four, lambda b, args: b.fadd(*args)),
+        "quad_product": Typed((four, four), four, lambda b, args: b.fmul(*args)),
+        "quad_add_product": _add_product(four, _LOOSE),
+    }
 
 
 def _of(kind: Kind, count: int) -> dict[str, Intrinsic]:

@@ -1,0 +1,142 @@
+"""A score as a sum of terms: weighted columns that are made of one raw column each, and trees.
+
+The program is followed from the score towards its inputs. Linear operators say how weights of their
+answer become weights of their inputs (`Op.pull`). Columns that are made of one raw column each
+(`Op.made_of`) are terms; so are trees that read nothing else. Anything else that mixes raw columns
+has no exact form here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.node import Node, topological
+from flour.core.op import Columns
+from flour.core.raw_columns import SEVERAL, Made
+from flour.core.reference import apply_op
+from flour.core.source import Source
+from flour.core.sparse import densify
+from flour.core.types import Record, Type, Vector
+from flour.ops.bases import Elementwise
+from flour.ops.trees.trees import Trees
+
+Weights = NDArray[np.float64]
+
+
+class Weighted(NamedTuple):
+    """A value whose columns have weights in each score.
+
+    `made` says which raw column each of its columns is made of; of trees, each of their features.
+    """
+
+    node: Node
+    weights: Weights
+    made: Made
+
+
+class Terms(NamedTuple):
+    """A score as a sum."""
+
+    score: Node
+    columns: tuple[str, ...]
+    linear: tuple[Weighted, ...]
+    trees: tuple[Weighted, ...]
+    #: The operator that mixes raw columns in a way that has no exact form; empty if there is none.
+    inexact: str = ""
+
+
+def terms(score: Node) -> Terms:
+    """The score as a sum of terms, as far as there are exact ones."""
+    order = topological([score])
+    columns, made = _made(order)
+    pending: dict[Node, Weights] = {score: np.eye(_width(score.type))}
+    linear: list[Weighted] = []
+    trees: list[Weighted] = []
+    for item in reversed(order):
+        if item not in pending:
+            continue
+        weights = pending.pop(item)
+        if isinstance(item.op, Trees) and not np.any(made[item.inputs[0]] == SEVERAL):
+            trees.append(Weighted(item, weights, made[item.inputs[0]]))
+            continue
+        pulled = item.op.pull(weights, *(source.type for source in item.inputs))
+        alone = not np.any(made[item] == SEVERAL)
+        if alone and (pulled is None or isinstance(item.op, Elementwise)):
+            linear.append(Weighted(item, weights, made[item]))
+        elif pulled is None:
+            return Terms(score, columns, (), (), item.op.name)
+        else:
+            for source, part in zip(item.inputs, pulled, strict=True):
+                pending[source] = pending[source] + part if source in pending else part
+    return Terms(score, columns, tuple(linear), tuple(trees))
+
+
+def _width(kind: Type) -> int:
+    if isinstance(kind, Record):
+        return len(kind.fields)
+    return kind.width if isinstance(kind, Vector) else 1
+
+
+def _made(order: Iterable[Node]) -> tuple[tuple[str, ...], dict[Node, Made]]:
+    """The names of the raw columns, and what each value is made of."""
+    names: list[str] = []
+    made: dict[Node, Made] = {}
+    sources = [item for item in order if isinstance(item.op, Source)]
+    for item in sources:
+        own = _names(item, alone=len(sources) == 1)
+        made[item] = np.arange(len(names), len(names) + len(own))
+        names += own
+    for item in order:
+        if item not in made:
+            kinds = [source.type for source in item.inputs]
+            inputs = [made[source] for source in item.inputs]
+            made[item] = np.asarray(item.op.made_of(_width(item.type), inputs, kinds), np.int64)
+    return tuple(names), made
+
+
+def _names(item: Node, *, alone: bool) -> list[str]:
+    assert isinstance(item.op, Source)
+    label = item.op.label
+    match item.type:
+        case Record() as record:
+            return [name if alone else f"{label}.{name}" for name in record.names]
+        case Vector(width=width):
+            return [f"{label}[{column}]" for column in range(width)]
+    return [label]
+
+
+def score_of(output: Node) -> Node:
+    """The raw score that an output restates (a probability), or the output itself."""
+    return _restated(output) or output
+
+
+def _restated(item: Node) -> Node | None:
+    """What the value restates, through operators that only move values."""
+    if item.op.restates:
+        return score_of(item.inputs[0])
+    if not item.op.moves:
+        return None
+    found = {_restated(source) for source in item.inputs}
+    return found.pop() if len(found) == 1 else None
+
+
+def at_terms(
+    sum_of: Terms, linear: Sequence[NDArray[np.float64]], trees: Sequence[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """The score where the terms have these values, which are one row each."""
+    values: dict[Node, Columns] = {
+        term.node: _as(term.node.type, row)
+        for term, row in zip((*sum_of.linear, *sum_of.trees), (*linear, *trees), strict=True)
+    }
+    for item in topological([sum_of.score]):
+        if item not in values and all(source in values for source in item.inputs) and item.inputs:
+            values[item] = apply_op(item, [values[source] for source in item.inputs])
+    return np.asarray(densify(values[sum_of.score]), np.float64).reshape(-1)
+
+
+def _as(kind: Type, row: NDArray[np.float64]) -> NDArray[np.float64]:
+    return row.reshape(1, -1) if isinstance(kind, Vector) else row.reshape(-1)

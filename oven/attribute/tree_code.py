@@ -1,0 +1,235 @@
+"""Exact attribution of trees in native code: by covers, or against rows of a background.
+
+Both go over the steps of a tree (see oven.attribute.tree_tables) for one row after the other. By
+covers, all points of the integral are computed at once, four in a register. Against a background,
+the steps below an edge that neither row takes are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache as once
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oven.attribute.tree_tables import LANES, Tables, TreePaths
+from oven.compiler import cache, machine
+
+COVERS_NAME = "attribute_by_covers"
+COVERS = """\
+def attribute_by_covers(tables, io, n, scratch):
+    levels = ldc_int64(tables, 0)
+    numbers = ldc_int64(tables, 1)
+    leaves = ldc_int64(tables, 2)
+    span = ldc_int64(tables, 3)
+    targets = ldc_int64(tables, 4)
+    trees = ldc_int64(tables, 5)
+    most = ldc_int64(tables, 6)
+    slots = ldc_int64(io, 1)
+    width = ldc_int64(io, 3)
+    known = scratch
+    weight = scratch + 8 * levels
+    below = weight + levels * most
+    st_int64(known, 0, 1)
+    for tree in range(trees):
+        first = ldc_int64(tables, 7 + 4 * tree)
+        last = ldc_int64(tables, 8 + 4 * tree)
+        wide = 32 * ldc_int64(tables, 9 + 4 * tree)
+        target = ldc_int64(tables, 10 + 4 * tree)
+        for at in range(0, wide, 32):
+            quad_store(weight + at, 0, quad_all(1.0))
+        for row in range(n):
+            values = ldc_int64(io, 0) + row * slots
+            for output in range(span):
+                sums = ldc_int64(io, 2) + row * width + 32 * (target + output)
+                for step in range(first, last, 48):
+                    depth = int64(ldc_int32(step, 0))
+                    what = int64(ldc_int32(step, 1))
+                    table = numbers + 8 * int64(ldc_int32(step, 2))
+                    was = ld_int64(known, int64(ldc_int32(step, 3)))
+                    down = weight + depth * wide
+                    mine = below + depth * wide
+                    into = sums + 32 * targets * int64(ldc_int32(step, 6))
+                    if what == 2:
+                        case = table + 2 * (was + ld_int64(known, depth)) * wide + wide
+                        total = quad(into, 0)
+                        for at in range(0, wide, 32):
+                            here = quad(mine + at, 0)
+                            total = quad_add_product(total, here, quad(case + at, 0))
+                            above = mine - wide + at
+                            quad_store(above, 0, quad_add(here, quad(above, 0)))
+                        quad_store(into, 0, total)
+                        continue
+                    value = ldc_float64(values, int64(ldc_int32(step, 4)))
+                    passed = int64(value <= ldc_float64(step, 4))
+                    now = was & (passed ^ int64(ldc_int32(step, 5)))
+                    case = table + 2 * (was + now) * wide
+                    if what == 0:
+                        st_int64(known, depth, now)
+                        for at in range(0, wide, 32):
+                            here = quad_product(quad(down - wide + at, 0), quad(case + at, 0))
+                            quad_store(down + at, 0, here)
+                            quad_store(mine + at, 0, quad_all(0.0))
+                        continue
+                    leaf = ldc_float64(leaves, int64(ldc_int32(step, 7)) * span + output)
+                    total = quad(into, 0)
+                    for at in range(0, wide, 32):
+                        here = quad_product(quad(down - wide + at, 0), quad(case + at, 0))
+                        here = quad_product(here, quad_all(leaf))
+                        total = quad_add_product(total, here, quad(case + wide + at, 0))
+                        above = mine - wide + at
+                        quad_store(above, 0, quad_add(here, quad(above, 0)))
+                    quad_store(into, 0, total)
+    return 0
+"""
+
+BACKGROUND_NAME = "attribute_to_background"
+BACKGROUND = """\
+def attribute_to_background(tables, io, n, scratch):
+    levels = ldc_int64(tables, 0)
+    shares = ldc_int64(tables, 1)
+    leaves = ldc_int64(tables, 2)
+    span = ldc_int64(tables, 3)
+    targets = ldc_int64(tables, 4)
+    trees = ldc_int64(tables, 5)
+    most = ldc_int64(tables, 6)
+    slots = ldc_int64(io, 1)
+    width = ldc_int64(io, 3)
+    others = ldc_int64(io, 5)
+    state = scratch
+    alone = scratch + 8 * levels
+    against = alone + 8 * levels
+    gains = against + 8 * levels
+    st_int64(state, 0, 3)
+    st_int64(alone, 0, 0)
+    st_int64(against, 0, 0)
+    for tree in range(trees):
+        first = ldc_int64(tables, 7 + 4 * tree)
+        last = ldc_int64(tables, 8 + 4 * tree)
+        target = ldc_int64(tables, 10 + 4 * tree)
+        for row in range(n):
+            values = ldc_int64(io, 0) + row * slots
+            sums = ldc_int64(io, 2) + row * width + 8 * target
+            for other in range(others):
+                against_values = ldc_int64(io, 4) + other * slots
+                step = first
+                while step < last:
+                    depth = int64(ldc_int32(step, 0))
+                    what = int64(ldc_int32(step, 1))
+                    was = ld_int64(state, int64(ldc_int32(step, 3)))
+                    mine = gains + 16 * span * depth
+                    into = sums + 8 * targets * int64(ldc_int32(step, 6))
+                    now = 0
+                    if what == 2:
+                        now = ld_int64(state, depth)
+                    else:
+                        slot = int64(ldc_int32(step, 4))
+                        limit = ldc_float64(step, 4)
+                        right = int64(ldc_int32(step, 5))
+                        own = int64(ldc_float64(values, slot) <= limit) ^ right
+                        theirs = int64(ldc_float64(against_values, slot) <= limit) ^ right
+                        now = was & (own + 2 * theirs)
+                        if now == 0:
+                            step += 48 * (ldc_int64(step, 5) + 1)
+                            continue
+                        st_int64(state, depth, now)
+                        new_own = int64(now == 1) & int64(was == 3)
+                        new_theirs = int64(now == 2) & int64(was == 3)
+                        st_int64(alone, depth, ld_int64(alone, depth - 1) + new_own)
+                        st_int64(against, depth, ld_int64(against, depth - 1) + new_theirs)
+                        if what == 0:
+                            for k in range(2 * span):
+                                st_float64(mine, k, 0.0)
+                            step += 48
+                            continue
+                        at = ld_int64(alone, depth) * most + ld_int64(against, depth)
+                        values_of = int64(ldc_int32(step, 7)) * span
+                        for k in range(span):
+                            leaf = ldc_float64(leaves, values_of + k)
+                            st_float64(mine, 2 * k, leaf * ldc_float64(shares, 2 * at))
+                            st_float64(mine, 2 * k + 1, leaf * ldc_float64(shares, 2 * at + 1))
+                    for k in range(span):
+                        gained = ld_float64(mine, 2 * k)
+                        lost = ld_float64(mine, 2 * k + 1)
+                        if was == 3 and now == 1:
+                            st_float64(into, k, ld_float64(into, k) + gained)
+                        if was == 3 and now == 2:
+                            st_float64(into, k, ld_float64(into, k) - lost)
+                        above = mine - 16 * span
+                        st_float64(above, 2 * k, ld_float64(above, 2 * k) + gained)
+                        st_float64(above, 2 * k + 1, ld_float64(above, 2 * k + 1) + lost)
+                    step += 48
+    return 0
+"""
+
+
+@once
+def _function(source: str, name: str) -> Callable[..., int]:
+    return machine.STAGE(cache.address(source, name))
+
+
+def by_covers(paths: TreePaths, columns: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each raw column adds for each row: row, column, output; see TreePaths.values."""
+    outputs = len(paths.op.base)
+    sums = np.zeros((len(values), columns, outputs, LANES))
+    given = (values.ctypes.data, 8 * values.shape[1], sums.ctypes.data, sums[:1].nbytes)
+    io = np.array(given, np.int64)
+    for tables in paths.tables():
+        quads = int(tables.trees[:, 2].max())
+        scratch = np.empty(tables.levels * (1 + 2 * LANES * quads))
+        program, _leaves = _program(paths, tables, tables.numbers, outputs, 8 * LANES * quads)
+        _function(COVERS, COVERS_NAME)(
+            program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
+        )
+    return _divided(paths, sums.sum(axis=3))
+
+
+def to_background(
+    paths: TreePaths, columns: int, values: NDArray[np.float64], others: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What each raw column adds for each row against the mean of other rows."""
+    outputs, span = len(paths.op.base), paths.op.value.shape[1]
+    sums = np.zeros((len(values), columns, outputs))
+    pointers = (values.ctypes.data, 8 * values.shape[1], sums.ctypes.data, sums[:1].nbytes)
+    io = np.array([*pointers, others.ctypes.data, len(others)], np.int64)
+    for tables in paths.tables():
+        most = int(paths.distinct.max(initial=0)) + 1
+        shares = _shares(most)
+        scratch = np.empty(tables.levels * (3 + 2 * span))
+        program, _leaves = _program(paths, tables, shares, outputs, most)
+        _function(BACKGROUND, BACKGROUND_NAME)(
+            program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
+        )
+    return _divided(paths, sums / len(others))
+
+
+def _divided(paths: TreePaths, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sums / paths.op.divisor if paths.op.divisor else sums
+
+
+def _program(
+    paths: TreePaths, tables: Tables, numbers: NDArray[np.float64], outputs: int, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The table that native code reads, and the leaves, which have to live as long."""
+    leaves = np.ascontiguousarray(paths.op.value.array, np.float64)
+    head = [tables.levels, numbers.ctypes.data, leaves.ctypes.data, leaves.shape[1], outputs]
+    head += [len(tables.trees), most]
+    return np.concatenate([np.array(head, np.int64), tables.trees.reshape(-1)]), leaves
+
+
+@once
+def _shares(most: int) -> NDArray[np.float64]:
+    """For each number of columns that only the row, and only the other, takes along a path: the
+    weight of the leaf for each of the first, and for each of the second.
+    """
+    made = np.zeros((most, most, 2))
+    for own in range(most):
+        for theirs in range(most - own):
+            ways = math.factorial(own + theirs)
+            if own:
+                made[own, theirs, 0] = math.factorial(own - 1) * math.factorial(theirs) / ways
+            if theirs:
+                made[own, theirs, 1] = math.factorial(own) * math.factorial(theirs - 1) / ways
+    return made

@@ -1,0 +1,112 @@
+"""The words and phrases of documents that a linear term counts, with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.source import Source
+from flour.core.sparse import Sparse
+from flour.ops.ngrams import WordNgrams
+from flour.ops.source import Field
+from flour.ops.text import DropWords, Placed, Split, TextMap, Tokenize
+from oven.attribute.terms import Terms, Weighted
+from oven.plans.attribution import Part
+
+Places = list[tuple[int, int]]
+#: The raw columns of the rows, by name.
+Read = Callable[[], Mapping[str, Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A linear term whose columns are the counts of words, as they come of one document."""
+
+    column: int
+    counts: WordNgrams
+    #: The operators from the document to its words, the first one first.
+    way: tuple[TextMap | Tokenize | Split | DropWords, ...]
+    weights: NDArray[np.float64]
+
+
+class Documents:
+    """The words of a block's documents."""
+
+    def __init__(self, terms: Terms, counted: Sequence[tuple[Counted, Sparse]]) -> None:
+        self._terms, self._counted = terms, counted
+
+    def words(self, read: Read, row: int, score: int) -> list[Part]:
+        """What each word of the row's documents adds to a score."""
+        raw = read()
+        return [
+            part
+            for counted, held in self._counted
+            for part in self._of(counted, held, raw, row, score)
+        ]
+
+    def _of(
+        self,
+        counted: Counted,
+        held: Sparse,
+        raw: Mapping[str, Sequence[Any]],
+        row: int,
+        score: int,
+    ) -> Iterator[Part]:
+        start, end = held.indptr[row : row + 2].tolist()
+        name = self._terms.columns[counted.column]
+        document = raw[name][row]
+        places = places_of(counted, document)
+        for column, number in zip(held.indices[start:end], held.data[start:end], strict=True):
+            term = counted.counts.vocabulary[int(column)]
+            share = float(number * counted.weights[score, column])
+            yield Part(name, document, share, term, tuple(places.get(term, ())))
+
+
+def documents_of(terms: Terms, linear: Sequence[Any]) -> Documents | None:
+    """The documents that terms count the words of; None where there are none."""
+    found = [
+        (counted, held)
+        for term, held in zip(terms.linear, linear, strict=True)
+        if isinstance(held, Sparse) and (counted := _counted(term)) is not None
+    ]
+    return Documents(terms, found) if found else None
+
+
+def _counted(term: Weighted) -> Counted | None:
+    """The term as counts of words: from there on its columns stay where they are."""
+    item, width = term.node, term.weights.shape[1]
+    while not isinstance(item.op, WordNgrams):
+        if not item.op.by_column or getattr(item.inputs[0].type, "width", 1) != width:
+            return None
+        item = item.inputs[0]
+    way: list[TextMap | Tokenize | Split | DropWords] = []
+    read = item.inputs[0]
+    while not isinstance(read.op, Source | Field):
+        if not isinstance(read.op, TextMap | Tokenize | Split | DropWords):
+            return None
+        way.append(read.op)
+        read = read.inputs[0]
+    return Counted(int(term.made[0]), item.op, tuple(reversed(way)), term.weights)
+
+
+def places_of(counted: Counted, document: str) -> dict[str, Places]:
+    """Where each word or phrase stands: its first character, and the one behind its last."""
+    text, where = document, list(range(len(document) + 1))
+    words: list[Placed] = []
+    for op in counted.way:
+        if isinstance(op, TextMap):
+            text, back = op.traced(text)
+            where = [where[place] for place in back]
+        else:
+            words = op.placed(text, words)
+    made: dict[str, Places] = {}
+    for count in range(counted.counts.low, counted.counts.high + 1):
+        for first in range(len(words) - count + 1):
+            run = words[first : first + count]
+            term = " ".join(word for word, _, _ in run)
+            made.setdefault(term, []).append((where[run[0][1]], where[run[-1][2]]))
+    return made

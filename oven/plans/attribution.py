@@ -1,0 +1,136 @@
+"""Attribution: what each raw column adds to a score, as `Plan.attribute` answers it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: The rows that a page shows, and the columns of each.
+SHOWN_ROWS, SHOWN_COLUMNS = 5, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One share of a score: a column with its value, or a word with its places in the document."""
+
+    column: str
+    value: Any
+    share: float
+    #: The term, for a word or phrase of a document, and its places: (first character, past last).
+    term: str | None = None
+    places: tuple[tuple[int, int], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The part as plain data."""
+        plain = self.value.item() if isinstance(self.value, np.generic) else self.value
+        made: dict[str, Any] = {"column": self.column, "value": plain, "share": self.share}
+        if self.term is not None:
+            made = {"column": self.column, "term": self.term, "share": self.share}
+            made["places"] = [list(place) for place in self.places]
+        return made
+
+
+#: The words of a row's documents: (row, number of the score) -> parts.
+Words = Callable[[int, int], Sequence[Part]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What each raw column adds to the score of each row: base + values is the score.
+
+    `values` has a row for each row of the data, and a column for each of `columns`; with several
+    scores (classes), they are its last axis. `base` is the score that nothing has been added to.
+    `method` is "exact" or "sampled"; sampled values have `errors`, one standard error each.
+    """
+
+    output: str
+    columns: tuple[str, ...]
+    values: NDArray[np.float64]
+    base: NDArray[np.float64]
+    score: NDArray[np.float64]
+    method: str = "exact"
+    errors: NDArray[np.float64] | None = None
+    #: What the scores stand for, where there are several: the classes.
+    names: tuple[Any, ...] = ()
+    #: The values of the raw columns, by name, and the words of documents.
+    read: Callable[[], Mapping[str, Sequence[Any]]] = field(default=dict, repr=False)
+    words: Words | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def top(self, count: int = 5, row: int = 0, score: int | None = None) -> list[Part]:
+        """The parts of a row that move its score most, the largest first.
+
+        A document whose words are known is given word by word. Of several scores the row's highest
+        is meant, unless `score` says which by its number.
+        """
+        parts = sorted(self._parts(row, self._score(row, score)), key=lambda part: -abs(part.share))
+        return parts[:count]
+
+    def to_dict(self, row: int | None = None) -> dict[str, Any]:
+        """One row, or all rows, as plain data."""
+        if row is None:
+            return {"output": self.output, "rows": [self.to_dict(i) for i in range(len(self))]}
+        made: dict[str, Any] = {"base": self.base.tolist(), "score": self.score[row].tolist()}
+        made["method"] = self.method
+        several = self.values.ndim > 2
+        if several and self.names:
+            made["names"] = list(self.names)
+        made["shares"] = dict(zip(self.columns, self.values[row].tolist(), strict=True))
+        if self.errors is not None:
+            made["errors"] = dict(zip(self.columns, self.errors[row].tolist(), strict=True))
+        if self.words is not None:
+            found = self.words(row, self._score(row, None))
+            made["words"] = [part.to_dict() for part in found]
+        return made
+
+    def _score(self, row: int, score: int | None) -> int:
+        """The number of the score that is meant."""
+        if score is not None or self.values.ndim == 2:
+            return score or 0
+        return int(np.argmax(self.score[row]))
+
+    def _parts(self, row: int, score: int) -> Iterator[Part]:
+        shares = self.values[row] if self.values.ndim == 2 else self.values[row, :, score]
+        words = list(self.words(row, score)) if self.words is not None else []
+        spelt = {part.column for part in words}
+        held = self.read()
+        for name, share in zip(self.columns, shares.tolist(), strict=True):
+            if name not in spelt:
+                yield Part(name, held[name][row] if name in held else None, share)
+        yield from words
+
+    # --- a page ---------------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        """Bars for the first rows, as notebooks show them."""
+        shown = min(len(self), SHOWN_ROWS)
+        more = f"<p>{len(self) - shown:,} more rows</p>" if len(self) > shown else ""
+        return "".join(self._bars(row) for row in range(shown)) + more
+
+    def _bars(self, row: int) -> str:
+        score = self._score(row, None)
+        single = self.values.ndim == 2
+        base = self.base if single else self.base[score]
+        total = self.score[row] if single else self.score[row, score]
+        parts = self.top(SHOWN_COLUMNS, row, score)
+        most = max((abs(part.share) for part in parts), default=0.0) or 1.0
+        name = f" {html.escape(str(self.names[score]))}" if not single and self.names else ""
+        head = f"{html.escape(self.output)}{name}: {float(base):.4g} → {float(total):.4g}"
+        lines = "".join(_bar(part, most) for part in parts)
+        return f"<table><caption>{head}</caption>{lines}</table>"
+
+
+def _bar(part: Part, most: float) -> str:
+    """One line of a table: what, and a bar as long as its share."""
+    said = f"{part.column} = {part.value}" if part.term is None else f"{part.column}: “{part.term}”"
+    colour = "#c0392b" if part.share < 0 else "#2471a3"
+    width = round(160 * abs(part.share) / most)
+    bar = f'<div style="background:{colour};width:{width}px;height:0.8em"></div>'
+    return f"<tr><td>{html.escape(said)[:80]}</td><td>{part.share:+.4g}</td><td>{bar}</td></tr>"
