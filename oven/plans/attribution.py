@@ -109,7 +109,10 @@ class Attribution:
     # --- a page ---------------------------------------------------------------------------------
 
     def _repr_html_(self) -> str:
-        """Bars for the first rows, as notebooks show them."""
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """Bars for the first rows, which notebooks show."""
         shown = min(len(self), SHOWN_ROWS)
         more = f"<p>{len(self) - shown:,} more rows</p>" if len(self) > shown else ""
         return "".join(self._bars(row) for row in range(shown)) + more

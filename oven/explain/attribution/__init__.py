@@ -7,8 +7,8 @@ from weakref import WeakKeyDictionary
 
 from flour.core.errors import ParameterError, TypeMismatch, nearest
 from flour.core.types import FLOATS
-from oven.attribute.explainer import Explainer
-from oven.attribute.sampling import sampled
+from oven.explain.attribution.explainer import Explainer
+from oven.explain.attribution.sampling import sampled
 
 if TYPE_CHECKING:
     from oven.plans.attribution import Attribution

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
 from flour.core.extension_points import extension
+from flour.core.op import Columns
 from flour.core.raw_columns import NO_COLUMN
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
-from oven.attribute.terms import Terms, Weighted, at_terms, score_of, terms
-from oven.attribute.tree_code import by_covers, to_background
-from oven.attribute.tree_tables import TreePaths
-from oven.attribute.words import Documents, documents_of
+from oven.explain.attribution.terms import Terms, Weighted, at_terms, score_of, terms
+from oven.explain.attribution.tree_code import by_covers, to_background
+from oven.explain.attribution.tree_tables import TreePaths
+from oven.explain.attribution.words import Documents, documents_of
 from oven.plans.attribution import Attribution
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ class Explainer:
             for term, columns in zip(self.terms.trees, made, strict=True)
         ]
 
+    @cached_property
+    def read(self) -> list[int]:
+        """The numbers of the columns that are in the data: some may be named and never read."""
+        records = [kind for kind in self.inputs.values() if isinstance(kind, Record)]
+        unread = {name for kind in records for name in kind.unread}
+        if len(self.inputs) > 1:
+            return [*range(len(self.terms.columns))]
+        return [i for i, name in enumerate(self.terms.columns) if name not in unread]
+
     def block(self, rows: object) -> Any:
         """The rows as a block."""
         return self.reader.read(rows).block
@@ -102,9 +112,12 @@ class Explainer:
     ) -> Attribution:
         """The answer; a single score has no axis of its own."""
         single, read = self.scores == 1, partial(self.raw, block)
+        values = values[:, self.read]
+        if errors is not None:
+            errors = errors[:, self.read]
         return Attribution(
             output=self.output,
-            columns=self.terms.columns,
+            columns=tuple(self.terms.columns[column] for column in self.read),
             values=values[:, :, 0] if single else values,
             base=base.reshape(())[()] if single else base,
             score=score.reshape(-1) if single else score,
@@ -122,7 +135,7 @@ class Explainer:
         for name, kind in self.inputs.items():
             held = columns[name]
             if isinstance(kind, Record):
-                parts += [held[each] for each in kind.names]
+                parts += [held.get(each) for each in kind.names]
             elif isinstance(kind, Vector):
                 parts += list(densify(held).T)
             else:
@@ -182,12 +195,12 @@ def _spread(term: Weighted, count: int) -> NDArray[np.float64]:
     return spread.reshape(width, count * scores)
 
 
-def _ours(held: Any) -> Any:
+def _ours(held: Columns) -> Columns:
     """A column of a plan's answer as the definitions read it."""
     return Sparse.from_scipy(held) if hasattr(held, "tocsr") else held
 
 
-def _times(held: Any, spread: NDArray[np.float64]) -> NDArray[np.float64]:
+def _times(held: Columns, spread: NDArray[np.float64]) -> NDArray[np.float64]:
     held = _ours(held)
     if isinstance(held, Sparse):
         return np.asarray(held.matmul(spread))

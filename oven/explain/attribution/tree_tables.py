@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.op import Columns
 from flour.ops.trees.trees import Trees
 from flour.ops.trees.walk import LEFT, ZERO, ZEROS
 
@@ -168,7 +169,7 @@ class TreePaths:
             limit = np.where(np.asarray(self.op.category.array) >= 0, 0.5, limit)
         return limit
 
-    def values(self, x: Any) -> NDArray[np.float64]:
+    def values(self, x: Columns) -> NDArray[np.float64]:
         """What the tests of each row compare: a row of slots for each."""
         op, (_, nodes) = self.op, self.tests
         rows = op.rows(x)

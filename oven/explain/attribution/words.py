@@ -14,7 +14,7 @@ from flour.core.sparse import Sparse
 from flour.ops.ngrams import WordNgrams
 from flour.ops.source import Field
 from flour.ops.text import DropWords, Placed, Split, TextMap, Tokenize
-from oven.attribute.terms import Terms, Weighted
+from oven.explain.attribution.terms import Terms, Weighted
 from oven.plans.attribution import Part
 
 Places = list[tuple[int, int]]

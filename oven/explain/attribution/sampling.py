@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
+from flour.core.op import Columns
 from flour.core.sparse import densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
-from oven.attribute.explainer import SCORE
+from oven.explain.attribution.explainer import SCORE
 
 if TYPE_CHECKING:
-    from oven.attribute.explainer import Explainer
+    from oven.explain.attribution.explainer import Explainer
     from oven.plans.attribution import Attribution
 
 #: So many rows are scored at once.
@@ -87,7 +88,9 @@ def _mixed(
         held = joined[name]
         if isinstance(kind, Record):
             made[name] = {
-                label: _taken(held[label], source[:, at + j]) for j, label in enumerate(kind.names)
+                label: _taken(held[label], source[:, at + j])
+                for j, label in enumerate(kind.names)
+                if label in held
             }
             at += len(kind.names)
         elif isinstance(kind, Vector):
@@ -100,11 +103,11 @@ def _mixed(
     return made
 
 
-def _taken(held: Any, rows: NDArray[np.int64]) -> Any:
+def _taken(held: Columns, rows: NDArray[np.int64]) -> Columns:
     return held[rows] if isinstance(held, np.ndarray) else [held[row] for row in rows]
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _joined(first: Columns, second: Columns) -> Columns:
     """The rows of both."""
     if isinstance(first, dict):
         return {name: _joined(first[name], second[name]) for name in first}

@@ -1,8 +1,8 @@
 """Exact attribution of trees in native code: by covers, or against rows of a background.
 
-Both go over the steps of a tree (see oven.attribute.tree_tables) for one row after the other. By
-covers, all points of the integral are computed at once, four in a register. Against a background,
-the steps below an edge that neither row takes are left out.
+Both go over the steps of a tree (see tree_tables.py) for one row after the other. By covers, all
+points of the integral are computed at once, four in a register. Against a background, the steps
+below an edge that neither row takes are left out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import cache as once
 import numpy as np
 from numpy.typing import NDArray
 
-from oven.attribute.tree_tables import LANES, Tables, TreePaths
 from oven.compiler import cache, machine
+from oven.explain.attribution.tree_tables import LANES, Tables, TreePaths
 
 COVERS_NAME = "attribute_by_covers"
 COVERS = """\
