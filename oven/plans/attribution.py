@@ -25,6 +25,13 @@ class Part:
     term: str | None = None
     places: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def said(self) -> str:
+        """The column and its value, or the word."""
+        if self.term is not None:
+            return f'{self.column}: "{self.term}"'
+        return f"{self.column} = {self.value}"
+
     def to_dict(self) -> dict[str, Any]:
         """The part as plain data."""
         plain = self.value.item() if isinstance(self.value, np.generic) else self.value
@@ -106,6 +113,29 @@ class Attribution:
                 yield Part(name, held[name][row] if name in held else None, share)
         yield from words
 
+    def to_text(self) -> str:
+        """Every row with its parts, the largest first, as lines."""
+        return "\n".join(line for row in range(len(self)) for line in self._lines(row))
+
+    def _lines(self, row: int) -> Iterator[str]:
+        yield self._head(row)
+        for part in self.top(SHOWN_COLUMNS, row):
+            error = "" if self.errors is None else f" ±{self._error(row, part.column):.2g}"
+            yield f"  {part.share:+12.6g}{error}  {part.said}"
+
+    def _error(self, row: int, column: str) -> float:
+        assert self.errors is not None
+        errors = self.errors[row, self.columns.index(column)]
+        return float(errors if self.values.ndim == 2 else errors[self._score(row, None)])
+
+    def _head(self, row: int) -> str:
+        """What is explained, from the base to the score."""
+        score, single = self._score(row, None), self.values.ndim == 2
+        base = self.base if single else self.base[score]
+        total = self.score[row] if single else self.score[row, score]
+        name = f" {self.names[score]}" if not single and self.names else ""
+        return f"{self.output}{name}: {float(base):.6g} -> {float(total):.6g}"
+
     # --- a page ---------------------------------------------------------------------------------
 
     def _repr_html_(self) -> str:
@@ -118,22 +148,18 @@ class Attribution:
         return "".join(self._bars(row) for row in range(shown)) + more
 
     def _bars(self, row: int) -> str:
-        score = self._score(row, None)
-        single = self.values.ndim == 2
-        base = self.base if single else self.base[score]
-        total = self.score[row] if single else self.score[row, score]
-        parts = self.top(SHOWN_COLUMNS, row, score)
+        parts = self.top(SHOWN_COLUMNS, row)
         most = max((abs(part.share) for part in parts), default=0.0) or 1.0
-        name = f" {html.escape(str(self.names[score]))}" if not single and self.names else ""
-        head = f"{html.escape(self.output)}{name}: {float(base):.4g} → {float(total):.4g}"
+        head = html.escape(self._head(row))
         lines = "".join(_bar(part, most) for part in parts)
         return f"<table><caption>{head}</caption>{lines}</table>"
 
 
 def _bar(part: Part, most: float) -> str:
     """One line of a table: what, and a bar as long as its share."""
-    said = f"{part.column} = {part.value}" if part.term is None else f"{part.column}: “{part.term}”"
     colour = "#c0392b" if part.share < 0 else "#2471a3"
     width = round(160 * abs(part.share) / most)
     bar = f'<div style="background:{colour};width:{width}px;height:0.8em"></div>'
-    return f"<tr><td>{html.escape(said)[:80]}</td><td>{part.share:+.4g}</td><td>{bar}</td></tr>"
+    return (
+        f"<tr><td>{html.escape(part.said[:80])}</td><td>{part.share:+.4g}</td><td>{bar}</td></tr>"
+    )

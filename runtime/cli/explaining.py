@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
-from runtime.cli.errors import Exit
+from runtime.cli.errors import BadTable, Exit
 from runtime.cli.output import Output
+
+if TYPE_CHECKING:
+    from oven import Plan
+    from oven.plans.attribution import Attribution
 
 DESCRIPTION = """\
 Show a model at one step of its way: the program as it was written, after all rules, cut into
 stages, as source, as LLVM IR, as assembly, or a timed run. As text, or as a page of HTML that needs
-nothing from elsewhere."""
+nothing from elsewhere.
+
+With --rows, show what each column adds to the score of each row of a file instead."""
 EXAMPLES = """\
   pretzel explain models/fraud
   pretzel explain models/fraud --stage timed
   pretzel explain models/fraud --stage optimised --html --output fraud.html
+  pretzel explain models/fraud --rows rows.csv
 """
 STAGES = ("logical", "optimised", "stages", "source", "llvm", "asm", "timed")
 
@@ -26,6 +34,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stage", choices=STAGES, default="stages", help="what to show (stages)")
     parser.add_argument("--html", action="store_true", help="a page of HTML instead of text")
     parser.add_argument("--output", metavar="FILE", help="write to this file")
+    parser.add_argument("--rows", metavar="FILE", help="explain the scores of the first of these")
+    parser.add_argument("--of", metavar="OUTPUT", help="the output to explain (scores)")
+    parser.add_argument("--background", metavar="FILE", help="rows whose mean is compared with")
+    parser.add_argument("--count", type=common.positive, default=5, help="rows to explain (5)")
+    common.rows(parser)
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
@@ -35,10 +48,39 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from runtime.cli.models import open_model
 
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
-    text = opened.plan.explain(options.stage, "html" if options.html else "text")
+    facts: dict[str, Any] = {"model": opened.model.name}
+    if options.rows:
+        made = _attributed(opened.plan, options)
+        text = made.to_html() if options.html else made.to_text()
+        facts |= made.to_dict()
+    else:
+        text = opened.plan.explain(options.stage, "html" if options.html else "text")
+        facts |= {"stage": options.stage, "text": text}
     if options.output:
         Path(options.output).write_text(text, encoding="utf-8")
         out.note(f"wrote {options.output}")
     else:
-        out.result({"model": opened.model.name, "stage": options.stage, "text": text}, text)
+        out.result(facts, text)
     return Exit.OK
+
+
+def _attributed(plan: Plan, options: argparse.Namespace) -> Attribution:
+    """What each column adds to the scores of the first rows of a file."""
+    background = _rows(plan, options, options.background, 100) if options.background else None
+    rows = _rows(plan, options, options.rows, options.count)
+    return plan.attribute(rows, output=options.of, background=background)
+
+
+def _rows(plan: Plan, options: argparse.Namespace, path: str, count: int) -> object:
+    """The first rows of a file."""
+    from runtime.cli import reading
+    from runtime.cli.blocks import Options
+
+    form = reading.format_of(path, options.format)
+    how = Options(form, count, options.header, options.separator)
+    for block in reading.blocks(path, plan.inputs, how):
+        data = block.data  # a block may have a row more, that its header was told by
+        if isinstance(data, dict):
+            return {name: column[:count] for name, column in data.items()}
+        return data[:count]
+    raise BadTable("there are no rows", where=path)

@@ -50,6 +50,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="refuse",
         help="NaN or infinity where the original refuses them: an error, or computed with",
     )
+    parser.add_argument(
+        "--covers",
+        action="store_true",
+        help="keep how much of the training data reached each node of trees, for `explain --rows`",
+    )
     common.cpu(parser, "", "put machine code for these into the plan, as `warm` does into packs")
     parser.add_argument(
         "--verify", metavar="ROWS", help="rows for which plan and original must answer alike"
@@ -112,9 +117,9 @@ def _imported(
     where = str(model.path)
     if model.form == formats.SKLEARN:
         source: Any = formats.estimator(raw, where)
-        program = flour.from_sklearn(source)
+        program = flour.from_sklearn(source, covers=options.covers)
     else:
-        source, program = raw, formats.program(model.form, raw, where)
+        source, program = raw, formats.program(model.form, raw, where, covers=options.covers)
     progress.step("baking")
     plan = oven.bake(program, exact=options.exact, on_missing=options.on_missing)
     compared = _compared(options, plan, model.form, source, progress) if options.verify else None

@@ -273,8 +273,11 @@ class ModelCodec:
         parts = [self.prefix]
         if wished.id is not None:
             parts += (b',"id":', encode(wished.id))
-        if wished.content == TABLE:
-            parts.append(b',"parameters":{"content_type":"pd"}')
+        parameters: dict[str, Any] = {"content_type": TABLE} if wished.content == TABLE else {}
+        if wished.attribution is not None:
+            parameters["attribution"] = wished.attribution
+        if parameters:
+            parts += (b',"parameters":', encode(parameters))
         return b"".join((*parts, b',"outputs":[', b",".join(heads), b"]}"))
 
     def _arrays(self, answers: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -54,6 +54,8 @@ def infer(service: HandlerContext, request: Request) -> Answer:
         if answer is not None:
             return answer
     call, wished = _decoded(service, front, request)
+    if wished.explain is not None:
+        return _explained(service, front, call, request, wished)
     response = _few(service, front, call, request, wished)
     if response is not None:
         return response
@@ -75,11 +77,31 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
     with uncollected():
         call, wished = await asyncio.to_thread(_decoded, service, front, request)
     telemetry.resume(service, request)
+    if wished.explain is not None:
+        return await _explained(service, front, call, request, wished)
     encode = partial(front.encode, wished=wished)
     version = front.version
     dense = all(map(is_dense, version.kinds.values()))
     if version.reader.text and dense and not version.mixes_rows:
         return await _by_documents(service, front, call, request, encode)
+    answer = answered(service, front, call, request, encode)
+    return answer if isinstance(answer, Response) else await answer
+
+
+async def _explained(
+    service: HandlerContext,
+    front: ModelCodec,
+    call: InferCall,
+    request: Request,
+    wished: ResponseOptions,
+) -> Response:
+    """The answer with what each column adds to its scores, which a thread finds out."""
+    try:
+        made = await service.attribution.of(front.version, call.batch, wished.explain or "")
+    except BaseException:
+        front.counts.failed += 1
+        raise
+    encode = partial(front.encode, wished=replace(wished, attribution=made))
     answer = answered(service, front, call, request, encode)
     return answer if isinstance(answer, Response) else await answer
 

@@ -36,6 +36,10 @@ class ResponseOptions:
     priority: int | None = None
     content: str | None = None
     """The content type of the request, of clients that use them."""
+    explain: str | None = None
+    """The output whose scores are attributed to columns; empty for the usual one."""
+    attribution: Mapping[str, Any] | None = None
+    """What was asked for by `explain`, for the answer."""
 
 
 NOTHING = ResponseOptions()
@@ -54,6 +58,21 @@ def response_options(asked: Envelope, request: Request, default_priority: int) -
         timeout=timeout(parameters, request),
         priority=_priority(parameters, default_priority),
         content=common_type([content_type(parameters, "$"), *inputs]),
+        explain=_explain(parameters),
+    )
+
+
+def _explain(parameters: Mapping[str, Any]) -> str | None:
+    """The output to explain, empty for the usual one, where the answer is to be explained."""
+    value = parameters.get("explain", False)
+    if isinstance(value, bool):
+        return "" if value else None
+    if isinstance(value, str):
+        return value
+    raise HttpError(
+        "explain is true, false or the name of an output",
+        where="$.parameters.explain",
+        found=repr(value)[:40],
     )
 
 

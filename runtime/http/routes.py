@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from runtime.http.attributions import Attributions
 from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
@@ -39,6 +40,8 @@ class HandlerContext:
     routes: tuple[Route, ...]
     router: Router
     metrics: SnapshotSource | None
+    #: Answers requests that ask why.
+    attribution: Attributions
 
     def ready(self) -> Ready:
         """Whether the models that should be there are, and which are missing."""

@@ -11,6 +11,7 @@ from time import monotonic
 
 from runtime.http import problems, telemetry
 from runtime.http.array_pieces import CUTS
+from runtime.http.attributions import Attributions
 from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
@@ -65,6 +66,7 @@ class Service(HandlerContext):
         self.routes = (*ROUTES, *routes)
         self.router = Router(self.routes)
         self.metrics = None
+        self.attribution = Attributions(settings.explain_rate, settings.explain_rows)
         telemetry.attach(self)
         for reader in READERS:
             reader.prepare()

@@ -64,6 +64,10 @@ class ServerSettings:
     """Requests a second of each client with a token; 0 is no limit."""
     rate_burst: float = 1.0
     """Seconds of its rate that an idle client may use at once."""
+    explain_rate: float = 10.0
+    """Requests a second, of all clients, that may ask for attribution; 0 refuses them."""
+    explain_rows: int = 100
+    """Rows of a request that asks for attribution."""
     max_waiting: int = 0
     """Requests that may wait for their answers, over all connections; 0 is no limit."""
 

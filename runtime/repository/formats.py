@@ -87,24 +87,28 @@ def estimator(raw: bytes, where: str) -> Any:
     return read_pickle(raw, where)
 
 
-def program(form: str, raw: bytes, where: str) -> Flow:
-    """The program of a model, with the outputs that its importer gives it."""
+def program(form: str, raw: bytes, where: str, *, covers: bool = False) -> Flow:
+    """The program of a model, with the outputs that its importer gives it.
+
+    With `covers`, trees keep how much of the training data reached each node, where the file says.
+    """
     if form == GRAPH:
         return graph_of(raw, where)
     if form == SKLEARN:
-        return flour.from_sklearn(estimator(raw, where))
+        return flour.from_sklearn(estimator(raw, where), covers=covers)
     read = importer(form, where)
+    how = {"covers": True} if covers and form in (LIGHTGBM, XGBOOST) else {}
     try:
-        flow: Flow = read(raw)
+        flow: Flow = read(raw, **how)
     except FlourError as problem:
         problem.where = ", ".join(filter(None, (where, problem.where)))
         raise
     return flow
 
 
-def importer(form: str, where: str) -> Callable[[bytes], Flow]:
+def importer(form: str, where: str) -> Callable[..., Flow]:
     """The importer of a format whose files are data."""
     if form not in FORMATS or FORMATS[form].runs_code:
         raise UnsupportedModel(f"models of the format {form!r} are not supported", where=where)
-    found: Callable[[bytes], Flow] = getattr(flour, f"from_{form}")
+    found: Callable[..., Flow] = getattr(flour, f"from_{form}")
     return found

@@ -378,3 +378,23 @@ def test_a_saved_plan_is_the_one_that_was_imported(
     pretzel("import", place.root / "booster.ubj", "--output", tmp_path / "b.pretzel")
     made = oven.load(tmp_path / "b.pretzel").run(X)["value"]
     assert np.array_equal(made, xgb("two").predict_proba(X)[:, 1])
+
+
+def test_explain_rows(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
+    """What columns add to scores, of trees that were imported with their covers."""
+    for name in ("booster.ubj", "trees.txt"):
+        plan = tmp_path / f"{name}.pretzel"
+        assert pretzel("import", place.root / name, "--covers", "--output", plan).code == 0
+        made = pretzel("explain", plan, "--rows", place.root / "rows.csv", "--json").data
+        assert len(made["rows"]) == 5
+        for row in made["rows"]:
+            assert row["base"] + sum(row["shares"].values()) == pytest.approx(
+                row["score"], rel=1e-5
+            )
+        text = pretzel("explain", plan, "--rows", place.root / "rows.csv", "--count", 1).out
+        assert len(text.splitlines()) == 1 + len(made["rows"][0]["shares"])
+    plain = tmp_path / "plain.pretzel"
+    assert pretzel("import", place.root / "trees.txt", "--output", plain).code == 0
+    rows = ("--rows", place.root / "rows.csv")
+    assert "covers" in pretzel("explain", plain, *rows).err
+    assert pretzel("explain", plain, *rows, "--background", place.root / "rows.csv").code == 0
