@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
 from flour.core.extension_points import extension
-from flour.core.op import Columns
-from flour.core.raw_columns import NO_COLUMN
-from flour.core.sparse import Sparse, densify
+from flour.core.sparse import densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
-from oven.explain.attribution.terms import Terms, Weighted, at_terms, score_of, terms
+from oven.explain.attribution.shares import shares_of
+from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, terms
 from oven.explain.attribution.tree_code import by_covers, to_background
 from oven.explain.attribution.tree_tables import TreePaths
-from oven.explain.attribution.words import Documents, documents_of
+from oven.explain.attribution.words import Counted, Documents, counted_of, documents_of
 from oven.plans.attribution import Attribution
 
 if TYPE_CHECKING:
@@ -35,10 +34,12 @@ class Explainer:
     def __init__(self, plan: Plan, output: str) -> None:
         self.output, self.inputs, self.reader = output, plan.inputs, plan.reader
         self.terms: Terms = terms(score_of(plan.flow.outputs[output]))
+        #: The programs of the shares of linear terms.
+        self.shares = [shares_of(term, len(self.terms.columns)) for term in self.terms.linear]
         nodes = {SCORE: self.terms.score}
-        nodes |= {f"linear {i}": term.node for i, term in enumerate(self.terms.linear)}
+        nodes |= {f"linear {i}": each.node for i, each in enumerate(self.shares)}
         nodes |= {f"trees {i}": term.node.inputs[0] for i, term in enumerate(self.terms.trees)}
-        #: The score, the values of the linear terms, and what the trees read.
+        #: The score, the shares of the linear terms, and what the trees read.
         self.plan: Plan = extension("native_plan")(Flow(nodes), exact=plan.exact, background=False)
         classes = plan.classes
         kind = self.terms.score.type
@@ -46,15 +47,23 @@ class Explainer:
         fits = classes is not None and len(classes) == self.scores
         self.names = tuple(classes) if classes is not None and fits else ()
 
+    @cached_property
+    def values(self) -> Plan:
+        """A plan of the values of the linear terms, for those who look at words."""
+        nodes = {f"linear {i}": term.node for i, term in enumerate(self.terms.linear)}
+        made: Plan = extension("native_plan")(Flow(nodes), exact=self.plan.exact, background=False)
+        return made
+
+    @cached_property
+    def counted(self) -> dict[int, Counted]:
+        """The linear terms that count words, by their numbers."""
+        every = ((i, counted_of(term)) for i, term in enumerate(self.terms.linear))
+        return {i: counted for i, counted in every if counted is not None}
+
     @property
     def count(self) -> int:
         """The number of raw columns, and one for what is made of none."""
         return len(self.terms.columns) + 1
-
-    @cached_property
-    def spreads(self) -> list[NDArray[np.float64]]:
-        """For each linear term, what one of each of its columns adds by raw column and score."""
-        return [_spread(term, self.count) for term in self.terms.linear]
 
     @cached_property
     def paths(self) -> list[TreePaths]:
@@ -85,21 +94,19 @@ class Explainer:
         others = None if background is None else self.plan.run(self.block(background))
         score = np.asarray(found[SCORE], np.float64)
         values = np.zeros((len(score), self.count, self.scores))
-        linear = [found[f"linear {i}"] for i in range(len(self.terms.linear))]
-        for held, spread in zip(linear, self.spreads, strict=True):
-            values += _times(held, spread).reshape(values.shape)
-        if others is None:
-            base = self._base(linear)
+        for i, shares in enumerate(self.shares):
+            shares.add(values, found[f"linear {i}"])
+        if others is None:  # what is made of no column is the same for every row
+            base = self._base + (values[0, -1] if len(values) else 0.0)
         else:
-            base = np.asarray(others[SCORE], np.float64).reshape(-1, self.scores).mean(axis=0)
-            for i, spread in enumerate(self.spreads):
-                mean = _times(others[f"linear {i}"], spread).mean(axis=0)
-                values -= mean.reshape(1, *values.shape[1:])
+            against = np.asarray(others[SCORE], np.float64).reshape(-1, self.scores)
+            mean = np.zeros((len(against), *values.shape[1:]))
+            for i, shares in enumerate(self.shares):
+                shares.add(mean, others[f"linear {i}"])
+            base, values = against.mean(axis=0), values - mean.mean(axis=0)
         self._add_trees(values, found, others)
-        values = values[:, :-1]
-        if self.terms.score.type == Vector(self.scores):
-            score = score.reshape(len(score), -1)
-        return self.made(block, values, base, score, self._documents(linear, others))
+        documents = documents_of(self, block) if others is None else None
+        return self.made(block, values[:, :-1], base, score, documents)
 
     def made(
         self,
@@ -125,7 +132,7 @@ class Explainer:
             errors=errors[:, :, 0] if single and errors is not None else errors,
             names=self.names,
             read=read,
-            words=None if documents is None else partial(documents.words, read),
+            words=None if documents is None else documents.words,
         )
 
     def raw(self, block: object) -> Mapping[str, Sequence[Any]]:
@@ -144,18 +151,9 @@ class Explainer:
 
     # --- the parts ------------------------------------------------------------------------------
 
-    def _base(self, linear: Sequence[Any]) -> NDArray[np.float64]:
-        """The score where every linear term is zero, and trees give their mean in training."""
-        base = self._plain_base.copy()
-        for term, held in zip(self.terms.linear, linear, strict=True):
-            constant = np.flatnonzero(term.made == NO_COLUMN)
-            if constant.size:
-                row = densify(_ours(held))[:1].reshape(-1)
-                base += term.weights[:, constant] @ row[constant]
-        return base
-
     @cached_property
-    def _plain_base(self) -> NDArray[np.float64]:
+    def _base(self) -> NDArray[np.float64]:
+        """The score where every linear term is zero, and trees give their mean in training."""
         if any(not len(paths.op.cover) for paths in self.paths):
             raise ParameterError(
                 "these trees do not say how much of the training data reached their nodes",
@@ -172,36 +170,10 @@ class Explainer:
         others: Mapping[str, Any] | None,
     ) -> None:
         for i, (term, paths) in enumerate(zip(self.terms.trees, self.paths, strict=True)):
-            tests = paths.values(_ours(found[f"trees {i}"]))
+            tests = paths.values(ours(found[f"trees {i}"]))
             if others is None:
                 shares = by_covers(paths, self.count, tests)
             else:
-                compared = paths.values(_ours(others[f"trees {i}"]))
+                compared = paths.values(ours(others[f"trees {i}"]))
                 shares = to_background(paths, self.count, tests, compared)
             values += shares @ term.weights.T
-
-    def _documents(self, linear: Sequence[Any], others: object) -> Documents | None:
-        """The words of documents, where terms count them; without a background, absent is zero."""
-        if others is not None:
-            return None
-        return documents_of(self.terms, [_ours(held) for held in linear])
-
-
-def _spread(term: Weighted, count: int) -> NDArray[np.float64]:
-    """What one of each of the term's columns adds: to each raw column of each score."""
-    scores, width = term.weights.shape
-    spread = np.zeros((width, count, scores))
-    spread[np.arange(width), np.where(term.made < 0, count - 1, term.made)] = term.weights.T
-    return spread.reshape(width, count * scores)
-
-
-def _ours(held: Columns) -> Columns:
-    """A column of a plan's answer as the definitions read it."""
-    return Sparse.from_scipy(held) if hasattr(held, "tocsr") else held
-
-
-def _times(held: Columns, spread: NDArray[np.float64]) -> NDArray[np.float64]:
-    held = _ours(held)
-    if isinstance(held, Sparse):
-        return np.asarray(held.matmul(spread))
-    return np.asarray(held, np.float64).reshape(len(held), -1) @ spread

@@ -19,7 +19,7 @@ from flour.core.op import Columns
 from flour.core.raw_columns import SEVERAL, Made
 from flour.core.reference import apply_op
 from flour.core.source import Source
-from flour.core.sparse import densify
+from flour.core.sparse import Sparse, densify
 from flour.core.types import Record, Type, Vector
 from flour.ops.bases import Elementwise
 from flour.ops.trees.trees import Trees
@@ -140,3 +140,8 @@ def at_terms(
 
 def _as(kind: Type, row: NDArray[np.float64]) -> NDArray[np.float64]:
     return row.reshape(1, -1) if isinstance(kind, Vector) else row.reshape(-1)
+
+
+def ours(held: Columns) -> Columns:
+    """A column of a plan's answer as the definitions read it."""
+    return Sparse.from_scipy(held) if hasattr(held, "tocsr") else held

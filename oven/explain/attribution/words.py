@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.op import Columns
 from flour.core.source import Source
 from flour.core.sparse import Sparse
 from flour.ops.ngrams import WordNgrams
 from flour.ops.source import Field
 from flour.ops.text import DropWords, Placed, Split, TextMap, Tokenize
-from oven.explain.attribution.terms import Terms, Weighted
+from oven.explain.attribution.terms import Weighted, ours
 from oven.plans.attribution import Part
 
+if TYPE_CHECKING:
+    from oven.explain.attribution.explainer import Explainer
+
 Places = list[tuple[int, int]]
-#: The raw columns of the rows, by name.
-Read = Callable[[], Mapping[str, Sequence[Any]]]
 
 
 @dataclass(frozen=True)
@@ -34,31 +37,31 @@ class Counted:
 
 
 class Documents:
-    """The words of a block's documents."""
+    """The words of a block's documents, which are counted when they are first looked at."""
 
-    def __init__(self, terms: Terms, counted: Sequence[tuple[Counted, Sparse]]) -> None:
-        self._terms, self._counted = terms, counted
+    def __init__(self, explainer: Explainer, block: object, counted: Mapping[int, Counted]) -> None:
+        self._explainer, self._block, self._counted = explainer, block, counted
 
-    def words(self, read: Read, row: int, score: int) -> list[Part]:
+    @cached_property
+    def _found(self) -> Mapping[str, Columns]:
+        return self._explainer.values.run(self._block)
+
+    @cached_property
+    def _raw(self) -> Mapping[str, Sequence[Any]]:
+        return self._explainer.raw(self._block)
+
+    def words(self, row: int, score: int) -> list[Part]:
         """What each word of the row's documents adds to a score."""
-        raw = read()
         return [
             part
-            for counted, held in self._counted
-            for part in self._of(counted, held, raw, row, score)
+            for place, counted in self._counted.items()
+            for part in self._of(counted, ours(self._found[f"linear {place}"]), row, score)
         ]
 
-    def _of(
-        self,
-        counted: Counted,
-        held: Sparse,
-        raw: Mapping[str, Sequence[Any]],
-        row: int,
-        score: int,
-    ) -> Iterator[Part]:
+    def _of(self, counted: Counted, held: Sparse, row: int, score: int) -> Iterator[Part]:
         start, end = held.indptr[row : row + 2].tolist()
-        name = self._terms.columns[counted.column]
-        document = raw[name][row]
+        name = self._explainer.terms.columns[counted.column]
+        document = self._raw[name][row]
         places = places_of(counted, document)
         for column, number in zip(held.indices[start:end], held.data[start:end], strict=True):
             term = counted.counts.vocabulary[int(column)]
@@ -66,14 +69,14 @@ class Documents:
             yield Part(name, document, share, term, tuple(places.get(term, ())))
 
 
-def documents_of(terms: Terms, linear: Sequence[Any]) -> Documents | None:
-    """The documents that terms count the words of; None where there are none."""
-    found = [
-        (counted, held)
-        for term, held in zip(terms.linear, linear, strict=True)
-        if isinstance(held, Sparse) and (counted := _counted(term)) is not None
-    ]
-    return Documents(terms, found) if found else None
+def documents_of(explainer: Explainer, block: object) -> Documents | None:
+    """The documents whose words linear terms count; None where there are none."""
+    return Documents(explainer, block, explainer.counted) if explainer.counted else None
+
+
+def counted_of(term: Weighted) -> Counted | None:
+    """The term as the counts of words, if it is that."""
+    return _counted(term) if getattr(term.node.type, "sparse", False) else None
 
 
 def _counted(term: Weighted) -> Counted | None:
