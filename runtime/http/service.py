@@ -19,6 +19,7 @@ from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, P
 from runtime.http.lag import Lag
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.number_arrays import NUMBERS
+from runtime.http.number_texts import TEXTS
 from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
@@ -29,8 +30,8 @@ from runtime.service.version import ModelVersion
 _READY_SECONDS = 0.5
 #: Awaited answers of more bytes are compressed on a thread.
 _LARGE = 128 << 10
-#: Functions of native code that read bodies.
-READERS = (NUMBERS, CUTS)
+#: Functions of native code that read bodies and write them.
+READERS = (NUMBERS, CUTS, TEXTS)
 
 
 class Service(HandlerContext):
