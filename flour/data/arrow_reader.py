@@ -20,6 +20,7 @@ values is answered once for each combination of values that occurs in it: see `d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class Combinations(NamedTuple):
     places: NDArray[np.int64]
 
 
+@cache
 def library() -> ModuleType:
     """The pyarrow package."""
     return import_module("pyarrow")
