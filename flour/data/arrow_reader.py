@@ -235,11 +235,10 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
             found=str(column.type)[:80],
             hint="unnest the column first; a vector takes lists, words are lists of strings",
         )
-    if isinstance(kind, Scalar | Category) and kind.dtype == "string" and _is_text(column):
-        cells = text_cells(column) if len(column) >= LEAST_ROWS else None
-        if cells is not None:
-            return cells
-        column = column.dictionary_encode("encode")
+    texts = isinstance(kind, Scalar | Category) and kind.dtype == "string" and _is_text(column)
+    cells = text_cells(column) if texts and len(column) >= LEAST_ROWS else None
+    if cells is not None:
+        return cells
     array = _array(column)
     if array.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
         return array.astype(kind.dtype, copy=False)
