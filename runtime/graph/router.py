@@ -23,6 +23,7 @@ from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import public
 from flour.core.types import Scalar
+from flour.ops.graph import CoroutineEnded
 from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.graph.cutting import Cut, Step
 from runtime.graph.form import name_of
@@ -308,7 +309,7 @@ class Router:
         """Give requests what came out of a step; where a block fails, each by itself."""
         try:
             made = result()
-        except Exception as problem:  # noqa: BLE001 (it is told to whom it belongs)
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 (it is told to whom it belongs)
             if len(block) == 1:
                 self.fail(block[0], self._explained(step, problem))
                 return
@@ -422,7 +423,7 @@ class Router:
                     begun[0] += 1
                     answer = await op.ask(*values)
                 if type(answer) is not self._plain[step.number]:
-                    op.checked(answer, values)
+                    answer = op.checked(answer, values)
             except Exception:
                 if not left:
                     raise
@@ -436,6 +437,8 @@ class Router:
         """An error that says in which node of which graph it happened."""
         if step.kind != "fetch" and isinstance(problem, FlourError):
             return problem
+        if isinstance(problem, CoroutineEnded):
+            problem = problem.__cause__ or problem
         name = step.op.label if step.kind == "fetch" else step.title
         late = isinstance(problem, TimeoutError)
         said = f"{type(problem).__name__}: {problem}".removesuffix(": ")
