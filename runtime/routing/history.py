@@ -20,18 +20,29 @@ class Change(NamedTuple):
 
 History = tuple[Change, ...]
 
+#: How many changes are kept; a rollback goes no further back. A change copies the history.
+KEPT = 1000
+
 
 def extended(history: History, action: str, route: Route, who: str, when: float) -> History:
     """The history with one more change."""
     before = history[-1].number if history else None
-    return (*history, Change(len(history), action, route, who, when, before))
+    return _with(history, Change(_next(history), action, route, who, when, before))
 
 
 def rolled_back(history: History, who: str, when: float) -> History | None:
-    """The history with the change that undoes the last one still standing; None without one."""
+    """The history with the last standing change undone; None if no change before it is kept."""
     target = history[-1].undone_to
-    if target is None:
+    if target is None or target < history[0].number:
         return None
-    former = history[target]
-    change = Change(len(history), "rollback", former.route, who, when, former.undone_to)
-    return (*history, change)
+    former = history[target - history[0].number]
+    change = Change(_next(history), "rollback", former.route, who, when, former.undone_to)
+    return _with(history, change)
+
+
+def _next(history: History) -> int:
+    return history[-1].number + 1 if history else 0
+
+
+def _with(history: History, change: Change) -> History:
+    return (*history[1 - KEPT :], change)

@@ -82,13 +82,13 @@ class Router:
         with self._lock:
             history = rolled_back(self._history(name), who, self._clock())
             if history is None:
-                raise BadCall("there is no route before this endpoint's first one", where=name)
+                raise BadCall("there is no earlier route to return to", where=name)
             self._check(history[-1].route)
             self._histories[name] = history
         return history[-1].route
 
     def history(self, name: str) -> tuple[Change, ...]:
-        """Every change of an endpoint's route, the oldest first."""
+        """The last thousand changes of an endpoint's route, the oldest first."""
         return self._history(name)
 
     def predict(

@@ -56,7 +56,7 @@ def test_promotion_and_rollback_keep_a_history(runtime: Runtime) -> None:
     assert third.champion == "m@3"
     assert router.rollback("m") == second
     assert router.rollback("m", who="eve") == first
-    with pytest.raises(BadCall, match="no route before"):
+    with pytest.raises(BadCall, match="no earlier route"):
         router.rollback("m")
     told = [(each.action, each.who, each.when) for each in router.history("m")]
     assert told == [
