@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from runtime.errors import BadCall
+from runtime.routing.row import refuse
 
 #: Places are whole numbers below this one, so that shares need no rounding.
 PLACES = 1 << 64
@@ -40,8 +40,4 @@ def _text(key: object) -> str | None:
             return str(int(key))
         case bool() | int() | float():
             return str(key)
-    raise BadCall(
-        "the key of a split is one text or number for each request",
-        found=type(key).__name__,
-        hint="a block of rows is split by a header, or predicted row by row",
-    )
+    return refuse(type(key).__name__)
