@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from runtime.http import health, models, plain_json
+from runtime.http import experiments, health, models, plain_json
 from runtime.http.bodies import (
     IndexEntry,
     IndexRequest,
@@ -19,14 +19,18 @@ from runtime.http.bodies import (
     ModelNames,
     ModelReady,
     Predictions,
+    PromoteRequest,
     Ready,
     RepositoryRequest,
+    RouteBody,
+    RouteHistory,
     ServerMetadata,
     Statistics,
     Unloaded,
 )
 from runtime.http.codec_json import InferRequest
-from runtime.http.inference import infer
+from runtime.http.inference import infer as infer_version
+from runtime.http.inference import rows
 from runtime.http.messages import TIMEOUT_HEADER
 from runtime.http.metrics import metrics
 from runtime.http.metrics_text import CONTENT_TYPE as METRICS_TEXT
@@ -56,7 +60,12 @@ _TIMEOUT = Field(
     Annotated[float, Meta(ge=0, lt=1e12)],
     "Milliseconds after which the answer is not wanted any more",
 )
-_CALL: dict[str, Any] = {"method": "POST", "body_required": True, "headers": (_TIMEOUT,)}
+_CALL: dict[str, Any] = {
+    "method": "POST",
+    "right": "predict",
+    "body_required": True,
+    "headers": (_TIMEOUT,),
+}
 
 _FIND = (
     Field("q", str, "Part of the names of models to show"),
@@ -64,6 +73,20 @@ _FIND = (
 )
 _STEP = (Field("step", Literal[STEPS], "The step on the way to machine code"),)
 _PAGE: dict[str, Any] = {"answer": str, "content_type": HTML, "tag": "pages"}
+
+infer = experiments.by_route(infer_version, rows)
+predict = experiments.by_route(plain_json.predict, plain_json.rows)
+instances = experiments.by_route(plain_json.instances, plain_json.rows_of_instances)
+
+
+def _experiment(method: str, tail: str, handler: Handler, summary: str, **known: Any) -> Route:
+    """A route of the table that tells or changes the route of an endpoint."""
+    errors = (404,) if method == "GET" else (404, 409, 501)
+    path = f"/v2/models/{{model}}/{tail}"
+    return Route(method, path, handler, summary, statuses=errors, tag="experiments", **known)
+
+
+_CHANGE: dict[str, Any] = {"answer": RouteBody, "right": "change"}
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/v2", health.metadata, "The server", answer=ServerMetadata, tag="server"),
@@ -91,6 +114,30 @@ ROUTES: tuple[Route, ...] = (
     *_both("/config", models.config, "A model's configuration", answer=ModelConfig, tag="models"),
     *_both("/stats", models.statistics, "What a model has done", answer=Statistics, tag="models"),
     *_both("/infer", infer, "Inference", body=InferRequest, answer=InferResponse, **_CALL),
+    _experiment("GET", "route", experiments.route, "Which version answers", answer=RouteBody),
+    _experiment(
+        "PUT",
+        "route",
+        experiments.put_route,
+        "Choose which version answers",
+        body=RouteBody,
+        body_required=True,
+        **_CHANGE,
+    ),
+    _experiment(
+        "GET", "history", experiments.history, "The changes of a route", answer=RouteHistory
+    ),
+    _experiment(
+        "POST",
+        "promote",
+        experiments.promote,
+        "Make a challenger the champion",
+        body=PromoteRequest,
+        **_CHANGE,
+    ),
+    _experiment(
+        "POST", "rollback", experiments.rollback, "Undo the last change of a route", **_CHANGE
+    ),
     Route(
         "POST",
         "/v2/repository/index",
@@ -108,6 +155,7 @@ ROUTES: tuple[Route, ...] = (
         body=RepositoryRequest,
         answer=Loaded,
         statuses=(404, 501),
+        right="change",
         tag="repository",
     ),
     Route(
@@ -118,27 +166,30 @@ ROUTES: tuple[Route, ...] = (
         body=RepositoryRequest,
         answer=Unloaded,
         statuses=(404, 501),
+        right="change",
         tag="repository",
     ),
     Route(
         "POST",
         "/predict/{model}",
-        plain_json.predict,
+        predict,
         "Plain JSON: a row, or an array of rows",
         body=Any,
         answer=Any,
         statuses=(404,),
+        right="predict",
         body_required=True,
         headers=(_TIMEOUT,),
     ),
     Route(
         "POST",
         "/v1/models/{model}:predict",
-        plain_json.instances,
+        instances,
         "The first version of the protocol",
         body=Instances,
         answer=Predictions,
         statuses=(404,),
+        right="predict",
         body_required=True,
         headers=(_TIMEOUT,),
     ),

@@ -54,6 +54,8 @@ class Route:
         freeze(self, "header", name)
         for part in _MAPPINGS:
             freeze(self, part, MappingProxyType(dict(getattr(self, part))))
+        freeze(self, "split", MappingProxyType({k: float(v) for k, v in self.split.items()}))
+        freeze(self, "sample", float(self.sample))
         freeze(self, "_bounds", _bounds(self.split))
         freeze(self, "_where", None if self.where is None else predicate(self.where))
         freeze(self, "_rules", tuple((predicate(text), to) for text, to in self.rules.items()))

@@ -36,7 +36,9 @@ def _only(value: Any) -> Any:
     """The one value of a column."""
     if isinstance(value, _VALUES):
         return value
-    if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 1):
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1)[0] if value.size == 1 else MANY
+    if isinstance(value, list | tuple):
         return value[0] if len(value) == 1 else MANY
     return value
 

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from flour.core.errors import nearest
-from runtime.errors import BadCall, BadRegistration, InService, UnknownEndpoint
+from runtime.errors import BadCall, BadRegistration, InUse, UnknownEndpoint
 from runtime.routing.history import Change, History, extended, rolled_back
 from runtime.routing.pairs import Answers, Pairs
 from runtime.routing.route import Route
@@ -98,6 +98,10 @@ class RoutedEndpoints:
         if history is None or history[-1].route.is_direct:
             return None
         return history[-1].route
+
+    def has_route(self, name: str) -> bool:
+        """Whether an endpoint was given a route, if only a champion."""
+        return name in self._histories
 
     def history(self, name: str) -> tuple[Change, ...]:
         """The last thousand changes of an endpoint's route, the oldest first."""
@@ -190,10 +194,10 @@ class RoutedEndpoints:
             self._put(name, history)
         return history[-1].route
 
-    def restore(self, name: str, history: tuple[Change, ...]) -> None:
-        """Take a history over, as it was written down; its last route is in force."""
+    def restore(self, name: str, read: Callable[[], tuple[Change, ...]]) -> None:
+        """Take over a history that was written down; nothing changes while it is read."""
         with self._changing:
-            self._put(name, history, told=True)
+            self._put(name, read(), told=True)
 
     def observe(self, name: str, pairs: Pairs) -> None:
         """Hand what the champion and its shadow answer to this, pair by pair."""
@@ -207,7 +211,7 @@ class RoutedEndpoints:
         """Put a history in force; the last step is the one assignment that requests see."""
         self._check_open()
         route = history[-1].route
-        self._check(name, route)
+        self.check_route(name, route)
         if self.on_route is not None and not told:
             self.on_route(name, history)
         if route.shadow is not None:
@@ -217,7 +221,7 @@ class RoutedEndpoints:
             self._endpoints.serve(name, route.champion, direct=route.is_direct)
         self._switched()
 
-    def _check(self, name: str, route: Route) -> None:
+    def check_route(self, name: str, route: Route) -> None:
         """Raise unless the versions of a route are there, and its conditions can be read."""
         for address in route.addresses:
             version = self._endpoints.find(address)
@@ -234,14 +238,16 @@ class RoutedEndpoints:
         with self._changing:
             history = self._histories.get(name)
             owner = f"{name}@{version}"
-            if version is not None and history and owner in history[-1].route.addresses:
-                raise InService(
+            several = any(each.name == name and len(each.versions) > 1 for each in self.endpoints())
+            named = history is not None and owner in history[-1].route.addresses
+            if version is not None and named and several:
+                raise InUse(
                     "the endpoint's route names this version",
                     where=owner,
                     hint="change the route first, or unregister the whole name",
                 )
             gone = self._endpoints.remove(name, version)
-            if not any(each.name == name for each in self._endpoints.list()):
+            if not any(each.name == name for each in self.endpoints()):
                 self._histories.pop(name, None)
                 self._pairs.pop(name, None)
             return gone
@@ -306,7 +312,7 @@ class RoutedEndpoints:
         rows, start = kept(data), perf_counter()
         future = self.submit(version, data, **options)
         outputs = options.get("outputs")
-        future.add_done_callback(partial(self._mirror_done, mirrored, rows, outputs, start))
+        future.add_done_callback(partial(self.mirror_done, mirrored, rows, outputs, start))
         return future
 
     def mirror(
@@ -321,7 +327,7 @@ class RoutedEndpoints:
         known = {"outputs": options["outputs"]} if options.get("outputs") is not None else _NOTHING
         self._shadows.offer(route, rows, known, expected, seconds)
 
-    def _mirror_done(
+    def mirror_done(
         self, route: Route, rows: object, outputs: object, start: float, done: Future[Answers]
     ) -> None:
         """The champion's future is done: its shadow is asked the same, unless it was given up."""
