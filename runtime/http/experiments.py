@@ -7,7 +7,7 @@ An endpoint with a route answers with the version that the route chooses by the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from copy import copy
 from functools import partial
@@ -43,13 +43,12 @@ _promotion = msgspec.json.Decoder(PromoteRequest)
 # --- requests that follow a route ----------------------------------------------------------------
 
 
-def by_route(handler: Handler, rows: Rows) -> Handler:
-    """A handler whose requests follow the route of their endpoint, where it has one."""
+def following(handler: Handler, rows: Rows) -> Handler:
+    """What answers in a handler's place where the name is not in the runtime's table."""
 
     def follow(service: HandlerContext, request: Request) -> Answer:
-        params = request.params
-        route = service.runtime.routed(params["model"])
-        if route is None or "version" in params:
+        route = service.runtime.routed(request.params["model"])
+        if route is None:  # it is not known, or was changed just now
             return handler(service, request)
         if route.reads_rows and len(request.body) > LARGE:
             return _aside(handler, service, request, route, rows)
@@ -84,7 +83,7 @@ def _answered(
     return _told(answer, owner) if isinstance(answer, Response) else _later(answer, owner)
 
 
-async def _later(coming: Any, owner: str) -> Response:
+async def _later(coming: Awaitable[Response], owner: str) -> Response:
     return _told(await coming, owner)
 
 

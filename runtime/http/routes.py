@@ -51,6 +51,19 @@ class HandlerContext:
 
 Handler = Callable[[HandlerContext, Request], Answer]
 
+
+def by_route(handler: Handler, following: Handler) -> Handler:
+    """A handler that leaves endpoints to `following` whose route has to be asked who answers."""
+
+    def answer(service: HandlerContext, request: Request) -> Answer:
+        params = request.params
+        if params["model"] in service.runtime.table or "version" in params:
+            return handler(service, request)
+        return following(service, request)
+
+    return answer
+
+
 #: Most paths in the cache of routes, which is cleared when full.
 REMEMBERED = 4096
 

@@ -29,13 +29,14 @@ from runtime.http.bodies import (
     Unloaded,
 )
 from runtime.http.codec_json import InferRequest
+from runtime.http.experiments import following
 from runtime.http.inference import infer as infer_version
 from runtime.http.inference import rows
 from runtime.http.messages import TIMEOUT_HEADER
 from runtime.http.metrics import metrics
 from runtime.http.metrics_text import CONTENT_TYPE as METRICS_TEXT
 from runtime.http.page import HTML, LONGEST_REFRESH, STEPS, explain, status
-from runtime.http.routes import Field, Handler, Route
+from runtime.http.routes import Field, Handler, Route, by_route
 
 
 def _both(
@@ -74,19 +75,32 @@ _FIND = (
 _STEP = (Field("step", Literal[STEPS], "The step on the way to machine code"),)
 _PAGE: dict[str, Any] = {"answer": str, "content_type": HTML, "tag": "pages"}
 
-infer = experiments.by_route(infer_version, rows)
-predict = experiments.by_route(plain_json.predict, plain_json.rows)
-instances = experiments.by_route(plain_json.instances, plain_json.rows_of_instances)
+infer = by_route(infer_version, following(infer_version, rows))
+predict = by_route(plain_json.predict, following(plain_json.predict, plain_json.rows))
+instances = by_route(
+    plain_json.instances, following(plain_json.instances, plain_json.rows_of_instances)
+)
 
 
-def _experiment(method: str, tail: str, handler: Handler, summary: str, **known: Any) -> Route:
+def _experiment(
+    method: str,
+    tail: str,
+    handler: Handler,
+    summary: str,
+    *,
+    answer: object = RouteBody,
+    body: object = None,
+) -> Route:
     """A route of the table that tells or changes the route of an endpoint."""
-    errors = (404,) if method == "GET" else (404, 409, 501)
-    path = f"/v2/models/{{model}}/{tail}"
-    return Route(method, path, handler, summary, statuses=errors, tag="experiments", **known)
+    changes = method != "GET"
+    return Route(
+        *(method, f"/v2/models/{{model}}/{tail}", handler, summary, body, answer),
+        statuses=(404, 409, 501) if changes else (404,),
+        body_required=method == "PUT",
+        tag="experiments",
+        right="change" if changes else "read",
+    )
 
-
-_CHANGE: dict[str, Any] = {"answer": RouteBody, "right": "change"}
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/v2", health.metadata, "The server", answer=ServerMetadata, tag="server"),
@@ -114,30 +128,13 @@ ROUTES: tuple[Route, ...] = (
     *_both("/config", models.config, "A model's configuration", answer=ModelConfig, tag="models"),
     *_both("/stats", models.statistics, "What a model has done", answer=Statistics, tag="models"),
     *_both("/infer", infer, "Inference", body=InferRequest, answer=InferResponse, **_CALL),
-    _experiment("GET", "route", experiments.route, "Which version answers", answer=RouteBody),
-    _experiment(
-        "PUT",
-        "route",
-        experiments.put_route,
-        "Choose which version answers",
-        body=RouteBody,
-        body_required=True,
-        **_CHANGE,
-    ),
+    _experiment("GET", "route", experiments.route, "Which version answers"),
+    _experiment("PUT", "route", experiments.put_route, "Choose which answers", body=RouteBody),
     _experiment(
         "GET", "history", experiments.history, "The changes of a route", answer=RouteHistory
     ),
-    _experiment(
-        "POST",
-        "promote",
-        experiments.promote,
-        "Make a challenger the champion",
-        body=PromoteRequest,
-        **_CHANGE,
-    ),
-    _experiment(
-        "POST", "rollback", experiments.rollback, "Undo the last change of a route", **_CHANGE
-    ),
+    _experiment("POST", "promote", experiments.promote, "Make a champion", body=PromoteRequest),
+    _experiment("POST", "rollback", experiments.rollback, "Undo the last change of a route"),
     Route(
         "POST",
         "/v2/repository/index",

@@ -188,7 +188,7 @@ class _Reader:
         )
 
 
-def _each(value: Any) -> list[Any]:
+def _each(value: object) -> list[Any]:
     return list(value) if isinstance(value, tuple) else [value]
 
 

@@ -13,7 +13,7 @@ _VALUES = (str, int, float, type(None), np.generic)
 _NOTHING: Mapping[str, Any] = {}
 
 
-def values_of(data: Any) -> Mapping[str, Any]:
+def values_of(data: object) -> Mapping[str, Any]:
     """The values of a row, or of a block of one row; empty where columns have no names.
 
     Of more rows, each column is a value that refuses to be compared.
@@ -32,7 +32,7 @@ def values_of(data: Any) -> Mapping[str, Any]:
     return _NOTHING
 
 
-def _only(value: Any) -> Any:
+def _only(value: object) -> Any:
     """The one value of a column."""
     if isinstance(value, _VALUES):
         return value

@@ -182,15 +182,14 @@ def is_sampled(route: Route) -> bool:
     return route.shadow is not None and (route.sample >= 1 or random() < route.sample)  # noqa: S311
 
 
-def kept(value: Any) -> Any:
+def kept(value: object) -> Any:
     """A copy of rows or answers, as their owner may change them."""
-    kind = type(value)
-    if kind in _VALUES:
+    if type(value) in _VALUES:
         return value
-    if kind is np.ndarray:
+    if isinstance(value, np.ndarray):
         return value.copy()
-    if kind is dict:
+    if type(value) is dict:
         return {name: part if type(part) in _VALUES else kept(part) for name, part in value.items()}
-    if kind is list:
+    if type(value) is list:
         return list(value) if not value or type(value[0]) in _VALUES else list(map(kept, value))
     return copy.copy(value)

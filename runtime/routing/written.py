@@ -127,7 +127,7 @@ def _lines(data: Mapping[str, Any]) -> list[str]:
     return [f"{name} = {_value(value)}" for name, value in data.items()]
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_text(k)} = {_value(v)}" for k, v in value.items()) + "}"
     return _text(value) if isinstance(value, str) else repr(value)

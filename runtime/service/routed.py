@@ -39,10 +39,13 @@ class RoutedEndpoints:
     #: What a runtime answers with.
     predict: Callable[..., Answers]
     submit: Callable[..., Future[Answers]]
+    #: Another version may answer under a name: graphs may have to follow.
+    _switched: Callable[[], None]
 
     def __init__(self, engines: Engines, clock: Callable[[], float] = time.time) -> None:
         self._endpoints = Endpoints()
-        self._routes = self._endpoints.routes
+        #: What answers under an address; an endpoint whose route has to be asked is missing.
+        self.table = self._routes = self._endpoints.routes
         self._histories: dict[str, History] = {}
         self._clock, self._changing = clock, Lock()
         self._pairs: dict[str, Pairs] = {}
@@ -51,14 +54,14 @@ class RoutedEndpoints:
         #: Called with a name and its history before a change counts; what it raises undoes it.
         self.on_route: Callable[[str, tuple[Change, ...]], object] | None = None
 
+    def find(self, name: str) -> ModelVersion:
+        """The version in service; see Runtime.find."""
+        raise NotImplementedError
+
     def _check_open(self) -> None:
         raise NotImplementedError
 
     def _find(self, name: str | ModelVersion) -> ModelVersion:
-        raise NotImplementedError
-
-    def _switched(self) -> None:
-        """Another version may answer under a name: graphs may have to follow."""
         raise NotImplementedError
 
     # --- looking -----------------------------------------------------------------------------
@@ -70,14 +73,6 @@ class RoutedEndpoints:
     def versions(self) -> dict[str, ModelVersion]:
         """Every registered version, by "name@version"; for those who look, as `find` is."""
         return {each.owner: each for each in self._endpoints.all()}
-
-    def find(self, name: str) -> ModelVersion:
-        """What answers under this address now; a front end may call it in its name's place.
-
-        A call that was looked up so ends on this version, whatever is switched meanwhile. Of an
-        endpoint with a route, this is the champion.
-        """
-        return self._routes.get(name) or self._find(name)
 
     @property
     def ready(self) -> bool:

@@ -96,6 +96,7 @@ class Runtime(RoutedEndpoints):
         self._materialiser = Materialiser(result_bytes)
         self._memory.on_drop = self._materialiser.part
         self._graphs = Graphs(self._endpoints, self._memory.take, self.register, self._engines)
+        self._switched = self._graphs.changed
         self._closed = self._has_native = False
 
     # --- registering -------------------------------------------------------------------------
@@ -193,9 +194,6 @@ class Runtime(RoutedEndpoints):
             self._engines.reserve(version)
         self._materialiser.join(version, plan)
 
-    def _switched(self) -> None:
-        self._graphs.changed()
-
     def _open_native_predict(self, version: ModelVersion) -> None:
         """Let machine code stand in for `predict`, once there is an entry of that kind."""
         is_native = type(version.entry.function) is BuiltinFunctionType
@@ -273,6 +271,13 @@ class Runtime(RoutedEndpoints):
             if values is not None:
                 return dict(zip(version.outputs, values))  # noqa: B905 (checking costs as much)
         return self._answer(version, batch, choice, call)
+
+    def find(self, name: str) -> ModelVersion:
+        """What answers under this address now (of a route, the champion); `submit` takes it.
+
+        A call of it ends on this version, whatever is switched meanwhile.
+        """
+        return self._routes.get(name) or self._find(name)
 
     def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """The outputs by the plan's entry, in their order; None where another way has to be taken.

@@ -168,6 +168,20 @@ def test_a_shadow_changes_no_byte(client: Client, runtime: Runtime) -> None:
     assert len(answered) >= 6
 
 
+def test_metrics_and_the_page_tell_of_routes(client: Client, runtime: Runtime) -> None:
+    runtime.route("m", "m@1", shadow="m@2", who="<ann>")
+    asked(client, city="Oslo", amount=1.0)
+    metric = 'pretzel_shadow_requests_total{model="m",version="2",state="answered"} 3'
+    end = time.monotonic() + 10
+    while metric not in client.get("/metrics").body.decode() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert metric in client.get("/metrics").body.decode()
+    page = client.get("/").body.decode()
+    assert "Routes" in page
+    assert "shadow m@2" in page
+    assert "&lt;ann&gt;" in page
+
+
 def test_rights(tmp_path: Path, runtime: Runtime) -> None:
     file = tmp_path / "tokens"
     names = {"asks": "predict", "looks": "read", "rules": "change,read", "all": ""}
