@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flour.core.errors import nearest
-from flour.core.types import Pairs, Record, Text, Type
+from flour.core.types import Category, Pairs, Record, Scalar, Text, Type
 from runtime.errors import BadRegistration
+from runtime.routing.row import refuse
 
 Holds = Callable[[Mapping[str, Any], Mapping[str, str]], bool]
 LONGEST = 2000
@@ -38,6 +39,8 @@ class Predicate:
             return self._holds(row, headers)
         except TypeError:  # a number was compared with a text
             return False
+        except ValueError:  # a vector has no one answer
+            refuse("an array")
 
     def check(self, inputs: Mapping[str, Type]) -> None:
         """Raise unless a model with these inputs has the columns, of these types."""
@@ -49,7 +52,8 @@ class Predicate:
                 raise BadRegistration(
                     f"the model has no column {name!r}",
                     where=self.text,
-                    found="columns: " + ", ".join(list(kinds)[:20]),
+                    found=", ".join(list(kinds)[:20])
+                    or "inputs without columns: " + ", ".join(inputs),
                     hint=nearest(name, list(kinds)) or "",
                 )
             if texts is not None and texts is not kinds[name]:
@@ -70,6 +74,8 @@ def columns_of(inputs: Mapping[str, Type]) -> dict[str, bool] | None:
         if isinstance(kind, Record):
             fields = kind.fields
         for field, part in fields:
+            if not isinstance(part, Scalar | Category | Text):
+                continue
             found[field] = isinstance(part, Text) or getattr(part, "dtype", "") == "string"
     return found
 
