@@ -20,13 +20,14 @@ from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
 from bench.experiments import bulk, engines, everywhere, graphs
+from bench.experiments import experiments as routes
 from bench.goal import printed
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
 
 #: Tables of goals without options.
-GOALS = {"bulk": bulk, "engines": engines, "graphs": graphs}
+GOALS = {"bulk": bulk, "engines": engines, "experiments": routes, "graphs": graphs}
 #: Contestants of the short run: they need nothing but the checkout's own environment.
 QUICK = ("pretzel", "sklearn", "onnxruntime", "lightgbm", "handwritten_c")
 #: As small as is meaningful: below these scales dictionaries are cut and plans are overhead.

@@ -4,7 +4,7 @@
     ├── UnknownEndpoint   nothing is registered under this name or version (also a LookupError)
     ├── AlreadyTaken      this name and version is registered (also a ValueError)
     ├── InService         this version answers the endpoint's requests and cannot be taken out
-    │   └── InUse         a graph uses it
+    │   └── InUse         a graph or a route names it
     ├── BadRegistration   what was to be registered cannot be (also a TypeError)
     ├── BadCall           a call asks for something that cannot be (also a ValueError)
     ├── LostPlan          a plan that was dropped for memory cannot be brought back
@@ -59,7 +59,7 @@ class NodeFailed(FlourError):
 
 
 class InUse(InService):
-    """A graph uses this version, so it cannot be taken out."""
+    """A graph or a route names this version, so it cannot be taken out."""
 
 
 class NotOffered(FlourError, AttributeError):

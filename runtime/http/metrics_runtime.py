@@ -13,6 +13,7 @@ from runtime.http.loop_fairness import gently
 from runtime.http.metrics_data import Family
 from runtime.http.result_cache import Cached
 from runtime.http.routes import HandlerContext
+from runtime.routing import ShadowStats
 from runtime.service.materialise import GroupStats
 from runtime.service.memory import MemoryStats
 from runtime.service.stats import RuntimeStats, VersionStats
@@ -42,6 +43,7 @@ def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameter
         *(_pool(stats.batch) if stats.batch is not None else ()),
         *_groups(stats.groups),
         *_answering(service.answering),
+        _shadows(service.runtime.shadow_stats()),
     ]
 
 
@@ -130,6 +132,21 @@ def _single(make: Callable[..., Family], name: str, text: str, value: float) -> 
     family = make(f"pretzel_{name}", help=text)
     family.add(value)
     return family
+
+
+def _shadows(every: Iterable[ShadowStats]) -> Family:
+    """What shadows were asked, and what they were spared."""
+    requests = _counter("pretzel_shadow_requests_total", help="Requests for shadows, by their end.")
+    for each in every:
+        name, _, version = each.challenger.rpartition("@")
+        labels = (("model", name), ("version", version))
+        for state, count in (
+            ("answered", each.asked - each.failed),
+            ("failed", each.failed),
+            ("shed", each.shed),
+        ):
+            requests.put(count, (*labels, ("state", state)))
+    return requests
 
 
 # --- memory ------------------------------------------------------------------------------------

@@ -64,6 +64,8 @@ class ServerSettings:
     """Requests a second of each client with a token; 0 is no limit."""
     rate_burst: float = 1.0
     """Seconds of its rate that an idle client may use at once."""
+    tenant_header: str = "x-tenant"
+    """The header that names the tenant of a request, for routes; clients are believed."""
     max_waiting: int = 0
     """Requests that may wait for their answers, over all connections; 0 is no limit."""
 

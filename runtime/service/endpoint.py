@@ -29,8 +29,11 @@ class Endpoints:
     """The table. Readers use `routes` without a lock; writers take turns."""
 
     def __init__(self) -> None:
-        #: "name" (the version in service) and "name@version" to what answers.
+        #: "name" (the version in service) and "name@version" to what answers. A name is missing
+        #: where a route has to be asked which version does.
         self.routes: dict[str, ModelVersion] = {}
+        #: Every name to the version in service: of a route, the champion.
+        self.champions: dict[str, ModelVersion] = {}
         self._versions: dict[str, dict[str, ModelVersion]] = {}
         self._numbers: dict[str, int] = {}
         self._claimed: set[str] = set()
@@ -83,23 +86,32 @@ class Endpoints:
             self._claimed.discard(version.owner)
             versions = self._versions.setdefault(version.name, {})
             former = self.routes.get(version.owner)
-            follows = former is not None and self.routes.get(version.name) is former
+            follows = former is not None and self.champions.get(version.name) is former
             versions[version.version] = version
             self.routes[version.owner] = version
             if activate or follows or len(versions) == 1:
-                self.routes[version.name] = version
+                direct = len(versions) == 1 or version.name in self.routes
+                self.serve(version.name, version.owner, direct=direct)
 
     def switch(self, name: str, version: str) -> None:
         """Let another version answer from the next request on."""
+        self.serve(name, f"{name}@{version}", direct=True)
+
+    def serve(self, name: str, owner: str, *, direct: bool) -> None:
+        """Put a version into service; unless it is `direct`, its name is not in the table."""
         with self.lock:
-            self.routes[name] = self.find(name, version)
+            self.champions[name] = version = self.find(owner)
+            if direct:
+                self.routes[name] = version
+            else:
+                self.routes.pop(name, None)
 
     def remove(self, name: str, version: str | None = None) -> list[ModelVersion]:
         """Take a version out, or the whole endpoint; what was taken out."""
         with self.lock:
             model = self.find(name, version)
             versions = self._versions[name]
-            if version is not None and len(versions) > 1 and self.routes[name] is model:
+            if version is not None and len(versions) > 1 and self.champions[name] is model:
                 raise InService(
                     "this version answers the endpoint's requests",
                     where=model.owner,
@@ -110,13 +122,14 @@ class Endpoints:
             for each in gone:
                 del versions[each.version], self.routes[each.owner]
             if not versions:
-                del self._versions[name], self.routes[name]
+                del self._versions[name], self.champions[name]
+                self.routes.pop(name, None)
             return gone
 
     def find(self, name: str, version: str | None = None) -> ModelVersion:
         """What answers under this address, or UnknownEndpoint."""
         address = name if version is None else f"{name}@{version}"
-        model = self.routes.get(address)
+        model = self.routes.get(address) or self.champions.get(address)
         if model is None:
             raise self._unknown(name, version)
         return model
@@ -143,6 +156,7 @@ class Endpoints:
             gone = self.all()
             self._versions.clear()
             self.routes.clear()
+            self.champions.clear()
             return gone
 
     def all(self) -> list[ModelVersion]:
@@ -154,7 +168,7 @@ class Endpoints:
         """Every endpoint."""
         with self.lock:
             return tuple(
-                Endpoint(name, self.routes[name].version, tuple(versions))
+                Endpoint(name, self.champions[name].version, tuple(versions))
                 for name, versions in self._versions.items()
             )
 

@@ -382,10 +382,11 @@ class Engines:
                 self.pool.submit(Job.of(HELP, [run] * helpers, typical=False))
         run.run()
 
-    def elsewhere(self, task: Callable[[], Any]) -> Ticket:
+    def elsewhere(self, task: Callable[[], Any], priority: int = 0) -> Ticket:
         """What a task gives, by an executor; raises Overloaded where the queue is full."""
         whole = (lambda _: task(), None)
-        return self.pool.submit(Job.of(WHOLE, [whole], typical=False, alone=True))
+        job = Job.of(WHOLE, [whole], typical=False, alone=True, priority=priority)
+        return self.pool.submit(job)
 
     # --- reservations ------------------------------------------------------------------------
 
