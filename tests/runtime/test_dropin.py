@@ -299,5 +299,5 @@ def test_missing_values_are_refused_where_the_original_refuses_them(
 def test_xgboost_answers_no_rows(kind: str) -> None:
     xgboost = pytest.importorskip("xgboost")
     original = getattr(xgboost, kind)(n_estimators=3).fit(X, NUMBERS)
-    expected, found = original.predict(X[:0]), compile(original).predict(X[:0])
+    expected, found = original.predict(X[:0]), runtime.compile(original).predict(X[:0])
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
