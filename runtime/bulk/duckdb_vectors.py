@@ -10,7 +10,7 @@ where all have. The arrays are good until the call returns. All else is read as 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ctypes import c_uint64, c_void_p, memmove
+from ctypes import PyDLL, c_uint64, c_void_p, memmove
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,9 @@ _STRING = 17
 class Vectors:
     """How the chunks of one call are read."""
 
-    def __init__(self, api: Any, fields: Sequence[tuple[str, Type]], types: Sequence[int]) -> None:
+    def __init__(
+        self, api: PyDLL, fields: Sequence[tuple[str, Type]], types: Sequence[int]
+    ) -> None:
         self._api, self._fields = api, tuple(zip(fields, types, strict=True))
 
     def read(self, chunk: int) -> dict[str, NDArray[Any]] | None:
@@ -61,7 +63,7 @@ class Vectors:
 
 
 def vectors(
-    api: Any, inputs: Mapping[str, Type], names: Sequence[str], types: Sequence[int]
+    api: PyDLL, inputs: Mapping[str, Type], names: Sequence[str], types: Sequence[int]
 ) -> Vectors | None:
     """How to read chunks of columns with these names and types; None if that needs Arrow."""
     (kind, *more), fields = inputs.values(), inputs
@@ -95,7 +97,7 @@ def _cells(begin: int, there: NDArray[np.bool_] | None, rows: int) -> NDArray[An
     return made
 
 
-def put(api: Any, answers: object, number: int, output: int) -> bool:
+def put(api: PyDLL, answers: object, number: int, output: int) -> bool:
     """Copy answers into a vector of this type; False where they are not one such number a row."""
     if number not in _NUMBERS or not isinstance(answers, np.ndarray):
         return False
