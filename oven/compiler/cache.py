@@ -427,8 +427,8 @@ def _warn_of_others(missing: Path, level: levels.Level) -> None:
     ]
     if others and missing.parent != RELEASED:
         _warn(
-            f"the packs in {missing.parent} are not used: they are for {', '.join(others)}, and code"
-            f" here is for {level.name}; code is compiled instead"
+            f"the packs in {missing.parent} are not used: they are for {', '.join(others)},"
+            f" and code here is for {level.name}; code is compiled instead"
             f" (pretzel warm FOLDER --cpu {level.name} makes it ahead)"
         )
 
