@@ -253,18 +253,17 @@ class Fetch(Op):
         """The answer for these values, if it is what was promised: one value, or one a row."""
         if answer is None:
             raise self.failed("None")
-        if self.together:
+        if isinstance(answer, np.ndarray) and answer.dtype.kind == "O":
+            answer = answer.tolist()
+        if self.together and isinstance(answer, list | tuple):
             answer = self._filled(answer)
         made = self.column(answer if self.together else [answer])
         if self.together and row_count(made) != row_count(values[0]):
             raise self.failed(f"{row_count(made)} values for {row_count(values[0])} rows")
         return answer
 
-    def _filled(self, answers: Any) -> object:
+    def _filled(self, answers: Sequence[object]) -> Sequence[object]:
         """The answers of all rows, `otherwise` in the place of None."""
-        dtype = getattr(answers, "dtype", None)
-        if not isinstance(answers, list | tuple) and getattr(dtype, "kind", "") != "O":
-            return answers
         missing = [row for row, each in enumerate(answers) if each is None]
         if missing and not self.otherwise:
             raise self.failed(f"None for row {missing[0]}")
