@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from time import monotonic
 
 from runtime.http import problems, telemetry
@@ -23,6 +23,7 @@ from runtime.http.number_texts import TEXTS
 from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
+from runtime.http.turns import Turns
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
@@ -55,6 +56,7 @@ class Service(HandlerContext):
         self.peers: Peers = peers or Alone()
         self.waiting = 0
         self.lag = Lag()
+        self._turns = Turns()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
         #: Whether the server is about to end.
@@ -109,7 +111,7 @@ class Service(HandlerContext):
     async def _awaited(self, request: Request, coming: Awaitable[Response]) -> Response:
         self.waiting += 1
         try:
-            response = await coming
+            response = await self._in_turn(request, coming)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
             response = problems.response(error)
         finally:
@@ -119,6 +121,13 @@ class Service(HandlerContext):
         if len(response.body) > _LARGE:  # compression takes a millisecond per 100 KiB
             return await asyncio.to_thread(self._compressed, request, response)
         return self._compressed(request, response)
+
+    async def _in_turn(self, request: Request, coming: Awaitable[Response]) -> Response:
+        if len(request.body) <= self._turns.least:
+            return await coming
+        with closing(coming) if isinstance(coming, Coroutine) else nullcontext():
+            async with self._turns.taken(request):
+                return await coming
 
     def _compressed(self, request: Request, response: Response) -> Response:
         """A large answer, compressed if the client accepts that."""
