@@ -28,7 +28,7 @@ QUESTION = "Answers of late replicas, reconstructed from a parity query, against
 #: Replicas, and requests of a simulated run; a stalled replica or request takes so much longer.
 REPLICAS, REQUESTS, STALL = 12, 100_000, 20.0
 #: Seconds of the small run: of a request, of one at the stalled replica, between two requests.
-SERVICE, STALLED, BETWEEN, ASKED = 0.002, 0.03, 0.007, 1500
+SERVICE, STALLED, BETWEEN, ASKED = 0.004, 0.045, 0.012, 1200
 Times = NDArray[np.float64]
 
 
@@ -203,7 +203,7 @@ def _processes() -> Goal:
         (constant,) = plan.run(np.zeros((1, 64)))["output"]
         gaps = {}
         with _Workers(path, 6) as ends:
-            ways = {
+            ways: dict[str, Coded | Hedged] = {
                 "equal": Hedged(ends),
                 "hedged": Hedged(ends, after=3 * SERVICE),
                 "coded": Coded(ends[:4], [ends[4:]], Code(2), constant=constant),

@@ -98,4 +98,5 @@ class Market:
         """Sums of values of options for each node and model."""
         size = self.shape[0] * self.shape[1]
         sums = np.bincount(self.places[self.real], values[self.real], minlength=size)
-        return sums.reshape(self.shape)
+        found: Numbers = np.asarray(sums, np.float64).reshape(self.shape)
+        return found

@@ -11,7 +11,7 @@ from runtime.cluster.placement.projection import project
 from runtime.cluster.placement.rounding import Rounding
 
 #: No probability falls below this over the slots (of the window), so that a model can come back.
-_LEAST = 1e-2
+_LEAST = 6e-2
 #: What is less probable than this is not loaded to fill the last bytes of a budget.
 _WORTH_FILLING = 0.1
 
@@ -30,7 +30,7 @@ class Mirror:
         generator: np.random.Generator,
         *,
         rate: float = 100.0,
-        window: float = 200.0,
+        window: float = 100.0,
         refresh: int = 24,
         drift: float = 0.0,
         coupled: bool = True,

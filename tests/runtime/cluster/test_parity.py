@@ -106,9 +106,10 @@ def test_programs_that_are_not_affine_are_not_called_exact() -> None:
 def _check_affine(scores: Flow) -> None:
     (kind,) = scores.inputs().values()
     rows = np.random.default_rng(0).normal(size=(2, getattr(kind, "width", 1)))
-    run = lambda data: _only(scores, data)  # noqa: E731 (a name for three calls)
     np.testing.assert_allclose(
-        run(rows.sum(axis=0)[None])[0], run(rows).sum(axis=0) - run(0 * rows[:1])[0], atol=1e-9
+        _only(scores, rows.sum(axis=0)[None])[0],
+        _only(scores, rows).sum(axis=0) - _only(scores, 0 * rows[:1])[0],
+        atol=1e-9
     )
 
 
@@ -131,7 +132,7 @@ def test_text_is_coded_after_its_features() -> None:
 
 
 def _double(rows: Rows) -> Rows:
-    return rows @ np.array([[2.0], [1.0]]) + 3
+    return np.asarray(rows @ np.array([[2.0], [1.0]]) + 3)
 
 
 def _replica(seconds: float = 0.0, *, fails: bool = False) -> Endpoint:
