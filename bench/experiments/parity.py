@@ -307,6 +307,7 @@ def _serve(pipe: Connection, path: str, seconds: float) -> None:
 def _learned() -> Iterator[Goal]:
     """A forest of digits; degraded accuracy in points below the forest's own."""
     from sklearn.ensemble import RandomForestClassifier
+    from sklearn.neural_network import MLPRegressor
 
     rows, labels = _digits()
     order = np.random.default_rng(0).permutation(len(rows))
@@ -314,6 +315,12 @@ def _learned() -> Iterator[Goal]:
     forest = RandomForestClassifier(100, max_depth=10, random_state=0).fit(
         rows[learnt], labels[learnt]
     )
+    options: dict[str, Any] = {
+        "hidden_layer_sizes": (256, 128),
+        "early_stopping": True,
+        "max_iter": 60,
+        "random_state": 0,
+    }
     ways: tuple[tuple[int, Literal["sum", "concatenation"], float | None], ...] = (
         (2, "sum", 6.5),
         (2, "concatenation", 3.0),
@@ -325,6 +332,9 @@ def _learned() -> Iterator[Goal]:
             forest.predict_proba,
             rows[learnt],
             (rows[held], labels[held]),
+            MLPRegressor(
+                hidden_layer_sizes=(256, 128), early_stopping=True, max_iter=60, random_state=0
+            ),
             group=group,
             encoder=encoder,
         )

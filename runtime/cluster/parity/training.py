@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -16,14 +16,23 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
 
 Encoder = Literal["sum", "concatenation"]
-Learner = Literal["network", "trees"]
+
+
+class Learner(Protocol):
+    """A regressor with scikit-learn's methods."""
+
+    def fit(self, X: Rows, y: Rows) -> object:
+        """Learn from rows."""
+
+    def predict(self, X: Rows) -> Rows:
+        """Answer rows."""
 
 
 @dataclass(frozen=True)
 class ParityModel:
     """A trained parity model, and how often what it reconstructs has the right label."""
 
-    estimator: Any
+    estimator: Learner
     encoder: Encoder
     group: int
     accuracy: float
@@ -53,21 +62,21 @@ def train(
     answers: Callable[[Rows], Rows],
     rows: Rows,
     held: tuple[Rows, Rows],
+    estimator: Learner,
     *,
     group: int = 2,
     encoder: Encoder = "concatenation",
-    learner: Learner = "network",
     groups: int = 12_000,
 ) -> ParityModel:
     """Train a parity model for a deployed one, whose `answers` are one column for each label.
 
+    `estimator` is an unfitted regressor of several outputs, a network or trees of scikit-learn.
     `held` are rows that neither model has learnt from, and their labels as numbers of columns. A
     model whose reconstructed answers are worse than the default answer is refused.
     """
     generator = np.random.default_rng(0)
     every = answers(rows)
     members = generator.integers(0, len(rows), (groups, group))
-    estimator = _estimator(learner)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a fit that could go on: its accuracy is measured
         estimator.fit(encoded(rows[members], encoder), every[members].sum(axis=1))
@@ -87,20 +96,8 @@ def train(
     if found.degraded <= found.default:
         raise ClusterError(
             "the parity model is worse than the default answer",
-            where=f"{encoder} of {group}, {learner}",
+            where=f"{encoder} of {group}, {type(estimator).__name__}",
             found=f"accuracy {found.degraded:.3f}, of the most frequent label {found.default:.3f}",
             hint="a smaller group, the other encoder, or replicas instead",
         )
     return found
-
-
-def _estimator(learner: Learner) -> Any:
-    if learner == "trees":
-        from sklearn.ensemble import ExtraTreesRegressor
-
-        return ExtraTreesRegressor(25, random_state=0)
-    from sklearn.neural_network import MLPRegressor
-
-    return MLPRegressor(
-        hidden_layer_sizes=(256, 128), early_stopping=True, max_iter=60, random_state=0
-    )

@@ -30,8 +30,8 @@ class Mirror:
         generator: np.random.Generator,
         *,
         rate: float = 100.0,
-        window: float = 100.0,
-        refresh: int = 24,
+        window: float = 150.0,
+        refresh: int = 26,
         drift: float = 0.0,
         coupled: bool = True,
     ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
@@ -109,7 +109,7 @@ def _check_affine(scores: Flow) -> None:
     np.testing.assert_allclose(
         _only(scores, rows.sum(axis=0)[None])[0],
         _only(scores, rows).sum(axis=0) - _only(scores, 0 * rows[:1])[0],
-        atol=1e-9
+        atol=1e-9,
     )
 
 
@@ -209,11 +209,12 @@ def test_a_code_says_what_it_needs() -> None:
 def test_a_parity_model_tells_its_accuracy_or_is_refused() -> None:
     forest = RandomForestClassifier(20, random_state=0).fit(X[:1200], LABELS[:1200])
     held = X[1200:], LABELS[1200:]
-    model = train(forest.predict_proba, X[:1200], held, learner="trees", groups=3000)
+    trees = ExtraTreesRegressor(25, random_state=0)
+    model = train(forest.predict_proba, X[:1200], held, trees, groups=3000)
     assert model.default < 0.2
     assert 0.6 < model.degraded < model.accuracy
     parity = _only(model.flow(), X[:4].reshape(2, -1))
     assert parity.shape == (2, 10)
     noise = np.random.default_rng(0).normal(size=X.shape)
     with pytest.raises(ClusterError, match="worse than the default"):
-        train(forest.predict_proba, noise, (noise, 0 * LABELS), learner="trees", groups=200)
+        train(forest.predict_proba, noise, (noise, 0 * LABELS), trees, groups=200)
