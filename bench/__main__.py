@@ -1,7 +1,7 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench bulk`, `cold`, `engines`, `everywhere`, `graphs` and `overload` are tables of goals
-by themselves.
+`python -m bench bulk`, `cold`, `engines`, `everywhere`, `graphs`, `overload`, `parity` and
+`placement` are tables of goals by themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.cold import command as cold
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
-from bench.experiments import bulk, engines, everywhere, graphs
+from bench.experiments import bulk, engines, everywhere, graphs, parity, placement
 from bench.experiments import experiments as routes
 from bench.goal import printed
 from bench.machine import cores
@@ -27,7 +27,14 @@ from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
 
 #: Tables of goals without options.
-GOALS = {"bulk": bulk, "engines": engines, "experiments": routes, "graphs": graphs}
+GOALS = {
+    "bulk": bulk,
+    "engines": engines,
+    "experiments": routes,
+    "graphs": graphs,
+    "parity": parity,
+    "placement": placement,
+}
 #: Contestants of the short run: they need nothing but the checkout's own environment.
 QUICK = ("pretzel", "sklearn", "onnxruntime", "lightgbm", "handwritten_c")
 #: As small as is meaningful: below these scales dictionaries are cut and plans are overhead.

@@ -11,6 +11,7 @@
     ├── RuntimeClosed     the runtime was closed before this call
     ├── NodeFailed        a node of a graph has no answer, and nothing to go on with
     ├── NotOffered        the program has no such output (also an AttributeError)
+    ├── ClusterError      a network of nodes, or a group of coded requests, that cannot be
     ├── Unfaithful        a served program does not answer as the original does
     ├── OutputInUse       another process is writing this file of answers
     └── InputError
@@ -64,6 +65,10 @@ class InUse(InService):
 
 class NotOffered(FlourError, AttributeError):
     """The program has no such output."""
+
+
+class ClusterError(FlourError, ValueError):
+    """A network of nodes, or a group of coded requests, that cannot be."""
 
 
 class Unfaithful(FlourError):
