@@ -10,7 +10,13 @@ import numpy as np
 
 from flour.core.callables import Function
 from flour.core.check import expect, is_string, numeric
-from flour.core.errors import FlourError, FunctionFailed, ParameterError, TypeMismatch
+from flour.core.errors import (
+    CoroutineEnded,
+    FlourError,
+    FunctionFailed,
+    ParameterError,
+    TypeMismatch,
+)
 from flour.core.op import Arrays, Columns, Op
 from flour.core.reference import row_count
 from flour.core.sparse import Sparse
@@ -133,10 +139,6 @@ def _choices(inputs: Sequence[Type]) -> Sequence[Type]:
     fine = all(isinstance(kind, Scalar) and kind.dtype == "bool" for kind in inputs[:count])
     expect(fine, "a choice needs conditions that are true or false", "compare first: x > 0")
     return inputs[count:]
-
-
-class CoroutineEnded(Exception):
-    """A coroutine has ended by what would end its event loop, or as if it had been cancelled."""
 
 
 async def _answer(function: Function, values: tuple[object, ...]) -> object:

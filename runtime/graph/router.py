@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.errors import FlourError
+from flour.core.errors import CoroutineEnded, FlourError
 from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import public
 from flour.core.types import Scalar
-from flour.ops.graph import CoroutineEnded
 from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.graph.cutting import Cut, Step
 from runtime.graph.form import name_of
