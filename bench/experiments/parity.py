@@ -326,9 +326,7 @@ def _learned() -> Iterator[Goal]:
             forest.predict_proba,
             rows[learnt],
             (rows[held], labels[held]),
-            MLPRegressor(
-                hidden_layer_sizes=(256, 128), early_stopping=True, max_iter=60, random_state=0
-            ),
+            MLPRegressor(**options),
             group=group,
             encoder=encoder,
         )

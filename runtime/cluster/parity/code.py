@@ -8,7 +8,7 @@ Parity i is Σ_j (j + 1)^i · x_j: the first is the sum, and any r columns of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,26 +16,32 @@ from numpy.typing import NDArray
 from runtime.errors import ClusterError
 
 Rows = NDArray[Any]
+Encoder = Literal["sum", "concatenation"]
 
 
 class Code:
-    """`group` queries and `parities` parity queries (1 or 2)."""
+    """`group` queries and `parities` parity queries (1 or 2).
 
-    def __init__(self, group: int, parities: int = 1) -> None:
-        if group < 2 or parities not in {1, 2}:
+    With the encoder `concatenation`, for parity models, a parity query is all queries side by side.
+    """
+
+    def __init__(self, group: int, parities: int = 1, encoder: Encoder = "sum") -> None:
+        if group < 2 or parities not in {1, 2} or (encoder != "sum" and parities > 1):
             raise ClusterError(
                 "a group has two queries or more, and one or two parity queries",
                 where="Code",
-                found=f"group={group}, parities={parities}",
+                found=f"group={group}, parities={parities}, {encoder}",
                 hint="Code(2) adds half as many replicas again, Code(4) a quarter",
             )
-        self.group, self.parities = group, parities
+        self.group, self.parities, self.encoder = group, parities, encoder
         self.weights = np.arange(1.0, group + 1) ** np.arange(parities)[:, None]
         #: The same as numbers of Python, which are faster one by one.
         self._plain: list[list[float]] = self.weights.tolist()
 
     def encode(self, queries: Rows) -> Rows:
         """Parity queries (parities, ...) of queries (group, ...)."""
+        if self.encoder == "concatenation":
+            return np.concatenate(list(queries), axis=-1)[None]
         parities: Rows = np.tensordot(self.weights, queries, axes=1)
         return parities
 

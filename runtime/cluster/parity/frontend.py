@@ -44,8 +44,9 @@ class _Group:
 class Coded:
     """Replicas in turn, and parity replicas for each group.
 
-    `constant` is F(0) of an affine program, 0 for a parity model. A group that is not full after
-    `patience` seconds is filled up with zeros, whose answer is known for an affine program.
+    `constant` is F(0) of an affine program; None for a parity model. A group that is not full after
+    `patience` seconds, or whose queries differ in length, is filled up with zeros, whose answer is
+    known for an affine program. With a parity model such a group has no parity query.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Coded:
         parities: Sequence[Sequence[Endpoint]],
         code: Code,
         *,
-        constant: Rows | float = 0.0,
+        constant: Rows | float | None = None,
         patience: float = 0.01,
     ) -> None:
         self._replicas, self._code = cycle(replicas), code
         self._parities = [cycle(each) for each in parities]
-        self._constant, self._patience = constant, patience
+        self._known = constant is not None
+        self._constant = 0.0 if constant is None else constant
+        self._patience = patience
         self._group = _Group(code.group)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -71,7 +74,7 @@ class Coded:
         self._start(self._ask(group, number, rows))
         if len(group.queries) == self._code.group:
             self._encode(group)
-        elif number == 0:
+        elif number == 0 and self._known:
             self._start(self._fill(group))
         return await group.waiting[number]
 
@@ -98,6 +101,10 @@ class Coded:
     def _encode(self, group: _Group) -> None:
         self._group = _Group(self._code.group)
         longest = max(len(each) for each in group.queries)
+        if not self._known and longest > min(len(each) for each in group.queries):
+            group.pending = 0
+            self._give_up(group)
+            return
         first = group.queries[0]
         queries = np.zeros((self._code.group, longest, *first.shape[1:]))
         for number, rows in enumerate(group.queries):

@@ -5,17 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from runtime.cluster.parity.code import Rows
+from runtime.cluster.parity.code import Encoder, Rows
 from runtime.errors import ClusterError
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
-
-Encoder = Literal["sum", "concatenation"]
 
 
 class Learner(Protocol):

@@ -192,6 +192,25 @@ def test_a_group_that_does_not_fill_is_filled_with_zeros() -> None:
     np.testing.assert_allclose(values, [[4.0]])
 
 
+def test_a_parity_model_is_asked_for_full_groups_only() -> None:
+    async def sums(rows: Rows) -> Rows:
+        return _double(rows[:, :2]) + _double(rows[:, 2:])
+
+    code = Code(2, encoder="concatenation")
+    found = _ask(Coded([_replica(fails=True), _replica()], [[sums]], code), 2)
+    np.testing.assert_allclose(found[0][0], [[4.0]])
+    assert [marked for _, marked in found] == [True, False]
+    front = Coded([_replica(0.05)], [[sums]], code, patience=0.0)
+    assert not _ask(front, 1)[0][1]
+
+    async def unequal() -> list[bool]:
+        both = await asyncio.gather(front(np.zeros((1, 2))), front(np.zeros((2, 2))))
+        return [each.reconstructed for each in both]
+
+    front = Coded([_replica(0.02)], [[sums]], code)
+    assert asyncio.run(unequal()) == [False, False]
+
+
 @pytest.mark.parametrize("after", [0.0, 0.02])
 def test_a_second_replica_answers_for_the_first(after: float) -> None:
     for bad in (_replica(30.0), _replica(fails=True)):
