@@ -1,0 +1,15 @@
+"""Watching plans in service: drift against reference rows, segments, detectors, taps.
+
+watch(runtime, "fraud", reference=frame, segments=("country", "age // 10"))
+tap(runtime, "fraud", "columntransformer.standardscaler", sample=0.01)
+"""
+
+from __future__ import annotations
+
+from runtime.watch.detectors import Adwin, PageHinkley
+from runtime.watch.sketch import Reference
+from runtime.watch.statistics import Drift
+from runtime.watch.taps import Tap, tap
+from runtime.watch.watching import Watch, watch
+
+__all__ = ["Adwin", "Drift", "PageHinkley", "Reference", "Tap", "Watch", "tap", "watch"]
