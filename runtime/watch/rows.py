@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import Record, Type
+from flour.data.arrow_strings import CELLS, as_texts
 from flour.data.batch import Batch
 
 #: Columns by name. The columns of an array without names are called "0", "1", ...
@@ -30,12 +31,9 @@ def table_of(block: object, inputs: Mapping[str, Type]) -> Table:
     return {}
 
 
-def read_table(data: object, batch: Batch, inputs: Mapping[str, Type]) -> Table:
-    """The columns of reference rows, which may be a frame."""
-    found = table_of(batch.block, inputs)
-    if not found and hasattr(data, "columns"):
-        return {str(name): _column(data[name]) for name in data.columns}  # type: ignore[index]  # a frame's
-    return found
+def read_table(batch: Batch, inputs: Mapping[str, Type]) -> Table:
+    """The columns of reference rows."""
+    return table_of(take(batch.block, np.arange(batch.rows)), inputs)
 
 
 def _names(inputs: Mapping[str, Type], count: int) -> list[str]:
@@ -61,4 +59,6 @@ def take(block: Any, places: NDArray[np.int64]) -> Any:
         return {name: take(part, places) for name, part in block.items()}
     if isinstance(block, list | tuple):
         return [block[place] for place in places]
+    if block.dtype == CELLS:  # addresses in memory that goes with the call
+        return as_texts(block[places])
     return block[places]

@@ -63,7 +63,7 @@ class Watch:
         if given is None or isinstance(given, Reference):
             return given or Reference({})
         batch = self.version.reader.read(given)
-        return Reference.of(read_table(given, batch, self.version.inputs))
+        return Reference.of(read_table(batch, self.version.inputs))
 
     def _copied(self, batch: Batch) -> tuple[Any, int]:
         rows = batch.rows or 1
