@@ -1,7 +1,7 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench bulk`, `cold`, `engines`, `everywhere`, `graphs` and `overload` are tables of goals
-by themselves.
+`python -m bench bulk`, `cold`, `engines`, `everywhere`, `graphs`, `overload` and `watch` are tables
+of goals by themselves.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from bench.cold import command as cold
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
-from bench.experiments import bulk, engines, everywhere, graphs
+from bench.experiments import bulk, engines, everywhere, graphs, watch
 from bench.goal import printed
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
 
 #: Tables of goals without options.
-GOALS = {"bulk": bulk, "engines": engines, "graphs": graphs}
+GOALS = {"bulk": bulk, "engines": engines, "graphs": graphs, "watch": watch}
 #: Contestants of the short run: they need nothing but the checkout's own environment.
 QUICK = ("pretzel", "sklearn", "onnxruntime", "lightgbm", "handwritten_c")
 #: As small as is meaningful: below these scales dictionaries are cut and plans are overhead.

@@ -35,7 +35,9 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
 
 
 def _gauge(name: str) -> Family:
-    return Family(f"pretzel_drift_{name}", "gauge", f"Columns against the reference: {name}.", over="max")
+    return Family(
+        f"pretzel_drift_{name}", "gauge", f"Columns against the reference: {name}.", over="max"
+    )
 
 
 def _drift(into: dict[str, Family], watch: Watch, model: Labels) -> None:

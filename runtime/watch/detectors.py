@@ -9,11 +9,9 @@ _KEPT = 1 - 0.0001
 
 
 class PageHinkley:
-    """Alarms when the scores' sum of distances from their mean leaves its extreme by `threshold`."""
+    """Alarms when scores' sum of distances from their mean leaves its extreme by `threshold`."""
 
-    def __init__(
-        self, *, least: int = 30, delta: float = 0.005, threshold: float = 50.0
-    ) -> None:
+    def __init__(self, *, least: int = 30, delta: float = 0.005, threshold: float = 50.0) -> None:
         self._least, self._delta, self._threshold = least, delta, threshold
         self._reset()
 

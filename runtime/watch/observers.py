@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from flour.data.batch import Batch
 from runtime.service.version import ModelVersion
@@ -77,10 +77,11 @@ class Observer:
         self.fold()
 
 
-class Observers(NamedTuple):
+class Observers:
     """All that look at one version."""
 
-    every: tuple[Observer, ...]
+    def __init__(self, every: tuple[Observer, ...]) -> None:
+        self.every = every
 
     def __call__(self, batch: Batch, weight: int) -> None:
         """Show each a batch; what one cannot read must not fail the call."""

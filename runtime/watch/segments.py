@@ -20,6 +20,8 @@ from runtime.watch.rows import Table
 #: Equal parts of 0 to 1 in which scores are counted.
 SCORE_BINS = 10
 OVERFLOW = "(other)"
+#: Whole numbers within so many of each other are told apart without sorting.
+_FEW = 1 << 12
 _BUCKET = re.compile(r"\s*(.+?)\s*//\s*(\d+(?:\.\d+)?)\s*")
 
 
@@ -48,12 +50,27 @@ class Column(NamedTuple):
         values = table[self.name]
         if self.width:
             values = np.floor(np.asarray(values, np.float64) / self.width) * self.width
-        if values.dtype == object:
-            places: dict[Any, int] = {each: n for n, each in enumerate(dict.fromkeys(values))}
-            codes = np.fromiter(map(places.__getitem__, values), np.int64, len(values))
-            return codes, [*map(str, places)]
-        distinct, numbers = np.unique(values, return_inverse=True)
-        return numbers, [f"{each:g}" for each in distinct]
+            values = np.floor(np.asarray(values, np.float64) / self.width)
+        codes, distinct = numbered(values)
+        if self.width:
+            distinct = [each * self.width for each in distinct]
+        return codes, [each if isinstance(each, str) else f"{each:g}" for each in distinct]
+
+
+def numbered(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+    """The number of each value among the distinct ones, and these; without sorting if it can."""
+    if values.dtype == object:
+        listed = values.tolist()
+        places = {each: n for n, each in enumerate(dict.fromkeys(listed))}
+        codes = np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
+        return codes, [each if isinstance(each, str) else str(each) for each in places]
+    if len(values):
+        least, most = float(values.min()), float(values.max())
+        whole = values.astype(np.int64) if most - least < _FEW else None  # also not where NaN is
+        if whole is not None and abs(least) < 1 << 53 and (whole == values).all():
+            return whole - int(least), list(range(int(least), int(most) + 1))
+    distinct, codes = np.unique(values, return_inverse=True)
+    return codes, distinct.tolist()
 
 
 class Cell(NamedTuple):
@@ -98,9 +115,9 @@ class Segments:
         found = np.flatnonzero(np.bincount(codes, minlength=size)) if size < 1 << 16 else None
         if found is None:
             found, codes = np.unique(codes, return_inverse=True)
-            return np.array([self._cell(every, sizes, code) for code in found])[codes]
+            return np.array([self._cell(every, sizes, int(code)) for code in found])[codes]
         cells = np.zeros(size, np.int64)
-        cells[found] = [self._cell(every, sizes, code) for code in found]
+        cells[found] = [self._cell(every, sizes, int(code)) for code in found]
         return cells[codes]
 
     def _cell(self, texts: list[list[str]], sizes: list[int], code: int) -> int:
@@ -129,11 +146,15 @@ class Segments:
             self._count_labels(cells, labels, weight)
 
     def _count_labels(self, cells: NDArray[np.int64], labels: NDArray[Any], weight: int) -> None:
-        distinct, numbers = np.unique(labels, return_inverse=True)
-        both, counts = np.unique(cells * len(distinct) + numbers, return_counts=True)
-        for place, count in zip(both.tolist(), counts.tolist(), strict=True):
-            cell, label = divmod(place, len(distinct))
-            self._labels.setdefault(cell, Counter())[str(distinct[label])] += weight * count
+        if labels.dtype == bool:
+            codes, names = labels.astype(np.int64), ["False", "True"]
+        else:
+            codes, distinct = numbered(labels)
+            names = [*map(str, distinct)]
+        counts = np.bincount(cells * len(names) + codes)
+        for place in np.flatnonzero(counts).tolist():
+            cell, label = divmod(place, len(names))
+            self._labels.setdefault(cell, Counter())[names[label]] += weight * int(counts[place])
 
     def add_errors(self, table: Table, weight: int = 1) -> None:
         """Count rows that were not answered."""

@@ -18,9 +18,9 @@ from flour.core.errors import InputError
 from runtime.watch.rows import Table
 
 #: Bins of a column of numbers, and words of a column of words that have a bin of their own.
-BINS, WORDS = 20, 50
+BINS, WORDS = 12, 50
 #: Rows whose comparisons stay in the first cache.
-_BLOCK = 2048
+_BLOCK = 4096
 
 Counts = NDArray[np.int64]
 
@@ -38,13 +38,13 @@ class Numbers(NamedTuple):
         known = values[~np.isnan(values)].astype(np.float64)
         levels = np.arange(1, BINS) / BINS
         edges = np.unique(np.quantile(known, levels, method="lower")) if len(known) else known
-        counts, missing = Numbers(edges, np.zeros(0, np.int64), 0).count(values)
+        counts, missing = Numbers(edges, np.zeros(0, np.int64), 0).counted(values)
         return cls(edges, counts, missing)
 
-    def count(self, values: NDArray[Any]) -> tuple[Counts, int]:
+    def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
         """How many values each bin has, and how many are missing.
 
-        An edge is compared with all values at once: a vectorised comparison of 2,048 values takes a
+        An edge is compared with all values at once: a vectorised comparison of 4,096 values takes a
         fraction of a nanosecond for each, and a binary search of each value some thirty.
         """
         below = np.zeros(len(self.edges) + 2, np.int64)
@@ -73,10 +73,10 @@ class Words(NamedTuple):
         found = Counter(map(str, (each for each in values if not _is_missing(each))))
         top = tuple(word for word, _ in found.most_common(WORDS))
         known = frozenset(word for word, _ in found.most_common(100 * WORDS))
-        counts, missing = Words(top, known, np.zeros(0, np.int64), 0).count(values)
+        counts, missing = Words(top, known, np.zeros(0, np.int64), 0).counted(values)
         return cls(top, known, counts, missing)
 
-    def count(self, values: NDArray[Any]) -> tuple[Counts, int]:
+    def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
         """How often each frequent word, another known one, and an unseen one is there."""
         found, missing = Counter(values.tolist()), 0
         places = {word: place for place, word in enumerate(self.top)}

@@ -83,7 +83,7 @@ def chi_square(reference: Counts, window: Counts) -> tuple[float, float]:
 
 
 def _beyond(statistic: float, freedom: int) -> float:
-    """The chance that a chi-square variable is larger: a finite sum for whole degrees of freedom."""
+    """The chance that a chi-square variable is larger: a finite sum."""
     half = statistic / 2
     odd = freedom % 2
     total = math.erfc(math.sqrt(half)) if odd else 0.0

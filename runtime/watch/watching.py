@@ -37,7 +37,7 @@ class _Watching(Observer):
 class Watch:
     """Counts the rows of an endpoint's version in service until it is closed."""
 
-    def __init__(  # noqa: PLR0913 (each has a default)
+    def __init__(
         self,
         runtime: Runtime,
         name: str,
@@ -73,7 +73,7 @@ class Watch:
         table = table_of(block, self.version.inputs)
         for name, sketch in self.reference.columns.items():
             if name in table:
-                counts, missing = sketch.count(table[name])
+                counts, missing = sketch.counted(table[name])
                 before, gone = self._window.get(name, (0 * counts, 0))
                 self._window[name] = before + counts, gone + missing
         if self.segments is not None or self.detectors:
@@ -148,7 +148,7 @@ def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:
     return None
 
 
-def watch(  # noqa: PLR0913 (each has a default)
+def watch(
     runtime: Runtime,
     name: str,
     *,

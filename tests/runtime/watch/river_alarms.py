@@ -15,7 +15,7 @@ def stream(seed: int) -> list[float]:
     """Scores whose mean and spread change; of odd seeds, whether they exceed a bound."""
     rng = np.random.default_rng(seed)
     found = np.concatenate([rng.normal(*part) for part in _PARTS])
-    return (found > 0.3).astype(float).tolist() if seed % 2 else found.tolist()
+    return [float(each > 0.3) if seed % 2 else float(each) for each in found]
 
 
 def main() -> None:
