@@ -68,8 +68,10 @@ class Policy:
             takes = entry.function is not None and (batch.kind is _ROW or entry.takes(batch))
             if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
                 return BY_ENTRY
-            if call is PLAIN and self._is_undivided(batch, version):
-                return UNDIVIDED
+        if version.watcher is not None:
+            version.watcher(batch, 1)
+        if call is PLAIN and self._is_undivided(batch, version):
+            return UNDIVIDED
         return self.weigh(batch, version, call)
 
     def weigh(self, batch: Batch, version: ModelVersion, call: Call) -> Choice:

@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
 #: What materialisation may keep, unless told otherwise.
 RESULT_BYTES = 32 << 20
-#: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
-#: what is due, is a fifth of such a call.
-COARSE_SECONDS = 20e-6
 #: Calls by the entry that take longer than this release the GIL, so that two threads compute at
 #: once. Shorter ones would spend as long on getting it back.
 RELEASE_SECONDS = 20e-6
@@ -424,7 +421,7 @@ class Runtime(RoutedEndpoints):
         start = version.clock()
         values = function(batch.data)
         seconds = version.clock() - start
-        version.entry.coarse_timing = seconds > COARSE_SECONDS
+        version.timed(batch, seconds)
         learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
         self._learn(version, batch, seconds)
         return values

@@ -1,0 +1,64 @@
+"""The rows of a call as arrays by column: what sketches and segments read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.types import Record, Type
+from flour.data.arrow_strings import CELLS, as_texts
+from flour.data.batch import Batch
+
+#: Columns by name. The columns of an array without names are called "0", "1", ...
+Table = dict[str, NDArray[Any]]
+
+
+def table_of(block: object, inputs: Mapping[str, Type]) -> Table:
+    """Copies of a block's columns; none where the data has no columns, as documents have none."""
+    if isinstance(block, np.ndarray) and block.ndim == 2:
+        copied = block.T.copy()  # the caller may write into its array again
+        return dict(zip(_names(inputs, len(copied)), copied, strict=True))
+    if isinstance(block, dict):
+        return {str(name): _column(values) for name, values in block.items()}
+    if isinstance(block, list) and block and isinstance(block[0], dict):
+        return {name: _column([row.get(name) for row in block]) for name in block[0]}
+    if isinstance(block, list) and block and isinstance(block[0], list | tuple):
+        names = _names(inputs, len(block[0]))
+        return {n: _column(v) for n, v in zip(names, zip(*block, strict=True), strict=True)}
+    return {}
+
+
+def read_table(batch: Batch, inputs: Mapping[str, Type]) -> Table:
+    """The columns of reference rows."""
+    return table_of(take(batch.block, np.arange(batch.rows)), inputs)
+
+
+def _names(inputs: Mapping[str, Type], count: int) -> list[str]:
+    only = next(iter(inputs.values())) if len(inputs) == 1 else None
+    if isinstance(only, Record) and len(only.names) == count:
+        return list(only.names)
+    return [str(number) for number in range(count)]
+
+
+def _column(values: Any) -> NDArray[Any]:
+    """A copy as floats or as objects."""
+    found = np.array(values)
+    if found.dtype.kind in "biuf":
+        return found.astype(np.float64) if found.dtype.kind == "b" else found
+    if found.dtype.kind == "O" and all(type(each) in {float, int, type(None)} for each in found):
+        return found.astype(np.float64)
+    return found.astype(object)
+
+
+def take(block: Any, places: NDArray[np.int64]) -> Any:
+    """Copies of some rows of a block, in the block's form."""
+    if isinstance(block, dict):
+        return {name: take(part, places) for name, part in block.items()}
+    if isinstance(block, list | tuple):
+        return [block[place] for place in places]
+    if block.dtype == CELLS:  # addresses in memory that goes with the call
+        return as_texts(block[places])
+    return block[places]

@@ -1,0 +1,170 @@
+"""A watched endpoint: what its rows are like beside the reference's, by column and by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.errors import FlourError
+from flour.data.batch import Batch
+from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
+from runtime.watch.observers import Observer, attach, detach, observers_of
+from runtime.watch.rows import Table, read_table, table_of, take
+from runtime.watch.segments import Cell, Segments
+from runtime.watch.sketch import Counts, Reference
+from runtime.watch.statistics import Drift, drift
+
+_MOST = 1 << 18
+
+
+class Detector(Protocol):
+    """What looks at scores one by one, as Adwin and PageHinkley do."""
+
+    def update(self, score: float) -> bool:
+        """Whether this score makes it alarm."""
+
+
+class _Watching(Observer):
+    """The observer of a watch, by which others find it from the version."""
+
+    watch: Watch
+
+
+class Watch:
+    """Counts the rows of an endpoint's version in service until it is closed."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        reference: object = None,
+        segments: Sequence[str] = (),
+        detectors: Sequence[Detector] = (),
+        limit: int = 1000,
+    ) -> None:
+        self.version = version = runtime.find(name)
+        self.reference = self._reference(reference)
+        known = [*self.reference.columns] or [*version.reader.columns]
+        self.segments = Segments(segments, known, limit) if segments else None
+        self.detectors = tuple(detectors)
+        #: The number of the score, among those seen, at which a detector has alarmed.
+        self.alarms: list[tuple[str, int]] = []
+        self.scores = 0
+        self._window: dict[str, tuple[Counts, int]] = {}
+        self._observer = _Watching(self._copied, self._fold, _MOST)
+        self._observer.watch = self
+        attach(version, self._observer)
+
+    def _reference(self, given: object) -> Reference:
+        if given is None or isinstance(given, Reference):
+            return given or Reference({})
+        batch = self.version.reader.read(given)
+        return Reference.of(read_table(batch, self.version.inputs))
+
+    def _copied(self, batch: Batch) -> tuple[Any, int]:
+        rows = batch.rows or 1
+        return take(batch.block, np.arange(rows)), rows
+
+    def _fold(self, block: Any, weight: int) -> None:
+        table = table_of(block, self.version.inputs)
+        for name, sketch in self.reference.columns.items():
+            if name in table:
+                counts, missing = sketch.counted(table[name])
+                before, gone = self._window.get(name, (0 * counts, 0))
+                self._window[name] = before + counts, gone + missing
+        if self.segments is not None or self.detectors:
+            self._fold_answers(block, table, weight)
+
+    def _fold_answers(self, block: Any, table: Table, weight: int) -> None:
+        """Count answers, which are made once more: calls do not wait for what is counted."""
+        plan = self.version.plan
+        if plan is None:
+            return
+        try:
+            answers = plan.run(block)
+        except FlourError:
+            if self.segments is not None:
+                self.segments.add_errors(table, weight)
+            return
+        scores = _scores(answers)
+        if self.segments is not None:
+            self.segments.add(table, scores, answers.get("label"), weight)
+        for score in () if scores is None or not self.detectors else scores.tolist():
+            self._detect(score)
+
+    def _detect(self, score: float) -> None:
+        self.scores += 1
+        for detector in self.detectors:
+            if detector.update(score):
+                self.alarms.append((type(detector).__name__, self.scores))
+
+    def fold(self) -> None:
+        """Count what has come so far, which the background does five times a second."""
+        self._observer.fold()
+
+    def drift(self) -> list[Drift]:
+        """Each column of the window against the reference, the one that moved most first."""
+        found = [
+            drift(name, self.reference.columns[name], *counted)
+            for name, counted in self._window.items()
+        ]
+        return sorted(found, key=lambda each: each.score, reverse=True)
+
+    def cells(self) -> list[Cell]:
+        """What was counted of each segment."""
+        return [] if self.segments is None else self.segments.cells()
+
+    def restart(self) -> None:
+        """Begin a new window of the columns; segments count on."""
+        self._window = {}
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were not looked at, because too many had come before."""
+        return self._observer.dropped
+
+    def close(self) -> None:
+        """Look at no more calls, and count those that have come."""
+        detach(self.version, self._observer)
+        self._observer.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:
+    """The probability of the last class, or the only score."""
+    for name in ("probabilities", "score"):
+        found = answers.get(name)
+        if isinstance(found, np.ndarray) and found.dtype.kind == "f":
+            return found if found.ndim == 1 else found[:, -1]
+    return None
+
+
+def watch(
+    runtime: Runtime,
+    name: str,
+    *,
+    reference: object = None,
+    segments: Sequence[str] = (),
+    detectors: Sequence[Detector] = (),
+    limit: int = 1000,
+) -> Watch:
+    """Watch the version that answers under this name.
+
+    `reference` are rows as the plan takes them, or sketches of such. `segments` are columns or
+    buckets of columns, of which `limit` combinations are told apart. `detectors` see the scores.
+    """
+    return Watch(runtime, name, reference, segments, detectors, limit)
+
+
+def watches_of(version: ModelVersion) -> list[Watch]:
+    """The watches of a version, for metrics."""
+    return [each.watch for each in observers_of(version) if isinstance(each, _Watching)]
