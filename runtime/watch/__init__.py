@@ -14,9 +14,6 @@ from runtime.watch.taps import Tap, tap
 from runtime.watch.watching import Watch, watch
 
 __all__ = [
-    *("Adwin", "Drift", "Numbers", "PageHinkley", "Reference", "Segments", "Tap", "Watch", "Words"),
-    *("tap", "watch"),
-]
     "Adwin",
     "Drift",
     "Numbers",
