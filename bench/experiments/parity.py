@@ -315,6 +315,12 @@ def _learned() -> Iterator[Goal]:
     forest = RandomForestClassifier(100, max_depth=10, random_state=0).fit(
         rows[learnt], labels[learnt]
     )
+    options: dict[str, Any] = {
+        "hidden_layer_sizes": (256, 128),
+        "early_stopping": True,
+        "max_iter": 60,
+        "random_state": 0,
+    }
     ways: tuple[tuple[int, Literal["sum", "concatenation"], float | None], ...] = (
         (2, "sum", 6.5),
         (2, "concatenation", 3.0),

@@ -43,7 +43,7 @@ def _names(inputs: Mapping[str, Type], count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
-def _column(values: Any) -> NDArray[Any]:
+def _column(values: object) -> NDArray[Any]:
     """A copy as floats or as objects."""
     found = np.array(values)
     if found.dtype.kind in "biuf":
@@ -53,12 +53,13 @@ def _column(values: Any) -> NDArray[Any]:
     return found.astype(object)
 
 
-def take(block: Any, places: NDArray[np.int64]) -> Any:
+def take(block: object, places: NDArray[np.int64]) -> Any:
     """Copies of some rows of a block, in the block's form."""
     if isinstance(block, dict):
         return {name: take(part, places) for name, part in block.items()}
     if isinstance(block, list | tuple):
         return [block[place] for place in places]
-    if block.dtype == CELLS:  # addresses in memory that goes with the call
+    assert isinstance(block, np.ndarray), "batches are arrays, lists or columns of them"
+    if block.dtype is CELLS:  # addresses in memory that goes with the call
         return as_texts(block[places])
     return block[places]

@@ -82,7 +82,7 @@ class Tap:
         places = np.linspace(0, batch.rows - 1, count).astype(np.int64)
         return take(batch.block, places), count
 
-    def _put(self, block: Any, weight: int) -> None:
+    def _put(self, block: object, weight: int) -> None:
         del weight  # each sampled row is given once
         self._to(self._plan.run(block)[OUTPUT])
 

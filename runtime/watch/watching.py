@@ -69,7 +69,7 @@ class Watch:
         rows = batch.rows or 1
         return take(batch.block, np.arange(rows)), rows
 
-    def _fold(self, block: Any, weight: int) -> None:
+    def _fold(self, block: object, weight: int) -> None:
         table = table_of(block, self.version.inputs)
         for name, sketch in self.reference.columns.items():
             if name in table:
@@ -79,7 +79,7 @@ class Watch:
         if self.segments is not None or self.detectors:
             self._fold_answers(block, table, weight)
 
-    def _fold_answers(self, block: Any, table: Table, weight: int) -> None:
+    def _fold_answers(self, block: object, table: Table, weight: int) -> None:
         """Count answers, which are made once more: calls do not wait for what is counted."""
         plan = self.version.plan
         if plan is None:
