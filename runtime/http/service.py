@@ -123,7 +123,8 @@ class Service(HandlerContext):
         return self._compressed(request, response)
 
     async def _in_turn(self, request: Request, coming: Awaitable[Response]) -> Response:
-        if len(request.body) <= self._turns.least:
+        front = request.front
+        if len(request.body) <= self._turns.least or front is None or front.version.waits:
             return await coming
         with closing(coming) if isinstance(coming, Coroutine) else nullcontext():
             async with self._turns.taken(request):

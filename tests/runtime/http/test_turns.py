@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.messages import TIMEOUT_HEADER, Request
@@ -90,10 +91,16 @@ def test_a_client_that_goes_gives_its_turn_to_the_next() -> None:
     assert work.began == ["0", "1", "3", "the last"]
 
 
+async def store(value: float) -> float:
+    return value
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     with Runtime() as runtime:
         runtime.register("shift", shift_flow(1.0), background=False)
+        value = flour.fetch(store, flour.record(value=float)["value"], gives=float)
+        runtime.register("waits", flour.outputs(value=value))
         with Server(runtime, ServerSettings(port=0)) as served:
             yield served
 
@@ -108,5 +115,8 @@ def test_over_http_a_refusal_says_when_to_come_again(server: Server) -> None:
     assert refused.status == 503
     assert int(refused.headers["retry-after"]) >= 1
     assert "after the deadline" in refused.error
+    rows = json.dumps([{"value": 1.0}] * 40_000).encode()
+    waits = client.post("/predict/waits", rows)  # it may wait for long, and computes little
+    assert (waits.status, len(waits.json)) == (200, 40_000)
     server.service._turns._pass_on()
     assert client.post("/predict/shift", body).status == 200
