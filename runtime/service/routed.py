@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from flour.core.errors import nearest
+from flour.core.extension_points import extension
 from runtime.errors import BadCall, BadRegistration, InUse, UnknownEndpoint
 from runtime.routing.history import Change, History, extended, rolled_back
 from runtime.routing.pairs import Answers, Pairs
@@ -86,6 +87,33 @@ class RoutedEndpoints:
             if not version.settled.wait(None if end is None else max(0.0, end - time.monotonic())):
                 raise TimeoutError(f"the code of {version.owner} is still being compiled")
         return self
+
+    def watch(
+        self,
+        name: str,
+        *,
+        reference: object = None,
+        segments: Sequence[str] = (),
+        detectors: Sequence[object] = (),
+        limit: int = 1000,
+    ) -> Any:
+        """Compare rows in service with reference rows; see runtime.watch.watch."""
+        self._check_open()
+        return extension("watch")(
+            self, name, reference=reference, segments=segments, detectors=detectors, limit=limit
+        )
+
+    def tap(
+        self,
+        name: str,
+        step: str,
+        *,
+        sample: float = 0.01,
+        to: Callable[[Any], object] | None = None,
+    ) -> Any:
+        """Collect what a step computes for a share of the rows; see runtime.watch.tap."""
+        self._check_open()
+        return extension("tap")(self, name, step, sample=sample, to=to)
 
     def routed(self, name: str) -> Route | None:
         """The route of an endpoint, if there is more to it than a champion."""

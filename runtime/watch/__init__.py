@@ -1,7 +1,7 @@
 """Watching plans in service: drift against reference rows, segments, detectors, taps.
 
-watch(runtime, "fraud", reference=frame, segments=("country", "age // 10"))
-tap(runtime, "fraud", "columntransformer.standardscaler", sample=0.01)
+runtime.watch("fraud", reference=frame, segments=("country", "age // 10"))
+runtime.tap("fraud", "columntransformer.standardscaler", sample=0.01)
 """
 
 from __future__ import annotations

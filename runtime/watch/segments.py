@@ -49,7 +49,6 @@ class Column(NamedTuple):
         """The number of each row's value among the distinct ones, and their texts."""
         values = table[self.name]
         if self.width:
-            values = np.floor(np.asarray(values, np.float64) / self.width) * self.width
             values = np.floor(np.asarray(values, np.float64) / self.width)
         codes, distinct = numbered(values)
         if self.width:

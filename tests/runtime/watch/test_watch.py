@@ -119,7 +119,7 @@ def test_detectors_alarm_where_those_of_river_do(kind: type[Adwin | PageHinkley]
 
 
 def test_segments_count_rows_scores_and_labels(runtime: Runtime, frame: pd.DataFrame) -> None:
-    with watch(runtime, "fraud", segments=("city", "age // 10")) as seen:
+    with runtime.watch("fraud", segments=("city", "age // 10")) as seen:
         answers = ask(runtime, frame)
         seen.fold()
         cells = {cell.segment: cell for cell in seen.cells()}
@@ -164,7 +164,7 @@ def test_a_tap_gives_what_the_definitions_give(
     runtime: Runtime, plan: Plan, frame: pd.DataFrame
 ) -> None:
     before = ask(runtime, frame)
-    with tap(runtime, "fraud", "standardscaler.output", sample=0.1) as seen:
+    with runtime.tap("fraud", "standardscaler.output", sample=0.1) as seen:
         after = ask(runtime, frame)
         seen.flush()
         (values,) = seen.ring
@@ -185,3 +185,9 @@ def test_what_cannot_be_folded_fails_no_call(runtime: Runtime, frame: pd.DataFra
         assert len(ask(runtime, frame)["label"]) == len(frame)
         seen.flush()
     assert ask(runtime, frame)
+
+
+def test_a_bucket_holds_its_middle_where_the_width_is_no_binary_fraction() -> None:
+    segments = Segments(("age // 0.7",), ("age",))
+    segments.add({"age": (np.arange(1000) + 0.5) * 0.7})
+    assert [cell.rows for cell in segments.cells()] == [1] * 1000
