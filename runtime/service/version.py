@@ -28,7 +28,7 @@ from runtime.service.entry import SAMPLE, Counter, InlineEntry
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
     from runtime.service.materialise import Shared
-    from scheduler import Ask, Decision, Load
+    from scheduler import Decision
 
 #: Batches that make native code touch less than this take some 20 us at most and go to the entry
 #: like single rows; so do those that were seen to take no longer than INLINE_SECONDS.
@@ -77,8 +77,9 @@ class Learned:
         #: Whether they are over before they could be handed over, so that event loops may make
         #: them, too. Until one was measured, this is what the code says of itself.
         self.nonblocking = False
-        #: What the policy was last asked, and its answer; and the decision that a call followed.
-        self.decided: tuple[Ask, Load, Decision] | None = None
+        #: What a decision was about, the decision, and for how many calls alike it still stands;
+        #: and the decision that a call followed.
+        self.decided: tuple[tuple[object, ...], Decision, int] | None = None
         self.decision: Decision | None = None
 
 
