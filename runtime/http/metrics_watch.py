@@ -24,8 +24,10 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
     dropped = Family("pretzel_watch_dropped_rows_total", "counter", "Rows not looked at.")
     alarms = Family("pretzel_watch_alarms_total", "counter", "Alarms of detectors on scores.")
     for version in versions:
-        model = (("model", version.name), ("version", version.version))
-        for watch in watches_of(version):
+        model: Labels = (("model", version.name), ("version", version.version))
+        for number, watch in enumerate(watches_of(version)):
+            if number:  # of several watches, each has series of its own
+                model = (*model[:2], ("watch", str(number + 1)))
             _drift(drift, watch, model)
             for cell in watch.cells():
                 _cell((rows, errors, labels, scores), watch, cell, model)

@@ -209,6 +209,8 @@ class Repository:
         events: list[Event] = []
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
+        if self._routes is not None:
+            self._routes.hold({model.name for model in models})
         for model in sorted(models, key=lambda one: one.form == formats.GRAPH):  # after its models
             events += self._load_changed(model, patient=patient)
         for trouble in troubles:
@@ -352,6 +354,8 @@ class Repository:
         events = self._drop(gone, "it is not in the folder any more")
         with self._table:
             for key in gone:
+                if self._entries[key].staged is not None:  # what is in use stays
+                    continue
                 del self._entries[key]
                 self._seen.pop(key, None)
         return events
@@ -364,13 +368,21 @@ class Repository:
             if entry.staged is None:
                 continue
             last = sum(n == name and e.staged is not None for (n, _), e in self._entries.items())
+            staged, told = entry.staged, entry.reason
             entry.staged, entry.stamp = None, ()
             self._set_state(entry, UNAVAILABLE, reason)
             if last > 1:
                 self._serve_latest(name, set())
-            # It is gone already, or a graph or a route goes on with it.
-            with suppress(UnknownEndpoint, InUse):
-                self.runtime.unregister(name, version)
+            try:
+                with suppress(UnknownEndpoint):  # it is gone already
+                    self.runtime.unregister(name, version)
+            except InUse as problem:  # a graph or a route goes on with it
+                entry.staged = staged
+                kept = f"{reason}, and it is still served: {reason_of(problem)}"
+                self._set_state(entry, READY, kept)
+                if told != kept:
+                    events.append(self._emit("refused", _Address(name, version), kept))
+                continue
             events.append(self._emit("unloaded", _Address(name, version), reason))
         return events
 

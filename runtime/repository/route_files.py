@@ -8,7 +8,7 @@ with the next look at the folder.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,15 @@ class RouteFiles:
         """Whether a route says which version of an endpoint answers."""
         return self._runtime.has_route(name)
 
+    def hold(self, names: Iterable[str]) -> None:
+        """Let nothing answer under names whose routes are not read yet."""
+        for name in names:
+            if not self.has(name) and _is_plain(name):
+                if self._folder.stamp(self._folder.root / name / FILE) == ():
+                    self._runtime.release(name)
+                elif name not in self._told:
+                    self._runtime.hold(name, f"{name}/{FILE} is not read yet")
+
     def follow(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Take over files that are new or were edited: names, and why one cannot be taken over."""
         for name in [each.name for each in self._runtime.endpoints()]:
@@ -51,6 +60,7 @@ class RouteFiles:
                 self._runtime.restore(name, partial(self._read, name, path))
             except Explained as problem:
                 reason = reason_of(problem)
+                self._runtime.hold(name, reason)
             if not reason or reason != self._told.get(name):
                 yield name, reason
             self._told[name] = reason

@@ -21,6 +21,7 @@ from runtime.routing.row import refuse
 
 Holds = Callable[[Mapping[str, Any], Mapping[str, str]], bool]
 LONGEST = 2000
+_TRY = "tried"
 _SIGNS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn)
 _HINT = "for instance \"country == 'UK' and amount > 100\""
 
@@ -32,15 +33,16 @@ class Predicate:
     text: str
     columns: tuple[tuple[str, bool | None], ...]
     _holds: Holds
+    _carefully: Holds
 
     def __call__(self, row: Mapping[str, Any], headers: Mapping[str, str]) -> bool:
         """Whether it holds for a request."""
         try:
-            return self._holds(row, headers)
-        except TypeError:  # a number was compared with a text
-            return False
+            return bool(self._holds(row, headers))
+        except TypeError:  # a number was compared with a text, or with what pandas calls NA
+            return bool(self._carefully(row, headers))
         except ValueError:  # a vector has no one answer
-            refuse("an array")
+            refuse("several values in one column")
 
     def check(self, inputs: Mapping[str, Type]) -> None:
         """Raise unless a model with these inputs has the columns, of these types."""
@@ -88,25 +90,40 @@ def predicate(text: str) -> Predicate:
         )
     try:
         tree = ast.parse(text.strip(), mode="eval")
-        reader = _Reader(text)
-        body = reader.condition(tree.body)
+        reader, careful = _Reader(text), _Reader(text, careful=True)
+        bodies = reader.condition(tree.body), careful.condition(tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise BadRegistration(
             "this is no condition", where=text[:200], found=_found(problem), hint=_HINT
         ) from None
+    return Predicate(text, tuple(reader.columns.items()), *map(_compiled, bodies))
+
+
+def _compiled(body: ast.expr) -> Holds:
     names = [ast.arg("row"), ast.arg("headers")]
-    arguments = ast.arguments([], names, None, [], [], None, [])
-    made = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, body)))
+    made = ast.fix_missing_locations(ast.Expression(_function(names, body)))
     code = compile(made, "<route>", "eval")
-    holds: Holds = eval(code, {"__builtins__": {}})  # noqa: S307 (made of checked parts only)
-    return Predicate(text, tuple(reader.columns.items()), holds)
+    holds: Holds = eval(code, {"__builtins__": {}, _TRY: _tried})  # noqa: S307 (of checked parts)
+    return holds
+
+
+def _function(names: list[ast.arg], body: ast.expr) -> ast.Lambda:
+    return ast.Lambda(ast.arguments([], names, None, [], [], None, []), body)
+
+
+def _tried(comparison: Callable[[], object]) -> bool:
+    """Whether a comparison holds; one of values that cannot be compared does not."""
+    try:
+        return bool(comparison())
+    except TypeError:
+        return False
 
 
 class _Reader:
     """Checks the parts of a condition, and writes each anew."""
 
-    def __init__(self, text: str) -> None:
-        self._text, self._count = text, 0
+    def __init__(self, text: str, *, careful: bool = False) -> None:
+        self._text, self._count, self._careful = text, 0, careful
         self.columns: dict[str, bool | None] = {}
 
     def condition(self, node: ast.expr) -> ast.expr:
@@ -125,6 +142,7 @@ class _Reader:
         written: list[ast.expr] = []
         columns: list[str] = []
         texts: set[bool] = set()
+        differs = any(isinstance(sign, ast.NotEq | ast.NotIn) for sign in signs)
         for place, side in enumerate(sides):
             sign = signs[place - 1] if place else None
             many = isinstance(sign, ast.In | ast.NotIn)
@@ -140,19 +158,28 @@ class _Reader:
             else:
                 texts.add(True)
             checks.append(self._is_there(container, name))
+            if differs:  # any other comparison with NaN does not hold anyway
+                checks.append(_equals_itself(f"v{self._count}"))
             written.append(ast.Name(f"v{self._count}", ast.Load()))
         for sign in signs:
             if not isinstance(sign, _SIGNS):
                 raise self._refused(sides[0], "one of == != < <= > >= in")
         if not checks:
             raise self._refused(sides[0], "a column or a header on one side")
+        self._note(sides[0], columns, texts)
+        checks.append(ast.Compare(written[0], signs, written[1:]))
+        found = ast.BoolOp(ast.And(), checks)
+        if not self._careful:
+            return found
+        return ast.Call(ast.Name(_TRY, ast.Load()), [_function([], found)], [])
+
+    def _note(self, side: ast.expr, columns: list[str], texts: set[bool]) -> None:
+        """Note what columns are compared with."""
         if len(texts) > 1:
-            raise self._refused(sides[0], "texts or numbers, not both")
+            raise self._refused(side, "texts or numbers, not both (headers are texts)")
         for name in columns:
             known = self.columns.get(name)
             self.columns[name] = next(iter(texts)) if texts else known
-        checks.append(ast.Compare(written[0], signs, written[1:]))
-        return ast.BoolOp(ast.And(), checks)
 
     def _is_there(self, container: str, name: str) -> ast.expr:
         """`(v1 := row.get(name)) is not None`, which also reads the value."""
@@ -192,6 +219,11 @@ class _Reader:
         return BadRegistration(
             f"here should be {wanted}", where=self._text[:200], found=part[:100], hint=_HINT
         )
+
+
+def _equals_itself(name: str) -> ast.expr:
+    """`v1 == v1`, which NaN does not."""
+    return ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [ast.Name(name, ast.Load())])
 
 
 def _each(value: object) -> list[Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from math import isfinite
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ from runtime.routing.sticky import PLACES, place
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _MAPPINGS = ("split", "rules", "tenants")
+_TEXTS = ("champion", "by", "header", "salt", "where", "shadow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,16 @@ class Route:
             each.check(inputs)
 
     def choose(
-        self, row: object, headers: Mapping[str, str] = _NO_HEADERS, tenant: str = ""
+        self,
+        row: object,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        tenant: str = "",
+        names: Sequence[str] = (),
     ) -> str:
         """The address of the version that answers this request.
 
-        The names of `headers` are in lower case, as front ends have them.
+        The names of `headers` are in lower case, as front ends have them. A row without names has
+        the values of the columns `names`.
         """
         if self.tenants:
             own = self.tenants.get(tenant)
@@ -96,7 +102,7 @@ class Route:
                 return own
         if not self._bounds and not self._rules:
             return self.champion
-        values = values_of(row) if self.reads_rows else {}
+        values = values_of(row, names) if self.reads_rows else {}
         for holds, address in self._rules:
             if holds(values, headers):
                 return address
@@ -134,7 +140,28 @@ def _bounds(split: Mapping[str, float]) -> tuple[tuple[int, int, str], ...]:
     return tuple(bounds)
 
 
+def fits(name: str, value: object) -> bool:
+    """Whether a part of a route is of its type."""
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name == "sample":
+        return isinstance(value, int | float)
+    parts: tuple[type, ...] = (int, float) if name == "split" else (str,)
+    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+    return all(isinstance(key, str) and isinstance(part, parts) for key, part in pairs)
+
+
 def _check(route: Route) -> None:
+    for part in fields(route):
+        value = getattr(route, part.name) if part.init else None
+        if value is not None and not fits(part.name, value):
+            raise BadRegistration(
+                f"{part.name} of a route is not of its type", found=repr(value)[:100]
+            )
+    if "" in route.tenants:
+        raise BadRegistration(
+            "a tenant has a name", found="''", hint="requests without a tenant are the champion's"
+        )
     total = 0.0
     for address, share in route.split.items():
         if not (isfinite(share) and 0 <= share <= 100):

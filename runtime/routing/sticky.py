@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from runtime.routing.row import refuse
+from runtime.routing.row import MANY, refuse
 
 #: Places are whole numbers below this one, so that shares need no rounding.
 PLACES = 1 << 64
@@ -40,4 +40,16 @@ def _text(key: object) -> str | None:
             return str(int(key))
         case bool() | int() | float():
             return str(key)
-    return refuse(type(key).__name__)
+    if key is MANY:
+        refuse("a column of several rows")
+    return None if _is_missing(key) else refuse(type(key).__name__)
+
+
+def _is_missing(key: object) -> bool:
+    """Whether it is what pandas calls NA or NaT."""
+    try:
+        return bool(key != key)  # noqa: PLR0124 (what is missing does not equal itself)
+    except TypeError:  # NA is neither true nor false
+        return True
+    except ValueError:  # an array is not missing
+        return False

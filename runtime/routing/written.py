@@ -22,10 +22,9 @@ from typing import Any
 
 from runtime.errors import BadRegistration
 from runtime.routing.history import Change, History, extended
-from runtime.routing.route import Route
+from runtime.routing.route import Route, fits
 
 _FIELDS = {each.name: each for each in fields(Route) if each.init}
-_TEXTS = ("champion", "by", "header", "salt", "where", "shadow")
 #: Who is named in the history where a file was edited.
 EDITED = "endpoint.toml"
 
@@ -50,22 +49,13 @@ def from_data(data: Mapping[str, Any], where: str) -> Route:
             raise BadRegistration(
                 f"a route has no part {name!r}"[:200], where=where, hint=", ".join(_FIELDS)
             )
-        if not _fits(name, value):
+        if not fits(name, value):
             raise BadRegistration(
                 f"{name} of a route is not of its type", where=where, found=repr(value)[:100]
             )
     if "champion" not in data:
         raise BadRegistration("a route names its champion", where=where)
     return Route(**data)
-
-
-def _fits(name: str, value: object) -> bool:
-    if name in _TEXTS:
-        return isinstance(value, str)
-    if name == "sample":
-        return isinstance(value, int | float)
-    parts: tuple[type, ...] = (int, float) if name == "split" else (str,)
-    return isinstance(value, Mapping) and all(isinstance(each, parts) for each in value.values())
 
 
 def as_toml(name: str, history: History) -> str:

@@ -34,6 +34,8 @@ class Endpoints:
         self.routes: dict[str, ModelVersion] = {}
         #: Every name to the version in service: of a route, the champion.
         self.champions: dict[str, ModelVersion] = {}
+        #: Names that answer nothing, with the reason; "name@version" does.
+        self.held: dict[str, str] = {}
         self._versions: dict[str, dict[str, ModelVersion]] = {}
         self._numbers: dict[str, int] = {}
         self._claimed: set[str] = set()
@@ -101,7 +103,7 @@ class Endpoints:
         """Put a version into service; unless it is `direct`, its name is not in the table."""
         with self.lock:
             self.champions[name] = version = self.find(owner)
-            if direct:
+            if direct and name not in self.held:
                 self.routes[name] = version
             else:
                 self.routes.pop(name, None)
@@ -109,6 +111,8 @@ class Endpoints:
     def remove(self, name: str, version: str | None = None) -> list[ModelVersion]:
         """Take a version out, or the whole endpoint; what was taken out."""
         with self.lock:
+            if version is None:
+                self.held.pop(name, None)
             model = self.find(name, version)
             versions = self._versions[name]
             if version is not None and len(versions) > 1 and self.champions[name] is model:
@@ -130,9 +134,31 @@ class Endpoints:
         """What answers under this address, or UnknownEndpoint."""
         address = name if version is None else f"{name}@{version}"
         model = self.routes.get(address) or self.champions.get(address)
-        if model is None:
+        if model is None or address in self.held:
+            if model is not None:
+                raise self._held(model)
             raise self._unknown(name, version)
         return model
+
+    def _held(self, champion: ModelVersion) -> UnknownEndpoint:
+        return UnknownEndpoint(
+            "the route of this endpoint is not known, so nothing answers under its name",
+            where=champion.name,
+            found=self.held[champion.name],
+            hint=f"{champion.owner!r} and other versions answer under their own names",
+        )
+
+    def hold(self, name: str, reason: str) -> None:
+        """Let nothing answer under a name from now on, or as soon as there is one."""
+        with self.lock:
+            self.held[name] = reason
+            self.routes.pop(name, None)
+
+    def release(self, name: str) -> None:
+        """Let the version in service answer again."""
+        with self.lock:
+            if self.held.pop(name, None) is not None and name in self.champions:
+                self.routes[name] = self.champions[name]
 
     def _unknown(self, name: str, version: str | None) -> UnknownEndpoint:
         with self.lock:

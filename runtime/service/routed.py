@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from flour.core.errors import nearest
 from flour.core.extension_points import extension
+from flour.core.types import Category, Record, Scalar, Text, Type
 from runtime.errors import BadCall, BadRegistration, InUse, UnknownEndpoint
 from runtime.routing.history import Change, History, extended, rolled_back
 from runtime.routing.pairs import Answers, Pairs
@@ -225,7 +226,20 @@ class RoutedEndpoints:
     def observe(self, name: str, pairs: Pairs) -> None:
         """Hand what the champion and its shadow answer to this, pair by pair."""
         self._endpoints.find(name)
+        if not callable(getattr(pairs, "add", None)):
+            raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
         self._pairs[name] = pairs
+
+    def hold(self, name: str, reason: str) -> None:
+        """Answer nothing under a name whose route cannot be read; versions answer by address."""
+        if name not in self._histories:
+            self._endpoints.hold(name, reason)
+            self._switched()
+
+    def release(self, name: str) -> None:
+        """Let the version in service answer again, as there is no route to be read."""
+        self._endpoints.release(name)
+        self._switched()
 
     def _known(self, name: str) -> History:
         return self._histories.get(name, ())
@@ -241,6 +255,7 @@ class RoutedEndpoints:
             self._shadows.start()
         with self._endpoints.lock:
             self._histories[name] = history
+            self._endpoints.held.pop(name, None)
             self._endpoints.serve(name, route.champion, direct=route.is_direct)
         self._switched()
 
@@ -252,7 +267,7 @@ class RoutedEndpoints:
                 raise BadRegistration(
                     f"a route of {name!r} names its versions: the one in service may change",
                     found=repr(address),
-                    hint=f"for instance {self._endpoints.find(name).owner!r}",
+                    hint=f"for instance {self._endpoints.champions[name].owner!r}",
                 )
         route.check(self._endpoints.find(route.champion).inputs)
 
@@ -294,7 +309,10 @@ class RoutedEndpoints:
         if history is None:
             return self._find(name), None
         route = history[-1].route
-        address = route.choose(data, headers or _NOTHING, tenant)
+        names: Sequence[str] = ()
+        if route.reads_rows and type(data) is not dict:
+            names = _columns(self._endpoints.champions[name].inputs)
+        address = route.choose(data, headers or _NOTHING, tenant, names)
         mirrors = address == route.champion and is_sampled(route)
         return self._find(address), route if mirrors else None
 
@@ -389,3 +407,13 @@ def _only(name: str, route: Route) -> str:
             hint="promote(name, version)",
         )
     return next(iter(challengers))
+
+
+def _columns(inputs: Mapping[str, Type]) -> Sequence[str]:
+    """The names of the values of a row that has none."""
+    if len(inputs) > 1:
+        return ()
+    ((name, kind),) = inputs.items()
+    if isinstance(kind, Record):
+        return kind.names
+    return (name,) if isinstance(kind, Scalar | Category | Text) else ()

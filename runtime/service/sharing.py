@@ -49,7 +49,8 @@ class SharedRun:
         self._clock, self._learn = clock, learn
         self._lock, self._done = threading.Lock(), threading.Event()
         self._begun = threading.Event()
-        self._rows = self._next = self._open = 0  # the first row that no thread has taken; ranges in progress
+        #: Rows, the first one that no thread has taken, and ranges in progress.
+        self._rows = self._next = self._open = 0
         self._error: BaseException | None = None
         self.work_seconds = 0.0  # processor time, of all threads
 

@@ -59,9 +59,9 @@ class Observer:
             self.fold()
 
     def fold(self) -> None:
-        """Fold what has come so far."""
+        """Fold what has come so far, and not what comes meanwhile."""
         with self._folding:
-            while self._queue:
+            for _ in range(len(self._queue)):
                 copied, rows, weight = self._queue.popleft()
                 self._waiting -= rows
                 try:

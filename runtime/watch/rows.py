@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.errors import InputError
 from flour.core.types import Record, Type
 from flour.data.arrow_strings import CELLS, as_texts
-from flour.data.batch import Batch
+from flour.data.batch import Batch, Kind
+from flour.data.coerce import coerce
 
 #: Columns by name. The columns of an array without names are called "0", "1", ...
 Table = dict[str, NDArray[Any]]
@@ -33,7 +35,18 @@ def table_of(block: object, inputs: Mapping[str, Type]) -> Table:
 
 def read_table(batch: Batch, inputs: Mapping[str, Type]) -> Table:
     """The columns of reference rows."""
-    return table_of(take(batch.block, np.arange(batch.rows)), inputs)
+    return table_of(taken(batch, inputs), inputs)
+
+
+def taken(batch: Batch, inputs: Mapping[str, Type], places: NDArray[np.int64] | None = None) -> Any:
+    """Copies of rows of a batch; those of frames and the like as the model's own columns."""
+    block, rows = batch.block, batch.rows
+    plain = isinstance(block, np.ndarray | list | tuple)
+    if not plain and not (isinstance(block, dict) and batch.kind is not Kind.GENERAL):
+        block, rows = coerce(inputs, block)
+        if len(inputs) == 1:
+            (block,) = block.values()
+    return take(block, np.arange(rows) if places is None else places)
 
 
 def _names(inputs: Mapping[str, Type], count: int) -> list[str]:
@@ -59,7 +72,10 @@ def take(block: object, places: NDArray[np.int64]) -> Any:
         return {name: take(part, places) for name, part in block.items()}
     if isinstance(block, list | tuple):
         return [block[place] for place in places]
-    assert isinstance(block, np.ndarray), "batches are arrays, lists or columns of them"
+    if not isinstance(block, np.ndarray):
+        raise InputError(
+            "rows of this kind are not watched", found=type(block).__name__, hint="pass a frame"
+        )
     if block.dtype is CELLS:  # addresses in memory that goes with the call
         return as_texts(block[places])
     return block[places]

@@ -65,8 +65,9 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
         return codes, [each if isinstance(each, str) else str(each) for each in places]
     if len(values):
         least, most = float(values.min()), float(values.max())
-        whole = values.astype(np.int64) if most - least < _FEW else None  # also not where NaN is
-        if whole is not None and abs(least) < 1 << 53 and (whole == values).all():
+        few = most - least < _FEW and abs(least) < 1 << 53  # not so where NaN is
+        whole = values.astype(np.int64) if few else None
+        if whole is not None and (whole == values).all():
             return whole - int(least), list(range(int(least), int(most) + 1))
     distinct, codes = np.unique(values, return_inverse=True)
     return codes, distinct.tolist()
@@ -138,8 +139,9 @@ class Segments:
         size = self._limit + 1
         self._rows += weight * np.bincount(cells, minlength=size)
         if scores is not None:
-            parts = np.clip((scores * SCORE_BINS).astype(np.int64), 0, SCORE_BINS - 1)
-            both = np.bincount(cells * SCORE_BINS + parts, minlength=size * SCORE_BINS)
+            known = scores == scores  # noqa: PLR0124 (NaN is in no part)
+            parts = np.clip(scores[known] * SCORE_BINS, 0, SCORE_BINS - 1).astype(np.int64)
+            both = np.bincount(cells[known] * SCORE_BINS + parts, minlength=size * SCORE_BINS)
             self._scores += weight * both
         if labels is not None:
             self._count_labels(cells, labels, weight)

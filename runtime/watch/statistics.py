@@ -41,12 +41,14 @@ def drift(column: str, sketch: Sketch, counts: Counts, missing: int) -> Drift:
     rows = int(counts.sum()) + missing
     of_reference = int(sketch.counts.sum()) + sketch.missing
     is_numbers = isinstance(sketch, Numbers)
-    statistic, p_value = chi_square(sketch.counts, counts)
+    # What is missing is in a bin of its own, the last one.
+    old, new = np.append(sketch.counts, sketch.missing), np.append(counts, missing)
+    statistic, p_value = chi_square(old, new)
     return Drift(
         column,
         rows,
-        psi(sketch.counts, counts),
-        ks(sketch.counts, counts) if is_numbers else None,
+        psi(old, new),
+        ks(old, new) if is_numbers else None,
         statistic,
         p_value,
         missing / max(rows, 1) - sketch.missing / max(of_reference, 1),

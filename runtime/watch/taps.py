@@ -20,7 +20,7 @@ from flour.data.batch import Batch
 from flour.language.flow import Flow
 from runtime.service.runtime import Runtime
 from runtime.watch.observers import Observer, attach, detach
-from runtime.watch.rows import take
+from runtime.watch.rows import taken
 
 _MOST, _RING = 1 << 16, 1 << 10
 OUTPUT = "tap"
@@ -29,6 +29,8 @@ OUTPUT = "tap"
 def step_node(flow: Flow, step: str) -> Node:
     """The last node of a step, by its path inside the imported model or the path's end."""
     wanted = step.removesuffix(".output")
+    if not wanted:
+        raise ParameterError("a tap names a step", found=repr(step))
     found: Node | None = None
     names: dict[str, None] = {}
     origins = flow.origins()
@@ -47,6 +49,11 @@ def step_node(flow: Flow, step: str) -> Node:
     return found
 
 
+def is_number(value: object) -> bool:
+    """Whether this is a number."""
+    return isinstance(value, int | float)
+
+
 class Tap:
     """Collects a step's values; a context manager that detaches it at the end."""
 
@@ -58,7 +65,7 @@ class Tap:
         sample: float,
         to: Callable[[Any], object] | None,
     ) -> None:
-        if not 0 < sample <= 1:
+        if not (is_number(sample) and 0 < sample <= 1):
             raise ParameterError("a sample is a share of the rows", found=repr(sample), hint="0.01")
         self._version = version = runtime.find(name)
         plan = version.plan
@@ -80,7 +87,7 @@ class Tap:
         if not count:
             return None, 0
         places = np.linspace(0, batch.rows - 1, count).astype(np.int64)
-        return take(batch.block, places), count
+        return taken(batch, self._version.inputs, places), count
 
     def _put(self, block: object, weight: int) -> None:
         del weight  # each sampled row is given once

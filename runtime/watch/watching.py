@@ -8,12 +8,13 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import FlourError
+from flour.core.errors import FlourError, ParameterError
 from flour.data.batch import Batch
+from runtime.routing.predicate import columns_of
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.observers import Observer, attach, detach, observers_of
-from runtime.watch.rows import Table, read_table, table_of, take
+from runtime.watch.rows import Table, read_table, table_of, taken
 from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
 from runtime.watch.statistics import Drift, drift
@@ -48,8 +49,16 @@ class Watch:
     ) -> None:
         self.version = version = runtime.find(name)
         self.reference = self._reference(reference)
+        texts = columns_of(version.inputs) or {}
         known = [*self.reference.columns] or [*version.reader.columns]
         self.segments = Segments(segments, known, limit) if segments else None
+        for column in self.segments.columns if self.segments else ():
+            if column.width and texts.get(column.name):
+                raise ParameterError("a column of texts has no buckets", where=column.text)
+        for each in detectors:
+            if isinstance(each, type) or not callable(getattr(each, "update", None)):
+                found = f"the class {each.__name__}" if isinstance(each, type) else repr(each)[:80]
+                raise ParameterError("a detector has a method `update`", found=found)
         self.detectors = tuple(detectors)
         #: The number of the score, among those seen, at which a detector has alarmed.
         self.alarms: list[tuple[str, int]] = []
@@ -60,14 +69,26 @@ class Watch:
         attach(version, self._observer)
 
     def _reference(self, given: object) -> Reference:
-        if given is None or isinstance(given, Reference):
-            return given or Reference({})
-        batch = self.version.reader.read(given)
-        return Reference.of(read_table(batch, self.version.inputs))
+        if given is None:
+            return Reference({})
+        if isinstance(given, Reference):
+            found = given
+        else:
+            batch = self.version.reader.read(given)
+            found = Reference.of(read_table(batch, self.version.inputs))
+        names = self.version.reader.columns
+        some = not names or names & found.columns.keys()
+        if not (some and any(each.counts.sum() + each.missing for each in found.columns.values())):
+            raise ParameterError(
+                "these reference rows say nothing of the columns that the model reads",
+                where=self.version.owner,
+                found="columns: " + ", ".join(found.columns)[:200],
+                hint="pass rows as the model takes them, the more the better",
+            )
+        return found
 
     def _copied(self, batch: Batch) -> tuple[Any, int]:
-        rows = batch.rows or 1
-        return take(batch.block, np.arange(rows)), rows
+        return taken(batch, self.version.inputs), batch.rows or 1
 
     def _fold(self, block: object, weight: int) -> None:
         table = table_of(block, self.version.inputs)

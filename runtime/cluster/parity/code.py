@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from runtime.errors import ClusterError
 
 Rows = NDArray[Any]
+EPSILON = float(np.finfo(np.float64).eps)
+#: A reconstructed answer differs by so much of itself, or of 1, at most.
+EXACT = 1e-9
 Encoder = Literal["sum", "concatenation"]
 
 
@@ -26,7 +29,8 @@ class Code:
     """
 
     def __init__(self, group: int, parities: int = 1, encoder: Encoder = "sum") -> None:
-        if group < 2 or parities not in {1, 2} or (encoder != "sum" and parities > 1):
+        whole = int(group) == group and group >= 2
+        if not whole or parities not in {1, 2} or (encoder != "sum" and parities > 1):
             raise ClusterError(
                 "a group has two queries or more, and one or two parity queries",
                 where="Code",
@@ -44,6 +48,16 @@ class Code:
             return np.concatenate(list(queries), axis=-1)[None]
         parities: Rows = np.tensordot(self.weights, queries, axes=1)
         return parities
+
+    def loses(self, found: Rows, answers: Mapping[int, Rows], parities: Mapping[int, Rows]) -> bool:
+        """Whether rounding of the other answers is more than what was reconstructed may differ by.
+
+        An answer of 0.5 cannot be told from the sum of itself and 1e17.
+        """
+        parts = (*answers.values(), *parities.values())
+        top = max(float(np.abs(each).max(initial=0.0)) for each in parts)
+        most = EPSILON * self.group * top
+        return not bool(np.all(most <= EXACT * (1.0 + np.abs(found))))  # NaN is lost, too
 
     def decode(
         self,

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.cluster.parity.code import Code, Rows
+from runtime.errors import ClusterError
 
 #: A replica: rows of numbers in, one answer for each row out. It may be slow, and may raise.
 Endpoint = Callable[[Rows], Awaitable[Rows]]
@@ -68,6 +69,7 @@ class Coded:
 
     async def __call__(self, rows: Rows) -> Answer:
         """The answer of a replica, or its reconstruction where that is there first."""
+        rows = np.asarray(rows)
         group, number = self._group, len(self._group.queries)
         group.queries.append(rows)
         group.waiting[number] = asyncio.get_running_loop().create_future()
@@ -85,7 +87,7 @@ class Coded:
 
     async def _ask(self, group: _Group, number: int, rows: Rows) -> None:
         try:
-            group.answers[number] = await next(self._replicas)(rows)
+            group.answers[number] = _checked(await next(self._replicas)(rows), len(rows))
         except Exception as problem:  # noqa: BLE001 (what a replica raises is what it lost)
             group.lost[number] = problem
         else:
@@ -115,7 +117,7 @@ class Coded:
 
     async def _ask_parity(self, group: _Group, row: int, parity: Rows) -> None:
         with suppress(Exception):  # a lost parity answer is one that is not there
-            group.parities[row] = await next(self._parities[row])(parity)
+            group.parities[row] = _checked(await next(self._parities[row])(parity), len(parity))
         group.pending -= 1
         self._decode(group)
         self._give_up(group)
@@ -132,6 +134,8 @@ class Coded:
         found = self._code.decode(known, group.parities, self._constant)
         for number in missing:
             values = found[number][: len(group.queries[number])]
+            if self._known and self._code.loses(values, known, group.parities):
+                continue
             _resolve(group.waiting[number], Answer(values, reconstructed=True))
 
     def _padded(self, rows: Rows, longest: int) -> Rows:
@@ -176,6 +180,18 @@ class Hedged:
                 for task in waiting:
                     task.cancel()
                 return Answer((good or list(done))[0].result())
+
+
+def _checked(answer: object, rows: int) -> Rows:
+    """An answer with one value, or one row of values, for each row."""
+    found = np.asarray(answer)
+    if not found.ndim or len(found) != rows:
+        raise ClusterError(
+            "a replica answers each row",
+            where=f"a query of {rows} rows",
+            found=f"an answer of shape {found.shape}",
+        )
+    return found
 
 
 def _resolve(future: asyncio.Future[Answer], answer: Answer) -> None:

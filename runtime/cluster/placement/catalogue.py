@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.errors import ClusterError
+
 Numbers = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
 
@@ -88,7 +90,12 @@ def shared(resident: Mapping[str, Mapping[str, int]]) -> Catalogue:
     for model, digests in enumerate(resident.values()):
         for digest, nbytes in digests.items():
             holders.setdefault(digest, []).append(model)
-            bytes_of[digest] = nbytes
+            if nbytes < 0 or bytes_of.setdefault(digest, nbytes) != nbytes:
+                raise ClusterError(
+                    "parameters of one digest have one size",
+                    where=digest,
+                    found=f"{bytes_of[digest]} and {nbytes} bytes",
+                )
     common = [digest for digest, models in holders.items() if len(models) > 1]
     count = len(resident)
     holds = np.zeros((count, len(common)))

@@ -237,3 +237,30 @@ def test_a_parity_model_tells_its_accuracy_or_is_refused() -> None:
     noise = np.random.default_rng(0).normal(size=X.shape)
     with pytest.raises(ClusterError, match="worse than the default"):
         train(forest.predict_proba, noise, (noise, 0 * LABELS), trees, groups=200)
+
+
+def test_what_rounding_has_taken_is_not_reconstructed() -> None:
+    code = Code(2)
+    answers, parity = {0: np.array([1e17])}, {0: np.array([1e17 + 0.5])}
+    assert code.loses(code.decode(answers, parity)[1], answers, parity)
+    answers, parity = {0: np.array([3.0])}, {0: np.array([3.5])}
+    assert not code.loses(code.decode(answers, parity)[1], answers, parity)
+    parity = {0: np.array([np.nan])}
+    assert code.loses(code.decode(answers, parity)[1], answers, parity)
+
+
+def test_a_group_is_a_whole_number() -> None:
+    with pytest.raises(ClusterError):
+        Code(2.5)  # type: ignore[arg-type]  # what is refused
+
+
+def test_an_answer_of_another_shape_is_lost() -> None:
+    async def wrong(_rows: Rows) -> Rows:
+        return np.zeros((7, 9))
+
+    async def ask() -> None:
+        coded = Coded([wrong], [[wrong]], Code(2), constant=0.0)
+        await asyncio.gather(coded(np.ones((3, 2))), coded(np.ones((3, 2))))
+
+    with pytest.raises(ClusterError, match="answers each row"):
+        asyncio.run(ask())

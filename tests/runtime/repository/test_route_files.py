@@ -165,3 +165,51 @@ def test_killed_at_any_time(folder: Path) -> None:
                 assert numbers[-1] > last
                 assert runtime.find("m").owner == history[-1].route.champion
                 last = numbers[-1]
+
+
+def test_an_endpoint_whose_route_is_broken_answers_nothing_after_a_restart(
+    folder: Path, runtime: Runtime
+) -> None:
+    """Any version might be one that was never to answer: it is named, or the file is mended."""
+    repository, _ = loaded(folder, runtime)
+    with repository:
+        runtime.route("m", "m@1", who="ann")
+    path = folder / "m" / "endpoint.toml"
+    good = path.read_text()
+    for bad in ('champion == "m@1"', 'champion = "m@9"'):
+        path.write_text(good.replace('champion = "m@1"', bad, 1))
+        with Runtime() as again:
+            repository, events = loaded(folder, again)
+            with repository:
+                assert [each.kind for each in events if not each.version] == ["refused"]
+                with pytest.raises(UnknownEndpoint, match="route of this endpoint is not known"):
+                    again.predict("m", [0.0] * 4)
+                assert again.predict("m@2", [0.0] * 4)["moved"][0] == 2
+                path.write_text(good)
+                repository.poll()
+                assert again.find("m").owner == "m@1"
+    path.write_text("no TOML")
+    with Runtime() as again:
+        repository, _ = loaded(folder, again)
+        with repository:
+            path.unlink()  # there is no route any more
+            repository.poll()
+            assert again.find("m").owner == "m@2"
+
+
+def test_a_version_that_a_route_names_stays_and_can_come_back(
+    folder: Path, runtime: Runtime
+) -> None:
+    repository, _ = loaded(folder, runtime)
+    with repository:
+        runtime.route("m", "m@1", tenants={"a": "m@2"})
+        path = folder / "m" / "2" / "model.pretzel"
+        path.unlink()
+        (event,) = [each for each in repository.poll() if each.version == "2"]
+        assert event.kind == "refused"
+        assert "still served" in event.reason
+        assert not [each for each in repository.poll() if each.version == "2"]
+        assert runtime.predict("m", [0.0] * 4, tenant="a")["moved"][0] == 2
+        save_plan(path, 333.0)
+        assert [each.kind for each in repository.poll() if each.version == "2"] == ["replaced"]
+        assert runtime.predict("m", [0.0] * 4, tenant="a")["moved"][0] == 333

@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from runtime.errors import BadRegistration
 from runtime.routing.predicate import predicate
+from runtime.routing.sticky import place
 
 ROW = {"country": "UK", "amount": 150.0, "age": 41, "odd name": 1, "gone": None, "nan": math.nan}
 HEADERS = {"x-beta": "yes"}
@@ -84,3 +86,17 @@ def test_numbers_of_any_type(amount: Any) -> None:
 def test_refused(text: str, message: str) -> None:
     with pytest.raises(BadRegistration, match=message):
         predicate(text)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float64("nan"), pd.NA, pd.NaT])
+@pytest.mark.parametrize("text", ["f != 0", "f not in (1, 2)", "f == 0", "0 <= f", "f in (0, 1)"])
+def test_no_comparison_with_a_missing_value_holds(missing: object, text: str) -> None:
+    row = {"f": missing, "g": 1}
+    assert not predicate(text)(row, {})
+    assert predicate(f"{text} or g == 1")(row, {})
+    assert place(missing, "") is None
+
+
+def test_a_comparison_of_unlike_values_does_not_undo_the_others() -> None:
+    assert predicate("f > 1 or g == 1")({"f": "a text", "g": 1}, {})
+    assert not predicate("f > 1 and g == 1")({"f": "a text", "g": 1}, {})

@@ -9,9 +9,13 @@ from threading import Event, Thread
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import flour
+import oven
 from runtime import Runtime
 from runtime.errors import BadCall, BadRegistration, InService, UnknownEndpoint
 from tests.runtime.plans import WIDTH, offset_of, record_flow, shift
@@ -51,6 +55,81 @@ def test_every_way_to_ask_follows_the_route(runtime: Runtime) -> None:
         assert np.array_equal(block["moved"], ROW[None] + 3)
     assert answered(runtime.predict("m", ROW, outputs="moved", tenant="acme")) == "m@3"
     assert answered(runtime.predict("m@2", ROW, tenant="acme")) == "m@2"
+
+
+def test_rows_in_every_form_follow_rules_and_keys() -> None:
+    """Names of columns come from the model where a row has none."""
+    row = {"country": "UK", "amount": 5.0, "user": 1.0}
+    kind = [("country", "U2"), ("amount", float), ("user", float)]
+    plain = [*row.values()]
+    forms: list[Any] = [row, plain, tuple(plain), [plain], np.array(plain, object), [row]]
+    forms += [np.array([tuple(plain)], kind), pd.DataFrame([row]), pd.DataFrame([row]).iloc[0]]
+    forms += [pa.table({name: [value] for name, value in row.items()}), pl.DataFrame([row])]
+    forms += [pa.RecordBatch.from_pylist([row])]
+    x = flour.record(
+        "row", {"country": flour.Text(), "amount": flour.Scalar(), "user": flour.Scalar()}
+    )
+    with Runtime() as made:
+        for number in (1, 2, 3):
+            plan = oven.bake(flour.outputs(score=x["amount"] * float(number)), background=False)
+            made.register("q", plan, version=number)
+        made.route("q", "q@1", rules={"amount > 1 and country == 'UK'": "q@2"})
+        assert [made.choose("q", each).owner for each in forms] == ["q@2"] * len(forms)
+        found = [float(np.ravel(made.predict("q", each)["score"])[0]) for each in forms]
+        assert found == [10.0] * len(forms)
+        made.route("q", "q@1", split={"q@3": 100}, by="user")
+        assert [made.choose("q", each).owner for each in forms] == ["q@3"] * len(forms)
+        with pytest.raises(BadCall, match="one text or number"):
+            made.choose("q", [plain, plain])
+
+
+def test_a_rule_reads_a_document() -> None:
+    t = flour.text("t")
+    with Runtime() as made:
+        for number in (1, 2):
+            made.register("t", oven.bake(flour.outputs(n=t.lower(), m=t)), version=number)
+        made.route("t", "t@1", rules={"t == 'a'": "t@2"})
+        rows: list[Any] = ["a", ["a"], {"t": "a"}, np.array(["a"])]
+        assert [made.choose("t", each).owner for each in rows] == ["t@2"] * len(rows)
+        assert made.choose("t", "b").owner == "t@1"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"by": ["user"], "split": {"m@2": 5}},
+        {"by": "u", "split": {"m@2": "5"}},
+        {"tenants": {None: "m@2"}},
+        {"tenants": {"": "m@2"}},
+    ],
+)
+def test_parts_of_other_types_are_refused(runtime: Runtime, parts: dict[str, Any]) -> None:
+    with pytest.raises(BadRegistration):
+        runtime.route("m", "m@1", **parts)
+
+
+def test_what_observes_adds_pairs(runtime: Runtime) -> None:
+    with pytest.raises(BadCall, match="method `add`"):
+        runtime.observe("m", [])  # type: ignore[arg-type]  # what is refused
+
+
+def test_a_name_that_is_held_answers_nothing(runtime: Runtime) -> None:
+    runtime.hold("m", "as a broken file")
+    for call in (runtime.predict, runtime.submit):
+        with pytest.raises(UnknownEndpoint, match="as a broken file"):
+            call("m", ROW)
+    assert answered(runtime.predict("m@2", ROW)) == "m@2"
+    runtime.switch("m", 2)
+    with pytest.raises(UnknownEndpoint):
+        runtime.find("m")
+    runtime.release("m")
+    assert answered(runtime.predict("m", ROW)) == "m@2"
+    runtime.hold("n", "before there is one")
+    runtime.register("n", shift(1.0))
+    with pytest.raises(UnknownEndpoint):
+        runtime.predict("n", ROW)
+    runtime.route("n", "n@1")
+    assert offset_of(runtime.predict("n", ROW), ROW) == 1
 
 
 def test_a_champion_alone_stands_in_the_table(runtime: Runtime) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy import stats
 from sklearn.compose import make_column_transformer
@@ -24,7 +27,7 @@ from runtime.http.metrics_watch import families
 from runtime.watch import Adwin, PageHinkley, Reference, tap, watch
 from runtime.watch.segments import OVERFLOW, Segments
 from runtime.watch.sketch import Numbers, Words
-from runtime.watch.statistics import chi_square, ks
+from runtime.watch.statistics import chi_square, drift, ks
 from runtime.watch.taps import step_node
 from tests.runtime.watch.river_alarms import GOLDEN, stream
 
@@ -191,3 +194,102 @@ def test_a_bucket_holds_its_middle_where_the_width_is_no_binary_fraction() -> No
     segments = Segments(("age // 0.7",), ("age",))
     segments.add({"age": (np.arange(1000) + 0.5) * 0.7})
     assert [cell.rows for cell in segments.cells()] == [1] * 1000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f.astype({"city": "category"}),
+        lambda f: f.assign(day=pd.Timestamp("2020")),
+        lambda f: f.convert_dtypes(),
+        lambda f: f.astype(object),
+        lambda f: f.astype({"age": "float32"}).astype({"age": "float64"}),
+        pl.from_pandas,
+        pa.Table.from_pandas,
+    ],
+)
+def test_rows_are_watched_in_every_form(runtime: Runtime, frame: pd.DataFrame, change: Any) -> None:
+    rows = change(frame[:500])
+    with watch(runtime, "fraud", reference=rows, segments=("city", "age // 10")) as found:
+        assert found.reference.columns.keys() >= {"age", "hours", "city"}
+        runtime.predict("fraud", rows, engine="inline")
+        found.fold()
+        drifts = {each.column: each for each in found.drift()}
+        assert drifts.keys() >= {"age", "hours", "city"}
+        assert all(each.psi == 0 and each.rows == 500 for each in drifts.values())
+        assert sum(cell.rows for cell in found.cells()) == 500
+        assert not found._observer.failed
+
+
+def test_a_column_that_went_missing_has_drifted(frame: pd.DataFrame) -> None:
+    sketch = Reference.of({"age": frame["age"].to_numpy()}).columns["age"]
+    found = drift("age", sketch, *sketch.counted(np.full(100, np.nan)))
+    assert found.psi > 1
+    assert found.ks == pytest.approx(1)
+    assert found.p_value < 1e-9
+    assert found.missing == 1
+
+
+def test_folding_ends_under_traffic(runtime: Runtime, frame: pd.DataFrame) -> None:
+    block, stop = frame[:2000], threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            runtime.predict("fraud", block, engine="inline")
+
+    asking = threading.Thread(target=ask)
+    with watch(runtime, "fraud", reference=frame) as watched:
+        asking.start()
+        try:
+            folding = threading.Thread(target=watched.fold)
+            folding.start()
+            folding.join(20)
+            assert not folding.is_alive()
+        finally:
+            stop.set()
+            asking.join()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"segments": ("city // 2",)},
+        {"detectors": (Adwin,)},
+        {"detectors": (3,)},
+        {"reference": Reference({})},
+    ],
+)
+def test_what_can_watch_nothing_is_refused(runtime: Runtime, asked: Any) -> None:
+    with pytest.raises(FlourError):
+        watch(runtime, "fraud", **asked)
+
+
+def test_an_empty_reference_is_refused(runtime: Runtime, frame: pd.DataFrame) -> None:
+    with pytest.raises(FlourError, match="say nothing"):
+        watch(runtime, "fraud", reference=frame[:0])
+
+
+def test_two_watches_have_series_of_their_own(runtime: Runtime, frame: pd.DataFrame) -> None:
+    one = watch(runtime, "fraud", reference=frame)
+    with one, watch(runtime, "fraud", reference=frame) as other:
+        runtime.predict("fraud", frame, engine="inline")
+        one.fold()
+        other.fold()
+        found = families([runtime.find("fraud")])
+        names = [(family.name, labels) for family in found for labels, _ in family.samples]
+        assert len(names) == len(set(names)) > 6
+
+
+def test_scores_that_are_no_numbers_are_in_no_part() -> None:
+    counted = Segments(["s"], ["s"])
+    table = {"s": np.array(["a"] * 4, object)}
+    counted.add(table, np.array([np.nan, np.inf, -np.inf, 0.55]))
+    (cell,) = counted.cells()
+    assert cell.rows == 4
+    assert cell.scores == (1, 0, 0, 0, 0, 1, 0, 0, 0, 1)
+
+
+@pytest.mark.parametrize(("step", "sample"), [("", 0.1), ("standardscaler", "x")])
+def test_taps_say_what_they_cannot_take(runtime: Runtime, step: str, sample: Any) -> None:
+    with pytest.raises(FlourError):
+        tap(runtime, "fraud", step, sample=sample)
