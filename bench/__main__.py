@@ -1,7 +1,7 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench attribution`, `bulk`, `cold`, `engines`, `everywhere`, `graphs` and `overload` are
-tables of goals by themselves.
+`python -m bench attribution`, `bulk`, `cold`, `engines`, `everywhere`, `graphs`, `overload`,
+`parity`, `placement`, `experiments` and `watch` are tables of goals by themselves.
 """
 
 from __future__ import annotations
@@ -19,14 +19,33 @@ from bench.cold import command as cold
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
-from bench.experiments import attribution, bulk, engines, everywhere, graphs
+from bench.experiments import (
+    attribution,
+    bulk,
+    engines,
+    everywhere,
+    graphs,
+    parity,
+    placement,
+    watch,
+)
+from bench.experiments import experiments as routes
 from bench.goal import printed
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
 
 #: Tables of goals without options.
-GOALS = {"attribution": attribution, "bulk": bulk, "engines": engines, "graphs": graphs}
+GOALS = {
+    "attribution": attribution,
+    "bulk": bulk,
+    "engines": engines,
+    "experiments": routes,
+    "graphs": graphs,
+    "parity": parity,
+    "placement": placement,
+    "watch": watch,
+}
 #: Contestants of the short run: they need nothing but the checkout's own environment.
 QUICK = ("pretzel", "sklearn", "onnxruntime", "lightgbm", "handwritten_c")
 #: As small as is meaningful: below these scales dictionaries are cut and plans are overhead.

@@ -48,6 +48,9 @@ ENVIRONMENTS = {
     "mlserver_sklearn": Environment(
         ("mlserver", "scikit-learn==1.9.*", "numpy"), "pins its own web framework"
     ),
+    "kserve_sklearn": Environment(
+        ("kserve", "scikit-learn==1.9.*", "httpx"), "pins its own web framework"
+    ),
     "bentoml": Environment(
         ("bentoml", "scikit-learn==1.9.*", "uvloop", "httptools"), "pins its own web framework"
     ),

@@ -147,21 +147,23 @@ class Worker:
         gc.enable()
         return times
 
-    def throughput(self, batch: int, seconds: float, callers: int) -> Answer:
+    def throughput(self, batch: int, seconds: float, callers: int, different: int = ROWS) -> Answer:
         """Rows per second and processor time, all models in turn, called by `callers` threads.
+
+        Single rows are so many `different` ones.
 
         The order is the same for all contestants and mixes sizes: a contestant that does not reach
         all models in time has measured a fair sample of them.
         """
         order = np.random.default_rng(0).permutation(len(self._models)).tolist()
         calls, start = [], time.perf_counter()
-        for number, row in itertools.product(order, range(ROWS if batch == 1 else 1)):
+        for number, row in itertools.product(order, range(different if batch == 1 else 1)):
             calls.append(self._call(self._models[number][1], batch, row))
             calls[-1][0](calls[-1][1])  # warm-up
             if time.perf_counter() - start > 2 * seconds:
                 break
         if batch == 1:  # all models in turn, and then again for the next row
-            calls = [call for row in range(ROWS) for call in calls[row::ROWS]]
+            calls = [call for row in range(different) for call in calls[row::different]]
         size = 16 if (time.perf_counter() - start) / len(calls) < 1e-3 else 1
         groups = [calls[number : number + size] for number in range(0, len(calls), size)]
         rows = [0] * callers

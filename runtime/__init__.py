@@ -25,6 +25,8 @@ __all__ = ["Compiled", "Endpoint", "InferenceSession", "Runtime", "RuntimeStats"
 belongs_to_us(__file__)
 
 declare("code_users", "runtime.warming:use")
+declare("watch", "runtime.watch:watch")
+declare("tap", "runtime.watch:tap")
 
 _LATER = {
     "Compiled": "runtime.dropin",

@@ -91,8 +91,10 @@ class Compiled:
             self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
         self._parts: dict[str, oven.Plan] = {}
         kinds = list(flow.inputs().values())
-        # Training libraries want at least one row of numbers; texts may be none.
-        wants_rows = estimator is not None and isinstance(kinds[0], Vector | Record)
+        # Training libraries want at least one row of numbers, XGBoost does not; texts may be none.
+        library = type(estimator).__module__.partition(".")[0]
+        numbers = isinstance(kinds[0], Vector | Record)
+        wants_rows = estimator is not None and library != "xgboost" and numbers
         for name, method in vars(Compiled).items():
             if isinstance(method, Offered) and name not in self.missing:
                 self._offer(method, wants_rows=wants_rows)

@@ -4,13 +4,14 @@
     ├── UnknownEndpoint   nothing is registered under this name or version (also a LookupError)
     ├── AlreadyTaken      this name and version is registered (also a ValueError)
     ├── InService         this version answers the endpoint's requests and cannot be taken out
-    │   └── InUse         a graph uses it
+    │   └── InUse         a graph or a route names it
     ├── BadRegistration   what was to be registered cannot be (also a TypeError)
     ├── BadCall           a call asks for something that cannot be (also a ValueError)
     ├── LostPlan          a plan that was dropped for memory cannot be brought back
     ├── RuntimeClosed     the runtime was closed before this call
     ├── NodeFailed        a node of a graph has no answer, and nothing to go on with
     ├── NotOffered        the program has no such output (also an AttributeError)
+    ├── ClusterError      a network of nodes, or a group of coded requests, that cannot be
     ├── Unfaithful        a served program does not answer as the original does
     ├── OutputInUse       another process is writing this file of answers
     └── InputError
@@ -59,11 +60,15 @@ class NodeFailed(FlourError):
 
 
 class InUse(InService):
-    """A graph uses this version, so it cannot be taken out."""
+    """A graph or a route names this version, so it cannot be taken out."""
 
 
 class NotOffered(FlourError, AttributeError):
     """The program has no such output."""
+
+
+class ClusterError(FlourError, ValueError):
+    """A network of nodes, or a group of coded requests, that cannot be."""
 
 
 class Unfaithful(FlourError):

@@ -45,6 +45,14 @@ def _scalars(frame: Frame) -> list[dict[str, Any]]:
     return [{name: values[i] for name, values in arrays.items()} for i in range(len(frame))]
 
 
+def _arrow(frame: Frame) -> pa.Table | None:
+    """As Arrow has it, which has no columns of mixed kinds, or of numbers beyond 64 bits."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+
+
 def _numeric(frame: Frame) -> bool:
     return all(kind.kind in "biuf" for kind in frame.dtypes)
 
@@ -52,8 +60,8 @@ def _numeric(frame: Frame) -> bool:
 BLOCKS: dict[str, Callable[[Frame], Any]] = {
     "pandas frame": lambda f: f,
     "pandas frame, columns reversed": lambda f: f[list(reversed(f.columns))],
-    "polars frame": pl.from_pandas,
-    "Arrow table": lambda f: pa.Table.from_pandas(f, preserve_index=False),
+    "polars frame": lambda f: None if (table := _arrow(f)) is None else pl.from_arrow(table),
+    "Arrow table": _arrow,
     "list of dicts": _records,
     "list of dicts, keys reversed": lambda f: [dict(reversed(r.items())) for r in _records(f)],
     "list of dicts of numpy's scalars": _scalars,

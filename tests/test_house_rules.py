@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 import sys
@@ -336,9 +337,14 @@ def test_golden_files_belong_to_a_test() -> None:
 
 
 def _has_test(path: Path) -> bool:
-    name = re.split(r"[-.]", path.name)[0]
-    beside = path.parent.parent.glob("test_*.py")
-    return any(node.name == name for each in beside for node in functions(each))
+    return re.split(r"[-.]", path.name)[0] in _functions_beside(path.parent.parent)
+
+
+@functools.cache
+def _functions_beside(folder: Path) -> frozenset[str]:
+    """Return the names of the functions in a folder's tests: it has many golden files."""
+    beside = folder.glob("test_*.py")
+    return frozenset(node.name for each in beside for node in functions(each))
 
 
 def test_every_operator_has_a_row_of_cases() -> None:

@@ -112,4 +112,7 @@ GRAPHS = {
     "graph_bentoml": replace(SERVERS["bentoml"], request=plain_decision, title="BentoML"),
     "graph_rayserve": replace(SERVERS["rayserve"], request=plain_decision, title="Ray Serve"),
     "graph_mlserver": replace(SERVERS["mlserver"], request=decision, title="MLServer"),
+    "graph_kserve": ServerKind(
+        "KServe", "kserve_sklearn", decision, ("kserve", "scikit-learn"), "one worker, no gRPC"
+    ),
 }

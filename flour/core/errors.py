@@ -92,6 +92,10 @@ class OpaqueFailed(FlourError):
     code: str = ""
 
 
+class CoroutineEnded(Exception):
+    """A coroutine has ended by what would end its event loop, or as if it had been cancelled."""
+
+
 class FunctionFailed(FlourError):
     """A Python function of the user's own, which is part of a program, failed."""
 

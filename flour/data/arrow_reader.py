@@ -20,6 +20,7 @@ values is answered once for each combination of values that occurs in it: see `d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ class Combinations(NamedTuple):
     places: NDArray[np.int64]
 
 
+@cache
 def library() -> ModuleType:
     """The pyarrow package."""
     return import_module("pyarrow")
@@ -233,11 +235,10 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
             found=str(column.type)[:80],
             hint="unnest the column first; a vector takes lists, words are lists of strings",
         )
-    if isinstance(kind, Scalar | Category) and kind.dtype == "string" and _is_text(column):
-        cells = text_cells(column) if len(column) >= LEAST_ROWS else None
-        if cells is not None:
-            return cells
-        column = column.dictionary_encode("encode")
+    texts = isinstance(kind, Scalar | Category) and kind.dtype == "string" and _is_text(column)
+    cells = text_cells(column) if texts and len(column) >= LEAST_ROWS else None
+    if cells is not None:
+        return cells
     array = _array(column)
     if array.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
         return array.astype(kind.dtype, copy=False)

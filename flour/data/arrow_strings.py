@@ -93,8 +93,6 @@ def text_cells(column: object) -> NDArray[Any] | None:
     made.kept, at = owners, 0
     for chunk in filter(lambda each: each.length, chunks):
         part = made.view(np.int64).reshape(-1, 2)[at : at + chunk.length]
-        if chunk.null_count:
-            part[:] = 0, NONE
         _fill(kind, chunk, part)
         at += chunk.length
     return made.view(np.ndarray)
@@ -142,33 +140,50 @@ def _check(code: int) -> None:
 
 
 def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
-    """Addresses and lengths of one chunk; those of missing values stay as they are."""
+    """Addresses and lengths of one chunk."""
     rows, first = chunk.length, chunk.offset
-    valid = True if not chunk.null_count else _bits(chunk.buffers[0], first, rows)
-    if kind != _VIEWS:
+    if kind == _VIEWS:
+        _fill_views(chunk, part)
+    else:
         dtype = np.dtype(_OFFSETS[kind])
         size = dtype.itemsize
-        ends = _memory(chunk.buffers[1] + first * size, (rows + 1) * size).view(dtype)
-        np.add(ends[:-1], np.int64(chunk.buffers[2] or 0), out=part[:, 0], where=valid)
-        np.subtract(ends[1:], ends[:-1], out=part[:, 1], where=valid)
-        return
-    begin = chunk.buffers[1] + 16 * first
-    views = _memory(begin, 16 * rows).view(np.int32).reshape(-1, 4)
-    np.copyto(part[:, 1], views[:, 0], where=valid)
-    np.copyto(part[:, 0], np.arange(begin + 4, begin + 4 + 16 * rows, 16), where=valid)
-    (far,) = np.nonzero(part[:, 1] > _INLINE)
-    if len(far):
-        bases = np.array([chunk.buffers[n] or 0 for n in range(2, chunk.n_buffers - 1)], np.int64)
-        part[far, 0] = bases[views[far, 2]] + views[far, 3]
+        ends = memory(chunk.buffers[1] + first * size, (rows + 1) * size).view(dtype)
+        np.add(ends[:-1], np.int64(chunk.buffers[2] or 0), out=part[:, 0])
+        np.subtract(ends[1:], ends[:-1], out=part[:, 1])
+    if chunk.null_count:
+        part[~bits(chunk.buffers[0], first, rows)] = 0, NONE
 
 
-def _bits(where: int, first: int, rows: int) -> NDArray[np.bool_]:
+def _fill_views(chunk: _Chunk, part: NDArray[np.int64]) -> None:
+    begin = chunk.buffers[1] + 16 * chunk.offset
+    views = memory(begin, 16 * chunk.length).view(np.int32).reshape(-1, 4)
+    part[:, 1] = views[:, 0]
+    texts = chunk.n_buffers - 3
+    if texts == 1:
+        np.add(views[:, 3], np.int64(chunk.buffers[2] or 0), out=part[:, 0])
+    elif texts:  # of short strings, what would be the number of a buffer is text
+        bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
+        np.add(bases.take(views[:, 2], mode="clip"), views[:, 3], out=part[:, 0])
+    fill_short(part, begin)
+
+
+def fill_short(part: NDArray[np.int64], begin: int) -> None:
+    """Addresses of the strings that stand in their views, of which the first is at an address.
+
+    DuckDB's strings are as Arrow's views are in this: see runtime.bulk.duckdb_vectors.
+    """
+    inside = np.arange(begin + 4, begin + 4 + 16 * len(part), 16)
+    np.copyto(part[:, 0], inside, where=part[:, 1] <= _INLINE)
+
+
+def bits(where: int, first: int, rows: int) -> NDArray[np.bool_]:
     """Bits of a bitmap from one on."""
-    held = _memory(where, (first + rows + 7) // 8)
+    held = memory(where, (first + rows + 7) // 8)
     return np.unpackbits(held, bitorder="little")[first : first + rows].view(bool)
 
 
-def _memory(where: int, size: int) -> NDArray[np.uint8]:
+def memory(where: int, size: int) -> NDArray[np.uint8]:
+    """The bytes at an address, without a copy."""
     return np.frombuffer(_view(where, size, 0x100), np.uint8)  # PyBUF_READ
 
 

@@ -11,7 +11,7 @@ several inputs      {input name: any of these}
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,7 @@ def _native(kind: Type, data: Data) -> Type:
         case Vector(dtype=dtype) if dtype != "string":
             return kind.having(dtype=_width(dtype, data), sparse=is_sparse(data))
         case Scalar(dtype=dtype):
-            return Scalar(_width(dtype, data))
+            return Scalar(_width(dtype, data, _is_held))
         case Record(fields, positional, unread):
             columns = _own_columns(kind, data)
             if columns is None:
@@ -119,7 +119,7 @@ def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
         return columns
     if getattr(data, "dtype", None) not in (None, object):
         return dict.fromkeys(kind.names, data)
-    if not any(isinstance(sub, Scalar) and sub.dtype in INTS for _, sub in kind.fields):
+    if not any(isinstance(sub, Scalar) and sub.dtype in _WHOLE for _, sub in kind.fields):
         return None
     try:
         columns = _by_position(data, kind, "$")
@@ -128,7 +128,14 @@ def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
     return columns if hasattr(data, "dtype") else {n: list(c) for n, c in columns.items()}
 
 
-def _width(dtype: str, data: Data) -> str:
+def _holds_numbers(own: np.dtype[Any], _: str) -> bool:
+    """Of arrays as vectors, the dtype is what was meant: what it cannot hold is refused."""
+    return own.kind != "O"
+
+
+def _width(
+    dtype: str, data: Data, is_held: Callable[[np.dtype[Any], str], bool] = _holds_numbers
+) -> str:
     """The float width to compute in: the data's own; other dtypes count as float64.
 
     Data that does not say (lists) is read in the width the program was written for, and so is
@@ -136,7 +143,7 @@ def _width(dtype: str, data: Data) -> str:
     """
     if dtype not in FLOATS:  # a sample of whole numbers does not forbid fractions
         own = getattr(data, "dtype", None)
-        if dtype in INTS and (not isinstance(own, np.dtype) or own.kind == "O"):
+        if dtype in _WHOLE and not (isinstance(own, np.dtype) and is_held(own, dtype)):
             return dtype if _all_whole(data, dtype) else "float64"  # as a frame's column would be
         name = str(own.name) if isinstance(own, np.dtype) else ""
         return name if name in FLOATS and dtype != "string" else dtype
@@ -148,26 +155,37 @@ def _width(dtype: str, data: Data) -> str:
     return common if common in FLOATS else "float64"
 
 
+def _is_held(own: np.dtype[Any], dtype: str) -> bool:
+    """Whether it is known by the column's own dtype: of floats, or of no others than these."""
+    return own.kind == "f" or (own.kind in "biu" and np.can_cast(own, dtype))
+
+
 def _all_whole(data: Data, dtype: str) -> bool:
     """Whether a column has neither missing values nor numbers that this dtype cannot hold."""
     try:
         column = as_column(data)
     except ValueError:
         return True  # ragged data is refused elsewhere
-    if column.dtype.kind not in "fO":
+    if column.dtype.kind not in "fiuO" or not column.size:
         return True
-    info = np.iinfo(dtype)
-    low, beyond = float(info.min), float(info.max) + 1
+    info = None if dtype == "bool" else np.iinfo(dtype)
+    low, beyond = (0, 2) if info is None else (int(info.min), int(info.max) + 1)
+    if column.dtype.kind in "iu":
+        return low <= int(column.min()) and int(column.max()) < beyond
     return not any(_makes_floats(value, low, beyond) for value in column.flat)
 
 
-def _makes_floats(value: object, low: float, beyond: float) -> bool:
-    """Whether a frame's column with this value would be of floats."""
+def _makes_floats(value: object, low: int, beyond: int) -> bool:
+    """Whether an estimator would read a frame's column with this value as floats."""
+    if isinstance(value, int | np.integer):
+        return not low <= value < beyond
     if isinstance(value, float | np.floating):
         return not (value.is_integer() and low <= value < beyond)
     return value is None or is_missing(value)
 
 
+#: What cannot hold every number: a fraction, a missing one or a larger one makes floats of it.
+_WHOLE = (*INTS, "bool")
 #: Of pandas and polars, of Arrow, of the other byte order.
 _NARROW = ("Float32", "float", ">f4", "<f4")
 

@@ -31,9 +31,12 @@ def key(frame: Frame) -> Key | None:
 
 
 def _content(block: Block) -> tuple[Any, Any]:
-    """What a block holds, and which columns of the frame these are."""
+    """What a block holds, and which columns of the frame these are.
+
+    A dtype stands by its name: numpy says that its dtype of objects equals any class.
+    """
     values, at = block.values, block.mgr_locs.indexer
-    kind = values.dtype if type(values) is np.ndarray else type(values)
+    kind = values.dtype.str if type(values) is np.ndarray else type(values)
     return kind, at if type(at) is slice else at.tolist()
 
 

@@ -10,7 +10,13 @@ import numpy as np
 
 from flour.core.callables import Function
 from flour.core.check import expect, is_string, numeric
-from flour.core.errors import FlourError, FunctionFailed, ParameterError, TypeMismatch
+from flour.core.errors import (
+    CoroutineEnded,
+    FlourError,
+    FunctionFailed,
+    ParameterError,
+    TypeMismatch,
+)
 from flour.core.op import Arrays, Columns, Op
 from flour.core.reference import row_count
 from flour.core.sparse import Sparse
@@ -135,6 +141,31 @@ def _choices(inputs: Sequence[Type]) -> Sequence[Type]:
     return inputs[count:]
 
 
+async def _answer(function: Function, values: tuple[object, ...]) -> object:
+    """What a coroutine answers; however it ends, that is an error of this request alone."""
+    coming: Awaitable[object] = function.call(*values)
+    try:
+        return await coming
+    except Exception:
+        raise
+    except BaseException as problem:
+        if _is_from_outside(problem):
+            raise
+        raise CoroutineEnded from problem
+
+
+def _is_from_outside(problem: BaseException) -> bool:
+    """Whether the task was cancelled or closed, or the user wants the process to end."""
+    import asyncio  # it takes 30 ms, and most programs wait for nothing
+
+    if isinstance(problem, KeyboardInterrupt):
+        return threading.current_thread() is threading.main_thread()
+    if isinstance(problem, SystemExit):
+        return False
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0 or not isinstance(problem, asyncio.CancelledError)
+
+
 class Fetch(Op):
     """What a coroutine of the user's answers for each row: a value that is waited for.
 
@@ -200,8 +231,7 @@ class Fetch(Op):
         """What a coroutine answers, once: of several, the first that answers what it should."""
         read = values[: len(values) - self.per]
         if len(self.functions) == 1:
-            coming: Awaitable[object] = self.functions[0].call(*read)
-            return await coming
+            return await _answer(self.functions[0], read)
         import asyncio  # it takes 30 ms, and most programs wait for nothing
 
         asked = [asyncio.ensure_future(self._checked(each, read)) for each in self.functions]
@@ -219,16 +249,27 @@ class Fetch(Op):
         raise AssertionError("the last one has answered or raised")
 
     async def _checked(self, function: Function, values: tuple[object, ...]) -> object:
-        return self.checked(await function.call(*values), values)
+        return self.checked(await _answer(function, values), values)
 
     def checked(self, answer: object, values: Sequence[Any]) -> object:
         """The answer for these values, if it is what was promised: one value, or one a row."""
         if answer is None:
             raise self.failed("None")
+        if isinstance(answer, np.ndarray) and answer.dtype.kind == "O":
+            answer = answer.tolist()
+        if self.together and isinstance(answer, list | tuple):
+            answer = self._filled(answer)
         made = self.column(answer if self.together else [answer])
         if self.together and row_count(made) != row_count(values[0]):
             raise self.failed(f"{row_count(made)} values for {row_count(values[0])} rows")
         return answer
+
+    def _filled(self, answers: Sequence[object]) -> Sequence[object]:
+        """The answers of all rows, `otherwise` in the place of None."""
+        missing = [row for row, each in enumerate(answers) if each is None]
+        if missing and not self.otherwise:
+            raise self.failed(f"None for row {missing[0]}")
+        return [self.fallback if each is None else each for each in answers] if missing else answers
 
     def column(self, values: Any) -> Columns:
         """What was answered, as a column of the promised type; FunctionFailed if it is none."""

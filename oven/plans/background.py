@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -81,9 +82,15 @@ class Pending(Generic[T]):
         make: Callable[[], T],
         background: bool | Executor | None,  # noqa: FBT001 (`oven.bake` has it by name)
         needed: Callable[[], Sequence[Needed]] = tuple,
+        *,
+        held: bool = False,
     ) -> None:
-        """Call `make`: here, on another thread, or there if the code `needed` is in no cache."""
+        """Call `make`: here, on another thread, or there if the code `needed` is in no cache.
+
+        With `held`, another thread is not asked before `begin` or `wait`.
+        """
         self._made: T | None = None
+        self._held: bool | Executor = False
         self._future: Future[T] | None = None
         #: What is still to be done, and the code for it; let go with the plan that it is for.
         self._task: tuple[Callable[[], T], Callable[[], Sequence[Needed]]] | None = None
@@ -93,11 +100,33 @@ class Pending(Generic[T]):
         if background is False:
             self._made = make()
         else:
-            self._task, self._future = (make, needed), Future()
-            self.start(shared() if background is True else background)
+            self._task, self._future, self._held = (make, needed), Future(), background
+            if not held:
+                self._start()
+
+    def begin(self) -> None:
+        """Have it made, if it was held: by a thread that runs once the caller lets go of the GIL.
+
+        `Thread.start` would hand the GIL to that thread, and get it back milliseconds later.
+        """
+        if self._held is True:
+            _waiting[self] = None  # from now on: a child process would start it
+            _thread.start_new_thread(self._start, ())
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        with _lock:
+            where, self._held = self._held, False
+        if where:
+            try:
+                self.start(shared() if where is True else where)
+            except RuntimeError:  # as the interpreter ends, executors take nothing more
+                return
 
     def start(self, where: Executor) -> None:
         """Have it made there: once, and again in a forked process, which has not got the thread."""
+        self._held = False
         if where in _shared:
             _waiting[self] = None
         where.submit(self._work)
@@ -161,6 +190,7 @@ class Pending(Generic[T]):
         """What was made, as soon as it is there; TimeoutError when that takes too long."""
         future = self._future
         if self._made is None and future is not None:
+            self._start()
             self._keep(future.result(timeout))
         assert self._made is not None, "made, or still being made"
         return self._made

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from threading import get_ident
-from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,8 +51,6 @@ Steps = tuple[NativeRun | Stage, ...]
 LABEL_WORK = 1 << 10
 #: Blocks of up to this many rows are not kept waiting for a variant that is being baked.
 MEANWHILE = 64
-#: By then the call that asked for a variant has its answer, if another thread bakes it.
-ANSWERED_SECONDS = 0.01
 
 
 class Plan:
@@ -423,7 +419,10 @@ class Plan:
             return self._run(data)
         plan = coming.here
         if plan is None and row_count(data) <= MEANWHILE:
-            return self._meanwhile(data)
+            try:
+                return self._meanwhile(data)
+            finally:
+                coming.begin()  # after the answer, which would wait for it
         return (plan or coming.wait()).run(data)
 
     def _meanwhile(self, data: object) -> dict[str, Any]:
@@ -457,21 +456,19 @@ class Plan:
         coming = self._variants.get(tuple(kinds.values()))
         plan = None if coming is None else coming.here
         if plan is None:
-            made = plan = self._baked_for(kinds, get_ident())
+            made = plan = self._baked_for(kinds)
             self._variants[tuple(kinds.values())] = Pending(lambda: made, background=False)
         return plan
 
     def _variant(self, kinds: Mapping[str, Type]) -> Pending[Plan]:
         key = tuple(kinds.values())
         if key not in self._variants:
-            make = partial(self._baked_for, kinds, get_ident())
+            make = partial(self._baked_for, kinds)
             later = BY_DEFAULT[0] if self._background is None else self._background
-            self._variants[key] = Pending(make, later)
+            self._variants[key] = Pending(make, later, held=True)
         return self._variants[key]
 
-    def _baked_for(self, kinds: Mapping[str, Type], asked_by: int) -> Plan:
-        if get_ident() != asked_by:
-            sleep(ANSWERED_SECONDS)  # baking would hold the GIL
+    def _baked_for(self, kinds: Mapping[str, Type]) -> Plan:
         bake = extension("native_plan")
         made: Plan = bake(self.flow.retype(**kinds), exact=self.exact, background=self._background)
         if self._check is not None:

@@ -18,13 +18,14 @@ process (`shared_object`). DuckDB only loads it where `allow_unsigned_extensions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any
 
 from flour.core.types import Vector
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
+from oven.plans.arrow import answers_batch
 from runtime.bulk.plans import (
     LIST,
     Source,
@@ -32,6 +33,7 @@ from runtime.bulk.plans import (
     empty_answers,
     open_plan,
     predict_arrow,
+    select,
     typed_columns,
 )
 from runtime.bulk.shared_object import is_possible
@@ -99,6 +101,8 @@ class Function:
         self._plan = plan
         self._single = isinstance(outputs, str)
         self._outputs = chosen(plan, outputs)
+        #: What the plan reads.
+        self.inputs = plan.inputs
         self.columns = typed_columns(plan)
         (first, kind), *more = plan.inputs.items()
         #: What a list of all numbers is called, where the plan reads numbers side by side.
@@ -137,7 +141,22 @@ class Function:
 
     def answer(self, batch: Arrow) -> Arrow:
         """One array of answers for the rows of a batch."""
-        made = predict_arrow(self._plan, batch, self._outputs)
+        return self._as_one(predict_arrow(self._plan, batch, self._outputs))
+
+    def run(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Every output for columns that are arrays."""
+        return self._plan.run(columns)
+
+    def single(self, answers: Mapping[str, Any]) -> object:
+        """The one output that is wanted; None where there are several."""
+        return answers[self._outputs[0]] if self._single else None
+
+    def as_arrow(self, answers: Mapping[str, Any]) -> Arrow:
+        """One array of what `run` has answered."""
+        made = answers_batch(answers, self._plan.outputs)
+        return self._as_one(select(made, self._plan, self._outputs))
+
+    def _as_one(self, made: Arrow) -> Arrow:
         return made.column(0) if self._single else made.to_struct_array()
 
     def with_parameters(self) -> Callable[..., Arrow]:

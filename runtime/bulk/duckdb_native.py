@@ -1,9 +1,9 @@
 """A function of SQL over DuckDB's C API: called by all of its threads, a vector of rows at a time.
 
-DuckDB hands its vectors over as Arrow (`duckdb_data_chunk_to_arrow`) and takes the answers so, by
-functions of its own, so nothing here knows how its memory is laid out. The library that is asked
-for them is the one that the Python package `duckdb` consists of. A call holds the GIL while Arrow
-is converted, and native code releases it.
+Vectors of numbers and strings are read where they are (`duckdb_vectors`). DuckDB hands all others
+over as Arrow (`duckdb_data_chunk_to_arrow`) and takes answers so, by functions of its own. The
+library that is asked for them is the one that the Python package `duckdb` consists of. A call holds
+the GIL while columns are converted, and native code releases it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from ctypes import byref, c_bool, c_char_p, c_uint64, c_void_p
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flour.data.arrow_reader import Arrow, library
+from runtime.bulk.duckdb_vectors import Vectors, put, vectors
 from runtime.bulk.shared_object import shared_object
 from runtime.errors import BadRegistration
 
@@ -81,7 +82,8 @@ def _duckdb() -> Any:
     api = ctypes.PyDLL(_duckdb.__file__)
     for name in _POINTERS:
         getattr(api, f"duckdb_{name}").restype = c_void_p
-    api.duckdb_scalar_function_bind_get_argument_count.restype = c_uint64
+    for name in ("scalar_function_bind_get_argument_count", "data_chunk_get_size"):
+        getattr(api, f"duckdb_{name}").restype = c_uint64
     api.duckdb_error_data_message.restype = c_char_p
     return api
 
@@ -90,6 +92,7 @@ _POINTERS = (
     *("create_scalar_function", "create_logical_type", "create_struct_type", "create_array_type"),
     *("create_list_type", "scalar_function_get_bind_data", "data_chunk_get_vector"),
     *("scalar_function_bind_get_argument", "expression_return_type"),
+    *("vector_get_data", "vector_get_validity"),
     *("to_arrow_schema", "data_chunk_to_arrow", "schema_from_arrow", "data_chunk_from_arrow"),
 )
 
@@ -151,6 +154,15 @@ def _footer(system: str) -> bytes:
     return b"".join(field.encode().ljust(_FIELD, b"\0") for field in fields) + bytes(_SIGNATURE)
 
 
+class _Planned(NamedTuple):
+    """What a query was planned for."""
+
+    schema: Arrow
+    function: Function
+    vectors: Vectors | None
+    """How its columns are read without Arrow, where all of them can be."""
+
+
 class _Native:
     """A registered function with all that DuckDB holds of it."""
 
@@ -160,7 +172,7 @@ class _Native:
         self.function = function
         self._connection, self._options = c_void_p(), c_void_p()
         #: What queries that DuckDB holds were planned for, by a number.
-        self._planned: dict[int, tuple[Arrow, Function]] = {}
+        self._planned: dict[int, _Planned] = {}
         self._next = count(1)
         self._api.duckdb_connect(c_void_p(database), byref(self._connection))
         self._api.duckdb_connection_get_arrow_options(self._connection, byref(self._options))
@@ -172,6 +184,7 @@ class _Native:
                 self._connection, byref(schema), byref(self._converted)
             )
         )
+        self._returned = _TYPES.get(str(function.returned), 0)
         self._copy, self._forget = _Copy(self._copied), _Bind(self._forgotten)
         self._callbacks = _Bind(self._bind), _Run(self._run)
         self._register(name)
@@ -228,15 +241,17 @@ class _Native:
     def _bind(self, info: int) -> None:
         """Look at the types of a call's arguments, before it runs."""
         with _Told(self._api.duckdb_scalar_function_bind_set_error, info):
-            schema = self._schema(info)
-            self.function.check(schema)
-            key = self._numbered((schema, self.function))
+            schema, types = self._schema(info)
+            function = self.function
+            function.check(schema)
+            read = vectors(self._api, function.inputs, [n for n, _ in function.columns], types)
+            key = self._numbered(_Planned(schema, function, read))
             self._api.duckdb_scalar_function_set_bind_data(
                 c_void_p(info), c_void_p(key), self._forget
             )
             self._api.duckdb_scalar_function_set_bind_data_copy(c_void_p(info), self._copy)
 
-    def _numbered(self, planned: tuple[Arrow, Function]) -> int:
+    def _numbered(self, planned: _Planned) -> int:
         key = next(self._next)
         self._planned[key] = planned
         return key
@@ -247,7 +262,8 @@ class _Native:
     def _forgotten(self, key: int) -> None:
         del self._planned[key]
 
-    def _schema(self, info: int) -> Arrow:
+    def _schema(self, info: int) -> tuple[Arrow, list[int]]:
+        """The arguments as columns of Arrow, and the numbers of their types in the C API."""
         api = self._api
         arguments = api.duckdb_scalar_function_bind_get_argument_count(c_void_p(info))
         types = (c_void_p * arguments)()
@@ -257,6 +273,7 @@ class _Native:
             )
             types[place] = api.duckdb_expression_return_type(found)
             api.duckdb_destroy_expression(byref(found))
+        numbers = [api.duckdb_get_type_id(c_void_p(kind)) for kind in types]
         names = (c_char_p * arguments)(*(f"c{place}".encode() for place in range(arguments)))
         schema = _Arrow()
         problem = api.duckdb_to_arrow_schema(
@@ -265,15 +282,21 @@ class _Native:
         for place in range(arguments):
             api.duckdb_destroy_logical_type(byref(c_void_p(types[place])))
         self._check(problem)
-        return library().Schema._import_from_c(ctypes.addressof(schema))  # noqa: SLF001 (pyarrow has no other way for addresses)
+        made = library().Schema._import_from_c(ctypes.addressof(schema))  # noqa: SLF001 (pyarrow has no other way for addresses)
+        return made, numbers
 
     def _run(self, info: int, chunk: int, output: int) -> None:
         """Answer the rows of one chunk."""
         with _Told(self._api.duckdb_scalar_function_set_error, info):
             key = self._api.duckdb_scalar_function_get_bind_data(c_void_p(info))
-            schema, function = self._planned[key]
-            batch = self._read(chunk, schema, function)
-            self._write(function.answer(batch), output)
+            schema, function, read = self._planned[key]
+            columns = read.read(chunk) if read else None
+            if columns is None:
+                self._write(function.answer(self._read(chunk, schema, function)), output)
+                return
+            answers = function.run(columns)
+            if not put(self._api, function.single(answers), self._returned, output):
+                self._write(function.as_arrow(answers), output)
 
     def _read(self, chunk: int, schema: Arrow, function: Function) -> Arrow:
         pa, array = library(), _Arrow()

@@ -137,9 +137,7 @@ class Source:
         """How many rows there are; 0 where only reading them would tell."""
         if self._form != "parquet":
             return 0
-        read = library_parquet().read_metadata
-        with _errors_with_place(self.parts[0].path):
-            return sum(read(part.path).num_rows for part in self.parts)
+        return sum(_rows_of(part.path) for part in self.parts)
 
     def read(self, skip: int = 0) -> Iterator[Read]:
         """Every batch but the first ones, which have `skip` rows together.
@@ -329,6 +327,12 @@ def opened_arrow(path: Path) -> tuple[Arrow, Iterator[Arrow]]:
     return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
 
 
+def _rows_of(path: Path) -> int:
+    with _errors_with_place(path):
+        count: int = library_parquet().read_metadata(path).num_rows
+    return count
+
+
 def _promoted(name: str, one: tuple[Arrow, Path], other: tuple[Arrow, Path]) -> tuple[Arrow, Path]:
     """The type of a column of two files, and the first of the files."""
     pa, (kind, path), (more, elsewhere) = library(), one, other
@@ -341,7 +345,8 @@ def _promoted(name: str, one: tuple[Arrow, Path], other: tuple[Arrow, Path]) -> 
     except pa.ArrowException:
         made = None
     wide = [pa.types.is_integer(each) and each.bit_width == 64 for each in plain]
-    if made is None or (pa.types.is_floating(made) and any(wide)):
+    cut = pa.uint64() in plain and made != pa.uint64()
+    if made is None or cut or (pa.types.is_floating(made) and any(wide)):
         raise UnreadableFile(
             f"column {name!r} has different types in two files",
             where=str(elsewhere),

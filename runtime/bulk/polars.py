@@ -59,7 +59,9 @@ def _answers(plan: Plan, rows: pl.DataFrame, outputs: tuple[str, ...], kind: Any
     parts = rows.select(names).iter_slices(_PART if cut else max(len(rows), 1))
 
     def answer(part: pl.DataFrame) -> Any:
-        table = part.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
+        # Making one chunk of what is one copies it. Of views, only those are rows of this part.
+        whole = part if max(part.n_chunks("all")) == 1 else part.rechunk()
+        table = whole.to_arrow(compat_level=pl.CompatLevel.newest())
         return predict_arrow(plan, table.to_batches()[0], outputs)
 
     found = in_parallel(answer, parts) if cut else map(answer, parts)

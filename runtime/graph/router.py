@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.errors import FlourError
+from flour.core.errors import CoroutineEnded, FlourError
 from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import public
@@ -308,7 +308,7 @@ class Router:
         """Give requests what came out of a step; where a block fails, each by itself."""
         try:
             made = result()
-        except Exception as problem:  # noqa: BLE001 (it is told to whom it belongs)
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 (it is told to whom it belongs)
             if len(block) == 1:
                 self.fail(block[0], self._explained(step, problem))
                 return
@@ -422,7 +422,7 @@ class Router:
                     begun[0] += 1
                     answer = await op.ask(*values)
                 if type(answer) is not self._plain[step.number]:
-                    op.checked(answer, values)
+                    answer = op.checked(answer, values)
             except Exception:
                 if not left:
                     raise
@@ -436,6 +436,8 @@ class Router:
         """An error that says in which node of which graph it happened."""
         if step.kind != "fetch" and isinstance(problem, FlourError):
             return problem
+        if isinstance(problem, CoroutineEnded):
+            problem = problem.__cause__ or problem
         name = step.op.label if step.kind == "fetch" else step.title
         late = isinstance(problem, TimeoutError)
         said = f"{type(problem).__name__}: {problem}".removesuffix(": ")

@@ -58,7 +58,12 @@ def answering(runtime: Runtime, settings: ServerSettings) -> Answering:
 def guards(server: Server, settings: ServerSettings) -> list[Guard]:
     """The guards; one that would accept every request is left out."""
     active: list[Guard] = []
-    tokens = Tokens(settings.tokens or None, required=settings.tokens_required)
+    router = server.service.router
+    tokens = Tokens(
+        settings.tokens or None,
+        required=settings.tokens_required,
+        right_of=lambda request: router.right(request.method, request.path),
+    )
     if settings.tokens:
         active.append(tokens)
     if settings.anonymous_rate > 0 or settings.known_rate > 0:

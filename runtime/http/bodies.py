@@ -173,6 +173,44 @@ class Unloaded(Struct):
     unload: bool
 
 
+class RouteBody(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """A route: which version of an endpoint answers a request; see runtime.routing.Route."""
+
+    champion: str
+    split: dict[str, float] | None = None
+    by: str | None = None
+    header: str | None = None
+    salt: str | None = None
+    where: str | None = None
+    rules: dict[str, str] | None = None
+    tenants: dict[str, str] | None = None
+    shadow: str | None = None
+    sample: float | None = None
+
+
+class PromoteRequest(Struct, forbid_unknown_fields=True):
+    """The version that becomes the champion; without one, it is the only challenger."""
+
+    version: str | None = None
+
+
+class RouteChange(Struct, omit_defaults=True):
+    """One change of a route: when, in seconds since 1970, and by whom."""
+
+    number: int
+    action: str
+    who: str
+    when: float
+    route: RouteBody
+    undone_to: int | None = None
+
+
+class RouteHistory(Struct):
+    """The changes of a route, the oldest first."""
+
+    changes: list[RouteChange]
+
+
 class Instances(Struct):
     """Rows, as in version 1 of the protocol."""
 

@@ -65,7 +65,7 @@ def rows(body: bytes | memoryview, inputs: Mapping[str, Type]) -> Any:
         _check_plain(pa, body)
         table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
         table.validate(full=True)  # offsets that point elsewhere would be followed
-    except (pa.ArrowException, struct.error, OSError) as problem:
+    except (pa.ArrowException, struct.error, OSError, UnicodeDecodeError) as problem:
         raise HttpError(
             "the body is no Arrow stream", found=str(problem).splitlines()[0][:200]
         ) from None

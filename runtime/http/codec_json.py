@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from runtime.http.array_pieces import ArrayPieces, array_pieces
 from runtime.http.number_arrays import LEAST_BYTES, LONG_BYTES, Numbers, taken_out
+from runtime.http.number_texts import LEAST_NUMBERS, TEXTS, written
 from runtime.http.problems import HttpError
 from runtime.http.tensors import (
     BYTES,
@@ -344,6 +345,8 @@ encode: Encode = _encoder.encode
 
 def encoded_values(values: NDArray[Any]) -> bytes:
     """The elements of an array, row by row; NaN and infinities become null."""
+    if values.dtype.kind == "f" and values.size >= LEAST_NUMBERS and TEXTS.is_there:
+        return b"[%b]" % b",".join(written(values.ravel()))
     return encoded_list(values.ravel())
 
 

@@ -12,6 +12,8 @@ _WINDOW = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS, "x-gzip": zli
 _LEVEL = 1
 #: Most encodings on top of each other; more would only cost time.
 _LAYERS = 3
+#: Most members of a gzip stream: what is behind each is copied.
+_MEMBERS = 64
 #: Compressed bodies of more bytes are decompressed on a thread: they may be thousands of times as
 #: long.
 SOON = 4 << 10
@@ -51,13 +53,23 @@ def _unpacked(body: bytes | memoryview, name: str, most: int) -> bytes:
 
 
 def _inflated(body: bytes | memoryview, window: int, most: int) -> tuple[bytes | None, bool]:
-    """The content up to the limit, and whether the stream was complete."""
-    stream = zlib.decompressobj(window)
-    try:
-        content = stream.decompress(body, most + 1)
-    except zlib.error:
-        return None, False
-    return content, len(content) > most or stream.eof
+    """The content up to the limit, and whether the stream was complete.
+
+    gzip has members, one behind the other; behind any other stream there is nothing.
+    """
+    parts: list[bytes] = []
+    size, rest = 0, body
+    for _ in range(_MEMBERS if window == _WINDOW["gzip"] else 1):
+        stream = zlib.decompressobj(window)
+        try:
+            parts.append(stream.decompress(rest, most + 1 - size))
+        except zlib.error:
+            return None, False
+        size += len(parts[-1])
+        rest = stream.unused_data
+        if size > most or not rest:
+            return b"".join(parts), size > most or stream.eof
+    return None, False
 
 
 def pack(request: Request, response: Response) -> Response:

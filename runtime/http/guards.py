@@ -41,17 +41,39 @@ class Client(NamedTuple):
     known: bool
 
 
+#: What a client may do, unless its line in the file says less; and one without a token.
+ALL = frozenset({"predict", "read", "change"})
+_USUAL = ALL - {"change"}
+
+
+class _Known(NamedTuple):
+    """A line of the file of tokens."""
+
+    name: str
+    digest: bytes
+    rights: frozenset[str]
+
+
 class Tokens:
     """The clients with tokens: a file with a line `name token` each, read again when it changes.
 
     Without a file no client has a token. With `required`, requests without a valid token are
-    refused.
+    refused. A third word limits what a client may do: `predict`, `read`, `change`, or several of
+    them with commas in between. Where `right_of` says what a request needs, clients without a
+    token may predict and read.
     """
 
-    def __init__(self, path: str | Path | None = None, *, required: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        required: bool = True,
+        right_of: Callable[[Request], str] | None = None,
+    ) -> None:
+        self._right_of = right_of
         self._path = Path(path) if path is not None else None
         self._required = required and path is not None
-        self._digests: tuple[tuple[str, bytes], ...] = ()
+        self._digests: tuple[_Known, ...] = ()
         self._stamp: tuple[int, int, int] | None = None
         self._looked = 0.0
         if self._path is not None:
@@ -63,9 +85,21 @@ class Tokens:
         if request.path.rstrip("/") in OPEN:
             return None
         header = request.headers.get(b"authorization")
-        if header is None:
-            return _UNKNOWN if self._required else None
-        return None if self.client(request).known else _WRONG
+        if header is None and self._required:
+            return _UNKNOWN
+        client = self.client(request)
+        if header is not None and not client.known:
+            return _WRONG
+        return None if self.allows(client, request) else _NO_RIGHT
+
+    def allows(self, client: Client, request: Request) -> bool:
+        """Whether a client has the right that a request needs."""
+        if self._path is None or self._right_of is None:
+            return True
+        rights = _USUAL
+        if client.known:
+            rights = next((each.rights for each in self._digests if each.name == client.name), ALL)
+        return rights == ALL or (self._right_of(request) or "read") in rights
 
     def client(self, request: Request) -> Client:
         """The sender of a request."""
@@ -81,7 +115,7 @@ class Tokens:
     def _name(self, token: bytes) -> str | None:
         """The client with this token; all tokens are compared, so that timing reveals nothing."""
         digest, match = sha256(token).digest(), None
-        for name, expected in self._digests:
+        for name, expected, _ in self._digests:
             if hmac.compare_digest(expected, digest):
                 match = name
         return match
@@ -181,6 +215,7 @@ LATE = refusal("the server is overloaded: the request waited too long", 503, _SO
 _CHALLENGE = (("WWW-Authenticate", "Bearer"),)
 _UNKNOWN = refusal("this needs a token", 401, _CHALLENGE)
 _WRONG = refusal("this token is not known", 401, _CHALLENGE)
+_NO_RIGHT = refusal("this token does not allow that", 403)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -188,7 +223,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(path: Path) -> tuple[tuple[tuple[str, bytes], ...], tuple[int, int, int]]:
+def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
     """The digests of the tokens, and the stamp of the file."""
     try:
         stamp = _stamp(path)
@@ -204,19 +239,28 @@ def _read(path: Path) -> tuple[tuple[tuple[str, bytes], ...], tuple[int, int, in
             found=type(problem).__name__,
             hint="a text file with a line `name token` for each client",
         ) from problem
-    digests: dict[str, bytes] = {}
+    known: dict[str, _Known] = {}
     for number, line in enumerate(lines, 1):
         parts = line.split()
         if not parts or parts[0].startswith("#"):
             continue
         where = f"{path}:{number}"
-        if len(parts) != 2:
-            raise ParameterError("a line is `name token`", where=where, found=f"{len(parts)} words")
+        if len(parts) not in {2, 3}:
+            raise ParameterError(
+                "a line is `name token`, or `name token rights`",
+                where=where,
+                found=f"{len(parts)} words",
+            )
         if len(parts[1]) < _LEAST:
             raise ParameterError(
                 f"a token has {_LEAST} characters at least", where=where, found=str(len(parts[1]))
             )
-        if parts[0] in digests:
+        rights = frozenset(parts[2].split(",")) if len(parts) == 3 else ALL
+        if not rights <= ALL:
+            raise ParameterError(
+                "there is no such right", where=where, found=parts[2], hint="predict,read,change"
+            )
+        if parts[0] in known:
             raise ParameterError("this client has a token already", where=where, found=parts[0])
-        digests[parts[0]] = sha256(parts[1].encode()).digest()
-    return tuple(digests.items()), stamp
+        known[parts[0]] = _Known(parts[0], sha256(parts[1].encode()).digest(), rights)
+    return tuple(known.values()), stamp

@@ -14,6 +14,8 @@ OCTETS = "application/octet-stream"
 
 #: The header with the length of the JSON part of a body with raw tensors.
 HEADER_LENGTH = "inference-header-content-length"
+#: The header of an answer that tells which version gave it, where a route has chosen one.
+VERSION_HEADER = "X-Model-Version"
 #: The header with the milliseconds that the client will wait.
 TIMEOUT_HEADER = "x-request-timeout-ms"
 

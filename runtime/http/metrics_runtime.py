@@ -7,12 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from objectstore import MemoryStore
+from runtime.http import metrics_watch
 from runtime.http.batching import Batched
 from runtime.http.codec import Counts, ModelCodec
 from runtime.http.loop_fairness import gently
 from runtime.http.metrics_data import Family
 from runtime.http.result_cache import Cached
 from runtime.http.routes import HandlerContext
+from runtime.routing import ShadowStats
 from runtime.service.materialise import GroupStats
 from runtime.service.memory import MemoryStats
 from runtime.service.stats import RuntimeStats, VersionStats
@@ -41,7 +43,9 @@ def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameter
         *_inline(stats),
         *(_pool(stats.batch) if stats.batch is not None else ()),
         *_groups(stats.groups),
+        *metrics_watch.families(service.runtime.versions().values()),
         *_answering(service.answering),
+        _shadows(service.runtime.shadow_stats()),
     ]
 
 
@@ -130,6 +134,21 @@ def _single(make: Callable[..., Family], name: str, text: str, value: float) -> 
     family = make(f"pretzel_{name}", help=text)
     family.add(value)
     return family
+
+
+def _shadows(every: Iterable[ShadowStats]) -> Family:
+    """What shadows were asked, and what they were spared."""
+    requests = _counter("pretzel_shadow_requests_total", help="Requests for shadows, by their end.")
+    for each in every:
+        name, _, version = each.challenger.rpartition("@")
+        labels = (("model", name), ("version", version))
+        for state, count in (
+            ("answered", each.asked - each.failed),
+            ("failed", each.failed),
+            ("shed", each.shed),
+        ):
+            requests.put(count, (*labels, ("state", state)))
+    return requests
 
 
 # --- memory ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""Functions in native code that read bodies without the GIL, compiled in the background.
+"""Functions in native code that read bodies, or write them, without the GIL.
 
-Until one is there, and where none can be compiled, the general decoder reads everything.
+They are compiled in the background. Until one is there, and where none can be compiled, the general
+decoder and encoder do everything.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from oven.plans.background import Needed, Pending
 
 
 class NativeReader:
-    """One function of a text: `name(params, io, size, scratch)`, 0 if it has read the text."""
+    """One function of a text: `name(params, io, size, scratch)`, 0 if it has done the whole."""
 
     def __init__(
         self, source: str, name: str, table: Callable[[], NDArray[np.int64]] | None = None
@@ -33,7 +34,7 @@ class NativeReader:
         return self._made is not None
 
     def __call__(self, io: NDArray[np.int64], size: int) -> bool:
-        """Call it; whether it has read what it should. It has to be there."""
+        """Call it; whether it has done what it should. It has to be there."""
         assert self._made is not None, "callers ask for is_there"
         call, table = self._made
         return not call(table.ctypes.data, io.ctypes.data, size, 0)

@@ -20,6 +20,7 @@ from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Distribution, Snapshot
 from runtime.http.page_graphs import graph, graphs
 from runtime.http.page_html import Cell, duration, number, size
+from runtime.http.page_routes import routes
 from runtime.http.problems import HttpError
 from runtime.http.routes import HandlerContext
 from runtime.service.stats import VersionStats, tier_text
@@ -150,6 +151,7 @@ def _render(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: i
         html.facts(_facts(service, figures)),
         _models(service, figures, wanted),
         graphs(service.runtime, wanted),
+        routes(service.runtime, wanted),
         _repository(service),
         _engines(service),
         html.footer(f"Pretzel {server_version()}. {_TIMES}"),

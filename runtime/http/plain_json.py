@@ -40,11 +40,28 @@ _instances = msgspec.json.Decoder(Instances)
 
 def predict(service: HandlerContext, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
-    front = request.front = service.front(request.params["model"])
+    front = request.front = _front(service, request)
     size = len(request.body)
     if size > LARGE or (codec_arrow.is_stream(request.body) and not codec_arrow.is_loaded()):
         return _aside(service, front, request)
     return _predicted(service, front, request, _read(front, request.body))
+
+
+def _front(service: HandlerContext, request: Request) -> ModelCodec:
+    return service.front(request.params["model"], request.params.get("version"))
+
+
+def rows(service: HandlerContext, request: Request) -> object:
+    """The data of a body, for a route that reads it."""
+    if codec_arrow.is_stream(request.body):
+        return _read(_front(service, request), request.body).data
+    return decoded(request.body, _anything, Any)
+
+
+def rows_of_instances(_service: HandlerContext, request: Request) -> object:
+    """The same of the first version of the protocol."""
+    asked: Instances = decoded(request.body, _instances, Instances)
+    return asked.instances
 
 
 async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
@@ -131,7 +148,7 @@ def _predicted(
 
 def instances(service: HandlerContext, request: Request) -> Answer:
     """The first version of the protocol: `instances` in, `predictions` out."""
-    front = request.front = service.front(request.params["model"])
+    front = request.front = _front(service, request)
     if len(request.body) > LARGE:
         return _many_instances(service, front, request)
     asked: Instances = decoded(request.body, _instances, Instances)

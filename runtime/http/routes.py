@@ -54,6 +54,19 @@ class HandlerContext:
 
 Handler = Callable[[HandlerContext, Request], Answer]
 
+
+def by_route(handler: Handler, following: Handler) -> Handler:
+    """A handler that leaves endpoints to `following` whose route has to be asked who answers."""
+
+    def answer(service: HandlerContext, request: Request) -> Answer:
+        params = request.params
+        if params["model"] in service.runtime.table or "version" in params:
+            return handler(service, request)
+        return following(service, request)
+
+    return answer
+
+
 #: Most paths in the cache of routes, which is cleared when full.
 REMEMBERED = 4096
 
@@ -91,6 +104,8 @@ class Route:
     hidden: bool = False
     """Another name of a route, which OpenAPI does not list."""
     tag: str = "inference"
+    right: str = "read"
+    """What a client may have to be allowed: predict, read or change."""
 
 
 @dataclass(slots=True)
@@ -119,6 +134,15 @@ class Router:
             if pattern.fullmatch(plain) is not None:
                 return methods[listed].path if listed in methods else None
         return None
+
+    def right(self, method: str, path: str) -> str:
+        """The right that a request needs; "" for one that no route matches."""
+        listed = "GET" if method == "HEAD" else method
+        plain = path.rstrip("/") or "/"
+        for pattern, methods in self._patterns:
+            if pattern.fullmatch(plain) is not None:
+                return methods[listed].right if listed in methods else ""
+        return ""
 
     def _remember(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
         target = self._find("GET" if method == "HEAD" else method, path)

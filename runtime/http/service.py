@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from time import monotonic
 
 from runtime.http import problems, telemetry
@@ -20,9 +20,11 @@ from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, P
 from runtime.http.lag import Lag
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.number_arrays import NUMBERS
+from runtime.http.number_texts import TEXTS
 from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
+from runtime.http.turns import Turns
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
@@ -30,8 +32,8 @@ from runtime.service.version import ModelVersion
 _READY_SECONDS = 0.5
 #: Awaited answers of more bytes are compressed on a thread.
 _LARGE = 128 << 10
-#: Functions of native code that read bodies.
-READERS = (NUMBERS, CUTS)
+#: Functions of native code that read bodies and write them.
+READERS = (NUMBERS, CUTS, TEXTS)
 
 
 class Service(HandlerContext):
@@ -55,6 +57,7 @@ class Service(HandlerContext):
         self.peers: Peers = peers or Alone()
         self.waiting = 0
         self.lag = Lag()
+        self._turns = Turns()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
         #: Whether the server is about to end.
@@ -110,7 +113,7 @@ class Service(HandlerContext):
     async def _awaited(self, request: Request, coming: Awaitable[Response]) -> Response:
         self.waiting += 1
         try:
-            response = await coming
+            response = await self._in_turn(request, coming)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
             response = problems.response(error)
         finally:
@@ -120,6 +123,14 @@ class Service(HandlerContext):
         if len(response.body) > _LARGE:  # compression takes a millisecond per 100 KiB
             return await asyncio.to_thread(self._compressed, request, response)
         return self._compressed(request, response)
+
+    async def _in_turn(self, request: Request, coming: Awaitable[Response]) -> Response:
+        front = request.front
+        if len(request.body) <= self._turns.least or front is None or front.version.waits:
+            return await coming
+        with closing(coming) if isinstance(coming, Coroutine) else nullcontext():
+            async with self._turns.taken(request):
+                return await coming
 
     def _compressed(self, request: Request, response: Response) -> Response:
         """A large answer, compressed if the client accepts that."""

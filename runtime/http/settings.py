@@ -68,6 +68,8 @@ class ServerSettings:
     """Requests a second, of all clients, that may ask for attribution; 0 refuses them."""
     explain_rows: int = 100
     """Rows of a request that asks for attribution."""
+    tenant_header: str = "x-tenant"
+    """The header that names the tenant of a request, for routes; clients are believed."""
     max_waiting: int = 0
     """Requests that may wait for their answers, over all connections; 0 is no limit."""
 

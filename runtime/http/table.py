@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from runtime.http import health, models, plain_json
+from runtime.http import experiments, health, models, plain_json
 from runtime.http.bodies import (
     IndexEntry,
     IndexRequest,
@@ -19,19 +19,24 @@ from runtime.http.bodies import (
     ModelNames,
     ModelReady,
     Predictions,
+    PromoteRequest,
     Ready,
     RepositoryRequest,
+    RouteBody,
+    RouteHistory,
     ServerMetadata,
     Statistics,
     Unloaded,
 )
 from runtime.http.codec_json import InferRequest
-from runtime.http.inference import infer
+from runtime.http.experiments import following
+from runtime.http.inference import infer as infer_version
+from runtime.http.inference import rows
 from runtime.http.messages import TIMEOUT_HEADER
 from runtime.http.metrics import metrics
 from runtime.http.metrics_text import CONTENT_TYPE as METRICS_TEXT
 from runtime.http.page import HTML, LONGEST_REFRESH, STEPS, explain, status
-from runtime.http.routes import Field, Handler, Route
+from runtime.http.routes import Field, Handler, Route, by_route
 
 
 def _both(
@@ -56,7 +61,12 @@ _TIMEOUT = Field(
     Annotated[float, Meta(ge=0, lt=1e12)],
     "Milliseconds after which the answer is not wanted any more",
 )
-_CALL: dict[str, Any] = {"method": "POST", "body_required": True, "headers": (_TIMEOUT,)}
+_CALL: dict[str, Any] = {
+    "method": "POST",
+    "right": "predict",
+    "body_required": True,
+    "headers": (_TIMEOUT,),
+}
 
 _FIND = (
     Field("q", str, "Part of the names of models to show"),
@@ -64,6 +74,33 @@ _FIND = (
 )
 _STEP = (Field("step", Literal[STEPS], "The step on the way to machine code"),)
 _PAGE: dict[str, Any] = {"answer": str, "content_type": HTML, "tag": "pages"}
+
+infer = by_route(infer_version, following(infer_version, rows))
+predict = by_route(plain_json.predict, following(plain_json.predict, plain_json.rows))
+instances = by_route(
+    plain_json.instances, following(plain_json.instances, plain_json.rows_of_instances)
+)
+
+
+def _experiment(
+    method: str,
+    tail: str,
+    handler: Handler,
+    summary: str,
+    *,
+    answer: object = RouteBody,
+    body: object = None,
+) -> Route:
+    """A route of the table that tells or changes the route of an endpoint."""
+    changes = method != "GET"
+    return Route(
+        *(method, f"/v2/models/{{model}}/{tail}", handler, summary, body, answer),
+        statuses=(404, 409, 501) if changes else (404,),
+        body_required=method == "PUT",
+        tag="experiments",
+        right="change" if changes else "read",
+    )
+
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/v2", health.metadata, "The server", answer=ServerMetadata, tag="server"),
@@ -91,6 +128,13 @@ ROUTES: tuple[Route, ...] = (
     *_both("/config", models.config, "A model's configuration", answer=ModelConfig, tag="models"),
     *_both("/stats", models.statistics, "What a model has done", answer=Statistics, tag="models"),
     *_both("/infer", infer, "Inference", body=InferRequest, answer=InferResponse, **_CALL),
+    _experiment("GET", "route", experiments.route, "Which version answers"),
+    _experiment("PUT", "route", experiments.put_route, "Choose which answers", body=RouteBody),
+    _experiment(
+        "GET", "history", experiments.history, "The changes of a route", answer=RouteHistory
+    ),
+    _experiment("POST", "promote", experiments.promote, "Make a champion", body=PromoteRequest),
+    _experiment("POST", "rollback", experiments.rollback, "Undo the last change of a route"),
     Route(
         "POST",
         "/v2/repository/index",
@@ -108,6 +152,7 @@ ROUTES: tuple[Route, ...] = (
         body=RepositoryRequest,
         answer=Loaded,
         statuses=(404, 501),
+        right="change",
         tag="repository",
     ),
     Route(
@@ -118,27 +163,30 @@ ROUTES: tuple[Route, ...] = (
         body=RepositoryRequest,
         answer=Unloaded,
         statuses=(404, 501),
+        right="change",
         tag="repository",
     ),
     Route(
         "POST",
         "/predict/{model}",
-        plain_json.predict,
+        predict,
         "Plain JSON: a row, or an array of rows",
         body=Any,
         answer=Any,
         statuses=(404,),
+        right="predict",
         body_required=True,
         headers=(_TIMEOUT,),
     ),
     Route(
         "POST",
         "/v1/models/{model}:predict",
-        plain_json.instances,
+        instances,
         "The first version of the protocol",
         body=Instances,
         answer=Predictions,
         statuses=(404,),
+        right="predict",
         body_required=True,
         headers=(_TIMEOUT,),
     ),

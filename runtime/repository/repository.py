@@ -25,8 +25,10 @@ from runtime.repository.isolated_import import IsolatedImporter, OnLine
 from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_directories
 from runtime.repository.preparing import Importer, LocalImporter
 from runtime.repository.registry import Registry
+from runtime.repository.route_files import RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
+from runtime.service.routed import RoutedEndpoints
 
 QUIET_SECONDS = 1.0
 """Files that changed more recently than this may still be being written."""
@@ -39,7 +41,7 @@ class Event:
     """Something that happened to a model, for a log."""
 
     kind: str
-    """loaded, replaced, unloaded or refused."""
+    """loaded, replaced, unloaded, routed or refused."""
     name: str
     version: str
     where: str
@@ -116,6 +118,9 @@ class Repository:
             )
             if apart
             else LocalImporter(folder, staged, trust_pickle=trust_pickle, exact=exact)
+        )
+        self._routes = (
+            RouteFiles(self.folder, runtime) if isinstance(runtime, RoutedEndpoints) else None
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._seen: dict[tuple[str, str], _Stability] = {}
@@ -204,6 +209,8 @@ class Repository:
         events: list[Event] = []
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
+        if self._routes is not None:
+            self._routes.hold({model.name for model in models})
         for model in sorted(models, key=lambda one: one.form == formats.GRAPH):  # after its models
             events += self._load_changed(model, patient=patient)
         for trouble in troubles:
@@ -221,7 +228,17 @@ class Repository:
         for name in {event.name for event in events} | {name for name, _ in gone}:
             self._serve_latest(name, without=set(gone) if self._unload_removed else set())
         events += self._remove_gone(gone)
+        events += self._follow_routes(only)
         return tuple(events)
+
+    def _follow_routes(self, only: str | None) -> list[Event]:
+        """Take over routes that are written in the folder."""
+        if self._routes is None:
+            return []
+        return [
+            self._emit("refused" if reason else "routed", _Address(name, ""), reason)
+            for name, reason in self._routes.follow(only)
+        ]
 
     def _load_changed(self, model: Model, *, patient: bool) -> Iterable[Event]:
         key = (model.name, model.version)
@@ -327,7 +344,7 @@ class Repository:
             for (each, version), entry in self._entries.items()
             if each == name and entry.staged is not None and (each, version) not in without
         ]
-        if ready:
+        if ready and not (self._routes is not None and self._routes.has(name)):
             self.runtime.switch(name, max(ready, key=natural))
 
     def _remove_gone(self, gone: list[tuple[str, str]]) -> list[Event]:
@@ -337,6 +354,8 @@ class Repository:
         events = self._drop(gone, "it is not in the folder any more")
         with self._table:
             for key in gone:
+                if self._entries[key].staged is not None:  # what is in use stays
+                    continue
                 del self._entries[key]
                 self._seen.pop(key, None)
         return events
@@ -349,13 +368,21 @@ class Repository:
             if entry.staged is None:
                 continue
             last = sum(n == name and e.staged is not None for (n, _), e in self._entries.items())
+            staged, told = entry.staged, entry.reason
             entry.staged, entry.stamp = None, ()
             self._set_state(entry, UNAVAILABLE, reason)
             if last > 1:
                 self._serve_latest(name, set())
-            # It is gone already, or a graph goes on with it.
-            with suppress(UnknownEndpoint, InUse):
-                self.runtime.unregister(name, version)
+            try:
+                with suppress(UnknownEndpoint):  # it is gone already
+                    self.runtime.unregister(name, version)
+            except InUse as problem:  # a graph or a route goes on with it
+                entry.staged = staged
+                kept = f"{reason}, and it is still served: {reason_of(problem)}"
+                self._set_state(entry, READY, kept)
+                if told != kept:
+                    events.append(self._emit("refused", _Address(name, version), kept))
+                continue
             events.append(self._emit("unloaded", _Address(name, version), reason))
         return events
 

@@ -17,6 +17,8 @@ _FARTHER = 16
 #: One call in so many, and those whose number is a power of two, tries what was not measured for
 #: long.
 _EXPLORE = 32
+#: Whether cores are free again is looked at after so many seconds without help.
+_RETRY = 0.5
 #: The weight of the newest call in what helping gains.
 _NEW_GAIN = 0.25
 
@@ -71,18 +73,22 @@ class Costs:
         help is given up. What other processes leave of the cores is alike for all native code.
         """
         for key in (version.owner, _kind(version)):
-            old = min(self._gain(key), threads)
+            old, when = self._gains.get(key, (inf, -inf))
+            old = min(old if when > self.model.long_ago else inf, threads)
             new = old + _NEW_GAIN * (min(gain, threads) - old)
             self._gains[key] = (new, self._now())
 
     def gain(self, version: ModelVersion) -> float:
-        """That number, or that of other versions; infinite where none was measured for long."""
-        own = self._gain(version.owner)
-        return self._gain(_kind(version)) if own == inf else own
+        """That number, or that of other versions; infinite where none was measured lately.
 
-    def _gain(self, key: str) -> float:
-        gain, when = self._gains.get(key, (inf, -inf))
-        return gain if when > self.model.long_ago else inf
+        So a call tries help again: others may have used the cores when it gained nothing.
+        """
+        lately = self._now() - _RETRY
+        for key in (version.owner, _kind(version)):
+            gain, when = self._gains.get(key, (inf, -inf))
+            if when > lately:
+                return gain
+        return inf
 
     def forget(self, owner: str) -> None:
         """Forget a version that has gone, after its last call."""

@@ -29,8 +29,13 @@ class Endpoints:
     """The table. Readers use `routes` without a lock; writers take turns."""
 
     def __init__(self) -> None:
-        #: "name" (the version in service) and "name@version" to what answers.
+        #: "name" (the version in service) and "name@version" to what answers. A name is missing
+        #: where a route has to be asked which version does.
         self.routes: dict[str, ModelVersion] = {}
+        #: Every name to the version in service: of a route, the champion.
+        self.champions: dict[str, ModelVersion] = {}
+        #: Names that answer nothing, with the reason; "name@version" does.
+        self.held: dict[str, str] = {}
         self._versions: dict[str, dict[str, ModelVersion]] = {}
         self._numbers: dict[str, int] = {}
         self._claimed: set[str] = set()
@@ -83,23 +88,34 @@ class Endpoints:
             self._claimed.discard(version.owner)
             versions = self._versions.setdefault(version.name, {})
             former = self.routes.get(version.owner)
-            follows = former is not None and self.routes.get(version.name) is former
+            follows = former is not None and self.champions.get(version.name) is former
             versions[version.version] = version
             self.routes[version.owner] = version
             if activate or follows or len(versions) == 1:
-                self.routes[version.name] = version
+                direct = len(versions) == 1 or version.name in self.routes
+                self.serve(version.name, version.owner, direct=direct)
 
     def switch(self, name: str, version: str) -> None:
         """Let another version answer from the next request on."""
+        self.serve(name, f"{name}@{version}", direct=True)
+
+    def serve(self, name: str, owner: str, *, direct: bool) -> None:
+        """Put a version into service; unless it is `direct`, its name is not in the table."""
         with self.lock:
-            self.routes[name] = self.find(name, version)
+            self.champions[name] = version = self.find(owner)
+            if direct and name not in self.held:
+                self.routes[name] = version
+            else:
+                self.routes.pop(name, None)
 
     def remove(self, name: str, version: str | None = None) -> list[ModelVersion]:
         """Take a version out, or the whole endpoint; what was taken out."""
         with self.lock:
+            if version is None:
+                self.held.pop(name, None)
             model = self.find(name, version)
             versions = self._versions[name]
-            if version is not None and len(versions) > 1 and self.routes[name] is model:
+            if version is not None and len(versions) > 1 and self.champions[name] is model:
                 raise InService(
                     "this version answers the endpoint's requests",
                     where=model.owner,
@@ -110,16 +126,39 @@ class Endpoints:
             for each in gone:
                 del versions[each.version], self.routes[each.owner]
             if not versions:
-                del self._versions[name], self.routes[name]
+                del self._versions[name], self.champions[name]
+                self.routes.pop(name, None)
             return gone
 
     def find(self, name: str, version: str | None = None) -> ModelVersion:
         """What answers under this address, or UnknownEndpoint."""
         address = name if version is None else f"{name}@{version}"
-        model = self.routes.get(address)
-        if model is None:
+        model = self.routes.get(address) or self.champions.get(address)
+        if model is None or address in self.held:
+            if model is not None:
+                raise self._held(model)
             raise self._unknown(name, version)
         return model
+
+    def _held(self, champion: ModelVersion) -> UnknownEndpoint:
+        return UnknownEndpoint(
+            "the route of this endpoint is not known, so nothing answers under its name",
+            where=champion.name,
+            found=self.held[champion.name],
+            hint=f"{champion.owner!r} and other versions answer under their own names",
+        )
+
+    def hold(self, name: str, reason: str) -> None:
+        """Let nothing answer under a name from now on, or as soon as there is one."""
+        with self.lock:
+            self.held[name] = reason
+            self.routes.pop(name, None)
+
+    def release(self, name: str) -> None:
+        """Let the version in service answer again."""
+        with self.lock:
+            if self.held.pop(name, None) is not None and name in self.champions:
+                self.routes[name] = self.champions[name]
 
     def _unknown(self, name: str, version: str | None) -> UnknownEndpoint:
         with self.lock:
@@ -143,6 +182,7 @@ class Endpoints:
             gone = self.all()
             self._versions.clear()
             self.routes.clear()
+            self.champions.clear()
             return gone
 
     def all(self) -> list[ModelVersion]:
@@ -154,7 +194,7 @@ class Endpoints:
         """Every endpoint."""
         with self.lock:
             return tuple(
-                Endpoint(name, self.routes[name].version, tuple(versions))
+                Endpoint(name, self.champions[name].version, tuple(versions))
                 for name, versions in self._versions.items()
             )
 

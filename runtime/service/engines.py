@@ -227,13 +227,14 @@ class Engines:
         if not plan.ready:  # it answers from the definitions until it is
             return self.inline(plan.run, block, 1, call.deadline)
         began, token = perf_counter(), object()
+        run = self._shared_run(version, partial(plan.begin, block), decision, call)
         self._inside.add(token)
         try:
-            run = self._shared_run(version, plan.begin(block), decision, call)
             if decision.helpers:
                 self._ask_for_help(version, run, decision, call)
             answers: Any = self._inline.run(SHARED, run, deadline=call.deadline)
         finally:
+            run.close()
             self._inside.discard(token)
         if decision.helpers:
             gain = run.work_seconds / (perf_counter() - began)
@@ -244,11 +245,15 @@ class Engines:
         return outputs
 
     def _shared_run(
-        self, version: ModelVersion, work: Execution, decision: Decision, call: Call
+        self,
+        version: ModelVersion,
+        begin: Callable[[], Execution],
+        decision: Decision,
+        call: Call,
     ) -> SharedRun:
         """The run of a call, in ranges of up to a chunk."""
         return SharedRun(
-            work,
+            begin,
             1 + decision.helpers,
             decision.least_rows,
             decision.chunk_rows,
@@ -375,17 +380,18 @@ class Engines:
 
     def side_by_side(self, tasks: Sequence[Callable[[], object]]) -> None:
         """Do tasks that need nothing of one another: here, and by executors that are free."""
-        run = SharedRun(Tasks(tasks), len(tasks), 1, 1)
+        run = SharedRun(partial(Tasks, tasks), len(tasks), 1, 1)
         helpers = min(len(tasks), CORES, 1 + self.executors) - 1
         if helpers:
             with suppress(Overloaded, SchedulerClosed, RuntimeClosed):
                 self.pool.submit(Job.of(HELP, [run] * helpers, typical=False))
         run.run()
 
-    def elsewhere(self, task: Callable[[], Any]) -> Ticket:
+    def elsewhere(self, task: Callable[[], Any], priority: int = 0) -> Ticket:
         """What a task gives, by an executor; raises Overloaded where the queue is full."""
         whole = (lambda _: task(), None)
-        return self.pool.submit(Job.of(WHOLE, [whole], typical=False, alone=True))
+        job = Job.of(WHOLE, [whole], typical=False, alone=True, priority=priority)
+        return self.pool.submit(job)
 
     # --- reservations ------------------------------------------------------------------------
 

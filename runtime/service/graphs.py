@@ -107,7 +107,8 @@ class Graphs:
                 self._follower.start()
 
     def _digest(self, address: str) -> str | None:
-        version = self._endpoints.routes.get(address)
+        endpoints = self._endpoints
+        version = endpoints.routes.get(address) or endpoints.champions.get(address)
         return None if version is None else version.digest
 
     def _follow(self) -> None:

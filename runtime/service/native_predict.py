@@ -125,7 +125,8 @@ _ANSWER = """\
 _TEMPLATE = Template("native_predict", _LOOK + _ANSWER, PARTS)
 _STYLE = any_arguments(
     "predict",
-    "(name, data, *, outputs=None, timeout=None, priority=None, engine=None)",
+    "(name, data, *, outputs=None, timeout=None, priority=None, engine=None,"
+    " headers=None, tenant='')",
     "The outputs by name: see Runtime.predict.",
 )
 

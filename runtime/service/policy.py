@@ -24,6 +24,9 @@ from scheduler import Ask, Decision, Engine, Settings, choose
 DIRECT_SECONDS = 500e-6
 #: Documents up to this length take some 50 us at most.
 SHORT_CHARACTERS = 1 << 12
+#: So many calls that are alike follow the decision for the one before them: what is measured
+#: changes little from one to the next, and deciding takes as long as computing some hundred rows.
+ALIKE = 8
 NOT_HERE = "its code or its parameters are not here yet, and the caller must not be held up"
 
 
@@ -68,8 +71,10 @@ class Policy:
             takes = entry.function is not None and (batch.kind is _ROW or entry.takes(batch))
             if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
                 return BY_ENTRY
-            if call is PLAIN and self._is_undivided(batch, version):
-                return UNDIVIDED
+        if version.watcher is not None:
+            version.watcher(batch, 1)
+        if call is PLAIN and self._is_undivided(batch, version):
+            return UNDIVIDED
         return self.weigh(batch, version, call)
 
     def weigh(self, batch: Batch, version: ModelVersion, call: Call) -> Choice:
@@ -78,7 +83,7 @@ class Policy:
             self._engines.check_room(version, call.priority)
         elif not call.blocking:
             self._check_room_early(batch, version, call)
-        decision = self.decide(version, call, batch.rows, self._costs.explore(version))
+        decision = self._decided(version, call, batch.rows)
         is_inline = decision.engine is Engine.INLINE
         learned = version.learned
         if not call.blocking and call.engine is None and (is_inline or batch.single):
@@ -97,7 +102,7 @@ class Policy:
     def decide(
         self, version: ModelVersion, call: Call, rows: int, explore: float | None = None
     ) -> Decision:
-        """The engine for a call of this many rows, and why: the last one if nothing changed."""
+        """The engine for a call of this many rows, and why."""
         ask = Ask(
             rows=rows,
             curve=self._costs.curve(version, rows),
@@ -111,12 +116,20 @@ class Policy:
             gain=self._costs.gain(version),
             explore=explore,
         )
-        load, learned = self._engines.load(version.owner), version.learned
+        return choose(ask, self._engines.load(version.owner), self.settings)
+
+    def _decided(self, version: ModelVersion, call: Call, rows: int) -> Decision:
+        """The decision for a call; that for the last one if it was alike, a few times."""
+        explore = self._costs.explore(version)
+        facts = (rows, call, self._engines.inline_callers, self._engines.load(version.owner))
+        learned = version.learned
         last = learned.decided
-        if last is not None and last[0] == ask and last[1] == load:
-            return last[2]
-        decision = choose(ask, load, self.settings)
-        learned.decided = (ask, load, decision)
+        if last is not None and explore is None and last[0] == facts and last[2] > 0:
+            learned.decided = (facts, last[1], last[2] - 1)
+            return last[1]
+        decision = self.decide(version, call, rows, explore)
+        known = explore is None and decision.seconds is not None
+        learned.decided = (facts, decision, ALIKE) if known else None
         return decision
 
     def learn(self, version: ModelVersion, batch: Batch, seconds: float) -> None:

@@ -34,7 +34,6 @@ from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
-from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.entry import INLINE_SAMPLE, SAMPLE, UNTIMED, Outputs
 from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph
@@ -42,6 +41,7 @@ from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
 from runtime.service.native_predict import open_native_predict
 from runtime.service.policy import BY_ENTRY, Choice, Policy, Way
+from runtime.service.routed import RoutedEndpoints, options_of
 from runtime.service.stats import RuntimeStats, explained, version_stats
 from runtime.service.version import ModelVersion
 from scheduler import Engine, QueueRules, Settings
@@ -52,15 +52,12 @@ if TYPE_CHECKING:
 
 #: What materialisation may keep, unless told otherwise.
 RESULT_BYTES = 32 << 20
-#: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
-#: what is due, is a fifth of such a call.
-COARSE_SECONDS = 20e-6
 #: Calls by the entry that take longer than this release the GIL, so that two threads compute at
 #: once. Shorter ones would spend as long on getting it back.
 RELEASE_SECONDS = 20e-6
 
 
-class Runtime:
+class Runtime(RoutedEndpoints):
     """Registers plans as endpoints and answers requests on them, from any thread."""
 
     def __init__(  # noqa: PLR0913 (each has a default)
@@ -87,16 +84,16 @@ class Runtime:
         """
         self._own_store, self._trust_code = store is None, trust_code
         self.store = MemoryStore() if store is None else store
-        self._endpoints = Endpoints()
-        self._routes = self._endpoints.routes
         self._costs = Costs()
         self._engines = Engines(executors, self._costs, rules=rules, inline_limit=inline_limit)
+        super().__init__(self._engines)
         self._policy = Policy(self._engines, self._costs, settings)
         self._catalog = Catalog(self.store, owner, gone=self._costs.forget)
         self._memory = Residency(memory_budget, self._catalog, Path(spill) if spill else None)
         self._materialiser = Materialiser(result_bytes)
         self._memory.on_drop = self._materialiser.part
         self._graphs = Graphs(self._endpoints, self._memory.take, self.register, self._engines)
+        self._switched = self._graphs.changed
         self._closed = self._has_native = False
 
     # --- registering -------------------------------------------------------------------------
@@ -212,8 +209,9 @@ class Runtime:
         Requests that were accepted get their answers; nothing is waited for.
         """
         self._check_open()
-        self._graphs.check_free(name, None if version is None else str(version))
-        self._retire(self._endpoints.remove(name, None if version is None else str(version)))
+        number = None if version is None else str(version)
+        self._graphs.check_free(name, number)
+        self._retire(self._removed(name, number))
         self._catalog.sweep()
 
     def _retire(self, gone: list[ModelVersion]) -> None:
@@ -229,27 +227,13 @@ class Runtime:
             self._engines.release(version)
         self._materialiser.leave(version)
 
-    def switch(self, name: str, version: str | int) -> None:
-        """Let another version answer the endpoint's requests, from the next one on."""
-        self._check_open()
-        self._endpoints.switch(name, str(version))
-        self._graphs.changed()
-
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Every endpoint with its versions."""
-        return self._endpoints.list()
-
-    def versions(self) -> dict[str, ModelVersion]:
-        """Every registered version, by "name@version"; for those who look, as `find` is."""
-        return {each.owner: each for each in self._endpoints.all()}
-
     def graph(self, owner: str) -> GraphFacts | None:
         """The models and steps of a graph ("name@version"), and why it has not followed a model."""
         return self._graphs.facts(owner)
 
     # --- answering ---------------------------------------------------------------------------
 
-    def predict(
+    def predict(  # noqa: PLR0913 (each has a default)
         self,
         name: str,
         data: object,
@@ -258,14 +242,20 @@ class Runtime:
         timeout: float | None = None,
         priority: int | None = None,
         engine: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tenant: str = "",
     ) -> Answers:
         """The outputs by name: arrays for a block of rows, values for a single row.
 
         `name` is an endpoint, or "endpoint@version". `outputs` picks some; after `timeout`
         seconds a call that waits is given up with DeadlineExceeded; a higher `priority` goes
         first among what waits for executors; `engine` is "inline" or "batch", just this once.
+        `headers` (with names in lower case) and `tenant` are what a route may choose a version by.
         """
-        version = self._routes.get(name) or self._find(name)
+        version = self._routes.get(name)
+        if version is None:
+            options = options_of(outputs, timeout, priority, engine)
+            return self._predict_by_route(name, data, headers, tenant, options)
         call = PLAIN
         if not (outputs is None is timeout and priority is None is engine):
             call = Call.of(version, outputs, timeout, priority, engine)
@@ -280,9 +270,9 @@ class Runtime:
         return self._answer(version, batch, choice, call)
 
     def find(self, name: str) -> ModelVersion:
-        """What answers under this address now; a front end may call it in its name's place.
+        """What answers under this address now (of a route, the champion); `submit` takes it.
 
-        A call that was looked up so ends on this version, whatever is switched meanwhile.
+        A call of it ends on this version, whatever is switched meanwhile.
         """
         return self._routes.get(name) or self._find(name)
 
@@ -298,7 +288,7 @@ class Runtime:
             return None
         return self._by_entry(version, batch)
 
-    def submit(
+    def submit(  # noqa: PLR0913 (each has a default)
         self,
         name: str | ModelVersion,
         data: object,
@@ -307,6 +297,8 @@ class Runtime:
         timeout: float | None = None,
         priority: int | None = None,
         engine: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tenant: str = "",
     ) -> Future[Answers]:
         """A future for what `predict` would answer; this call waits for nothing.
 
@@ -315,7 +307,12 @@ class Runtime:
         """
         if WAITING[0]:
             yield_gil()
-        version = (self._routes.get(name) if type(name) is str else None) or self._find(name)
+        version = self._routes.get(name) if type(name) is str else None
+        if version is None:
+            if name in self._histories:
+                options = options_of(outputs, timeout, priority, engine)
+                return self._submit_by_route(str(name), data, headers, tenant, options)
+            version = self._find(name)
         call = NONBLOCKING
         if not (outputs is None is timeout and priority is None is engine):
             call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
@@ -333,7 +330,7 @@ class Runtime:
             future.set_exception(error)
         return future
 
-    async def apredict(
+    async def apredict(  # noqa: PLR0913 (each has a default)
         self,
         name: str,
         data: object,
@@ -342,6 +339,8 @@ class Runtime:
         timeout: float | None = None,  # noqa: ASYNC109 (a deadline for the executors)
         priority: int | None = None,
         engine: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tenant: str = "",
     ) -> Answers:
         """What `predict` answers, for event loops: they are held up for some microseconds only.
 
@@ -351,6 +350,10 @@ class Runtime:
 
         if WAITING[0]:
             yield_gil()
+        if self.routed(name) is not None:
+            options = options_of(outputs, timeout, priority, engine)
+            coming = self._submit_by_route(name, data, headers, tenant, options)
+            return await asyncio.wrap_future(coming)
         version = self._find(name)
         call = NONBLOCKING
         if not (outputs is None is timeout and priority is None is engine):
@@ -372,16 +375,22 @@ class Runtime:
         outputs: str | Iterable[str] | None = None,
         priority: int | None = None,
         ahead: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        tenant: str = "",
     ) -> Iterator[Answers]:
         """The answers for blocks of rows, one by one and in order, by the executors.
 
         For data larger than memory: at most `ahead` blocks (two for each executor) are on their
-        way, and a version that is switched or unregistered meanwhile answers to the end.
+        way, and a version that is switched or unregistered meanwhile answers to the end. With a
+        route, each block is answered by the version that the route chooses for it.
         """
         version = self._find(name)
         call = Call.of(version, outputs, None, priority, Engine.BATCH.value)
+        options = options_of(outputs, None, priority, Engine.BATCH.value)
 
         def submit(data: object) -> Future[Answers]:
+            if self.routed(name) is not None:
+                return self._submit_by_route(name, data, headers, tenant, options)
             batch = version.reader.read(data)
             choice = self._policy.choose(batch, version, call)
             return self._submit(version, batch, choice, call)
@@ -412,7 +421,7 @@ class Runtime:
         start = version.clock()
         values = function(batch.data)
         seconds = version.clock() - start
-        version.entry.coarse_timing = seconds > COARSE_SECONDS
+        version.timed(batch, seconds)
         learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
         self._learn(version, batch, seconds)
         return values
@@ -503,19 +512,6 @@ class Runtime:
 
     # --- looking ------------------------------------------------------------------------------
 
-    @property
-    def ready(self) -> bool:
-        """Whether no usual call of any version compiles anything, as all code is there."""
-        return all(version.ready for version in self._endpoints.all())
-
-    def wait(self, timeout: float | None = None) -> Self:
-        """This runtime, as soon as it is ready; TimeoutError if that takes longer."""
-        end = None if timeout is None else time.monotonic() + timeout
-        for version in self._endpoints.all():
-            if not version.settled.wait(None if end is None else max(0.0, end - time.monotonic())):
-                raise TimeoutError(f"the code of {version.owner} is still being compiled")
-        return self
-
     def stats(self) -> RuntimeStats:
         """What was done so far, and what is there now."""
         every = self._endpoints.all()
@@ -566,6 +562,7 @@ class Runtime:
             return True
         self._closed = True
         vars(self).pop("predict", None)  # it refers to this runtime, as this does to it
+        self._shadows.close()
         gone = self._endpoints.clear()
         self._graphs.close((DRAIN_SECONDS if timeout is None else timeout) * drain)
         ended = self._engines.close(drain=drain, timeout=timeout)

@@ -31,7 +31,7 @@ class SharedRun:
 
     def __init__(
         self,
-        work: Execution | Tasks,
+        begin: Callable[[], Execution | Tasks],
         threads: int,
         least: int,
         most: int,
@@ -40,25 +40,31 @@ class SharedRun:
         clock: Callable[[], float] = time.thread_time,
         learn: Learn | None = None,
     ) -> None:
-        """A run by so many threads, in ranges of `least` to `most` rows."""
-        self._work, self._threads, self._least, self._most = work, threads, least, most
+        """A run of what `begin` gives, by so many threads, in ranges of `least` to `most` rows.
+
+        The caller begins it while its helpers wake up.
+        """
+        self._begin, self._threads, self._least, self._most = begin, threads, least, most
         self._deadline = inf if deadline is None else deadline
         self._clock, self._learn = clock, learn
         self._lock, self._done = threading.Lock(), threading.Event()
-        self._rows = work.rows
-        self._next = self._open = 0  # the first row that no thread has taken; ranges in progress
+        self._begun = threading.Event()
+        #: Rows, the first one that no thread has taken, and ranges in progress.
+        self._rows = self._next = self._open = 0
         self._error: BaseException | None = None
         self.work_seconds = 0.0  # processor time, of all threads
 
     def run(self) -> dict[str, Any]:
         """Every output, once all rows are done; called once, by the caller."""
-        work = self._work
         try:
+            self._work = work = self._begin()
+            self._rows = work.rows
+            self._begun.set()
             if work.uncut or not self._rows:
                 self._next = self._rows
                 self._compute(0, self._rows)
             else:
-                self.help()
+                self._take_all()
         finally:
             self._end()
         if self._error is not None:
@@ -68,6 +74,10 @@ class SharedRun:
 
     def help(self) -> None:
         """Compute ranges until there is none left."""
+        self._begun.wait()
+        self._take_all()
+
+    def _take_all(self) -> None:
         while (taken := self._take()) is not None:
             try:
                 self._compute(*taken)
@@ -93,11 +103,16 @@ class SharedRun:
         if over:
             self._done.set()
 
+    def close(self) -> None:
+        """Let helpers go that wait for the beginning, where there will be none."""
+        self._begun.set()
+
     def _end(self) -> None:
         """Wait for the ranges that helpers have begun."""
         with self._lock:
             self._next = self._rows
             waits = self._open > 0
+        self.close()
         if waits:
             self._done.wait()
 

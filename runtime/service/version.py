@@ -8,12 +8,13 @@ residence     runtime.service.memory        the plan while it is in memory, its 
 counts        every call                    calls by engine
 shared        runtime.service.materialise   what it has in common with other versions
 front         the front end                 what it has worked out for this version
+watcher       runtime.watch                 what is shown batches
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import BuiltinFunctionType
@@ -22,17 +23,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
 from oven import Plan
-from runtime.service.entry import Counter, InlineEntry
+from runtime.service.entry import SAMPLE, Counter, InlineEntry
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
     from runtime.service.materialise import Shared
-    from scheduler import Ask, Decision, Load
+    from scheduler import Decision
 
 #: Batches that make native code touch less than this take some 20 us at most and go to the entry
 #: like single rows; so do those that were seen to take no longer than INLINE_SECONDS.
 INLINE_BYTES = 1 << 20
 INLINE_SECONDS = 50e-6
+#: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
+#: what is due, is a fifth of such a call.
+COARSE_SECONDS = 20e-6
 #: Nothing is concluded from a call about one that is larger by more than this factor.
 _FARTHER = 4
 
@@ -73,8 +77,9 @@ class Learned:
         #: Whether they are over before they could be handed over, so that event loops may make
         #: them, too. Until one was measured, this is what the code says of itself.
         self.nonblocking = False
-        #: What the policy was last asked, and its answer; and the decision that a call followed.
-        self.decided: tuple[Ask, Load, Decision] | None = None
+        #: What a decision was about, the decision, and for how many calls alike it still stands;
+        #: and the decision that a call followed.
+        self.decided: tuple[tuple[object, ...], Decision, int] | None = None
         self.decision: Decision | None = None
 
 
@@ -102,7 +107,7 @@ class ModelVersion:
     __slots__ = (
         *("__weakref__", "classes", "counts", "digest", "entry", "front", "grows", "inputs"),
         *("kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner", "reader"),
-        *("reserved", "residence", "settled", "shared", "version", "waits"),
+        *("reserved", "residence", "settled", "shared", "version", "waits", "watcher"),
     )
 
     def __init__(
@@ -139,6 +144,9 @@ class ModelVersion:
         self.entry = InlineEntry(self.reader, self.outputs, self.counts.inline)
         self.shared: Shared | None = None
         self.front: object | None = None
+        #: Is shown all batches that take no entry, and one in SAMPLE that does, with the calls that
+        #: each stands for; None where nothing watches: see runtime.watch.
+        self.watcher: Callable[[Batch, int], None] | None = None
         #: Set once its code is there, and what calls go through is opened; or there can be none.
         self.settled = threading.Event()
 
@@ -217,6 +225,13 @@ class ModelVersion:
             size = batch.characters  # documents vary in length
             if size and _FARTHER * size >= self.entry.inline_characters:
                 self.entry.inline_characters = _size_within(size, seconds)
+
+    def timed(self, batch: Batch, seconds: float) -> None:
+        """A call by the entry was timed: show it to what watches; how often to time is learned."""
+        watcher = self.watcher
+        self.entry.coarse_timing = seconds > COARSE_SECONDS or watcher is not None
+        if watcher is not None:
+            watcher(batch, SAMPLE)
 
     def _least_rows(self) -> int:
         """How many rows may take the entry, whatever time they take."""

@@ -47,6 +47,7 @@ def test_a_missed_goal_is_the_exit_status_and_in_the_page(
     assert text.startswith(f"before\n{markdown.BEGIN}\n{markdown.END}\n")
 
 
+@pytest.mark.apart
 def test_contestants_answer_in_new_processes(tmp_path: Path) -> None:
     workload = next(workloads())
     workload.write(tmp_path)

@@ -18,6 +18,7 @@ from bench.servers import SERVERS
 from bench.session import Plan, about
 
 
+@pytest.mark.apart
 def test_quick(tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRETZEL_BENCH_CACHE", str(bench_cache))
     out = tmp_path / "quick.jsonl"

@@ -26,6 +26,7 @@ LOOSE = {"onnxruntime", "onnxruntime_default"}
 PAIRS = [(who, load) for who in HERE for load in find(who).workloads]
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize(("who", "load"), PAIRS)
 def test_answers_are_the_librarys(who: str, load: str, small: Small) -> None:
     if who == "handwritten_c" and shutil.which("gcc") is None:
@@ -48,6 +49,7 @@ def test_answers_are_the_librarys(who: str, load: str, small: Small) -> None:
         me.close()
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("who", AIMED)
 @pytest.mark.parametrize("load", ["gbt", "tab"])
 def test_ours_answers_as_the_library_where_it_is_compiled_for_lesser_processors(

@@ -14,6 +14,8 @@ from bench.experiments import graph_servers
 from bench.servers import GRAPHS, graph_parts
 from bench.wrk import race
 
+pytestmark = pytest.mark.apart
+
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

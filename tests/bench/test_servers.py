@@ -26,6 +26,7 @@ from bench.wrk import Outcome
 from tests.bench.test_crew_turns import until
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("client", ["wrk", "ours"])
 def test_ours_and_the_floor(
     client: str, tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tree_copy import blocks, copied, insert, put, run, run_tests
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.apart]
 
 FILE, ROW = blocks("adding-an-operator.md")
 
@@ -73,7 +73,9 @@ def test_one_file_and_one_row_are_enough(tree: Path) -> None:
     assert run_tests(tree, "-k", "Softsign", *tests) >= 12
     run(tree, "-c", USE)
     (tree / "shop.py").unlink()
-    assert run_tests(tree, "tests/test_house_rules.py") > 20
+    # Two rules are left out: they are about names in tests, of which the page changes one row.
+    about_tests = "not golden_files and not private_names"
+    assert run_tests(tree, "-k", about_tests, "tests/test_house_rules.py") > 20
     assert re.search(r"\| Softsign \| 2 \| – \| not exportable", run(tree, "-c", EXPORTS))
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import oven
 from flour.core.types import Category, Record, Text
+from flour.data.arrow_reader import ArrowReader
 from flour.data.arrow_strings import CELLS, LEAST_ROWS, as_texts, text_cells
 from flour.data.frame_reader import FrameReader
 from flour.language.flow import Flow, source
@@ -125,6 +126,16 @@ def _answer(call: Callable[[Any], Any], data: Any) -> Any:
         return np.round(call(data)["output"], 9).tolist()
     except ValueError as problem:
         return str(problem)
+
+
+@pytest.mark.parametrize("held", [name for name in COLUMNS if "polars" not in name])
+@pytest.mark.parametrize("rows", [1, 2, LEAST_ROWS - 1, LEAST_ROWS])
+def test_batches_of_few_rows_have_their_missing_values(held: str, rows: int) -> None:
+    values = [*WORDS[::-1], *WORDS * 8][:rows]
+    column = COLUMNS[held](values)
+    (batch,) = pa.table({"city": column}).combine_chunks().to_batches()
+    found = ArrowReader({"city": Category()}).read(batch)
+    assert [*(as_texts(found) if found.dtype is CELLS else found)] == values
 
 
 def test_few_rows_are_read_as_objects() -> None:

@@ -293,3 +293,11 @@ def test_missing_values_are_refused_where_the_original_refuses_them(
                 fast(rows)
         else:
             np.testing.assert_allclose(fast(rows), want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["XGBClassifier", "XGBRegressor"])
+def test_xgboost_answers_no_rows(kind: str) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    original = getattr(xgboost, kind)(n_estimators=3).fit(X, NUMBERS)
+    expected, found = original.predict(X[:0]), runtime.compile(original).predict(X[:0])
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)

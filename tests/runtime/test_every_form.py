@@ -190,10 +190,17 @@ def test_whole_numbers_beyond_float64_are_exact_in_every_form(number: int) -> No
             same(plan.entry()(row)[0], original.predict(frame)[:1], form)
 
 
-@pytest.mark.parametrize("value", [None, np.nan, pd.NA, 2.5, 7, 7.0, 2.0**63, -1e30])
-def test_a_hole_or_a_fraction_in_a_column_of_whole_numbers(value: object) -> None:
+_HOLES = [None, np.nan, pd.NA, 2.5, 7, 7.0, 2.0**63, -1e30]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int64", value) for value in (*_HOLES, 2**63, -(2**70))]
+    + [("bool", value) for value in (*_HOLES, 0.5, True, 1)],
+)
+def test_a_hole_or_a_fraction_in_a_column_of_whole_numbers(dtype: str, value: object) -> None:
     """It is computed as a frame of such values would be: the column is one of floats."""
-    train = frame_of(("int64", "float64", "uint8"), 200)
+    train = frame_of((dtype, "float64", "uint8"), 200)
     boosted = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
     original = boosted.fit(train, train.to_numpy(np.float64) @ [100.0, 10.0, 1.0])
     plan = oven.bake(flour.from_sklearn(original, train))

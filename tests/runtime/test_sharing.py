@@ -34,7 +34,7 @@ def test_each_row_is_computed_once(helpers: int, least: int, most: int) -> None:
     taken: list[int] = []
     plan = shift(3.0)
     run = SharedRun(
-        plan.begin(MANY), 1 + helpers, least, most, learn=lambda rows, _: taken.append(rows)
+        lambda: plan.begin(MANY), 1 + helpers, least, most, learn=lambda rows, _: taken.append(rows)
     )
     threads = [threading.Thread(target=run.help) for _ in range(helpers)]
     for each in threads:
@@ -47,15 +47,28 @@ def test_each_row_is_computed_once(helpers: int, least: int, most: int) -> None:
     assert run.work_seconds > 0
 
 
+def test_a_helper_is_let_go_where_the_caller_cannot_begin() -> None:
+    def begin() -> Execution:
+        raise ValueError("as a wrong column")
+
+    run = SharedRun(begin, 2, 1, 100)
+    helper = threading.Thread(target=run.help)
+    helper.start()
+    with pytest.raises(ValueError, match="as a wrong column"):
+        run.run()
+    helper.join(30)
+    assert not helper.is_alive()
+
+
 def test_a_helper_that_comes_too_late_finds_nothing() -> None:
-    run = SharedRun(shift(3.0).begin(MANY), 2, 1, 100)
+    run = SharedRun(lambda: shift(3.0).begin(MANY), 2, 1, 100)
     assert offset_of(run.run(), MANY) == 3.0
     run.help()
 
 
 def test_the_caller_waits_for_the_last_range_of_a_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     """The helper has begun the first half and is held until the caller has done the other."""
-    run = SharedRun(shift(3.0).begin(MANY), 2, 500, 500)
+    run = SharedRun(lambda: shift(3.0).begin(MANY), 2, 500, 500)
     begun, caller_done = threading.Event(), threading.Event()
     whole = Execution.step
 
@@ -63,6 +76,8 @@ def test_the_caller_waits_for_the_last_range_of_a_helper(monkeypatch: pytest.Mon
         if threading.current_thread() is helper:
             begun.set()
             assert caller_done.wait(30)
+        else:
+            assert begun.wait(30)
         whole(work, number, chunk, memory)
         if threading.current_thread() is not helper:
             caller_done.set()
@@ -70,24 +85,23 @@ def test_the_caller_waits_for_the_last_range_of_a_helper(monkeypatch: pytest.Mon
     monkeypatch.setattr(Execution, "step", step)
     helper = threading.Thread(target=run.help)
     helper.start()
-    assert begun.wait(30)
     assert offset_of(run.run(), MANY) == 3.0
     helper.join()
 
 
 def test_an_error_of_a_helper_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = SharedRun(shift(3.0).begin(MANY), 2, 10, 10)
+    run = SharedRun(lambda: shift(3.0).begin(MANY), 2, 10, 10)
     whole = Execution.step
 
     def step(work: Execution, number: int, chunk: Any, memory: object = None) -> None:
-        if chunk.start == 0:
+        if threading.current_thread() is helper:
             raise ArithmeticError("as in a stage")
+        helper.join(30)
         whole(work, number, chunk, memory)
 
     monkeypatch.setattr(Execution, "step", step)
     helper = threading.Thread(target=run.help)
     helper.start()
-    helper.join()
     with pytest.raises(ArithmeticError, match="as in a stage"):
         run.run()
 

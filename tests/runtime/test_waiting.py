@@ -118,7 +118,7 @@ def test_a_call_here_ends_with_its_deadline(
     monkeypatch.setattr("runtime.service.sharing.time.monotonic", lambda: now)
 
     def in_time(deadline: float) -> Any:
-        return SharedRun(plan.begin(BLOCK), 1, 4, 4, deadline=deadline).run()
+        return SharedRun(lambda: plan.begin(BLOCK), 1, 4, 4, deadline=deadline).run()
 
     with pytest.raises(DeadlineExceeded, match="8 of 40 rows were done"):
         in_time(now + 0.03)

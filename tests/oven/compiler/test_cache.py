@@ -200,11 +200,31 @@ def test_a_pipe_in_the_place_of_an_entry_does_not_hang(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("whole", [False, True], ids=["entry", "folder"])
+def test_what_stands_in_the_place_of_an_entry_is_replaced(folder: Path, *, whole: bool) -> None:
+    address()
+    made = entry(folder)
+    if whole:
+        shutil.rmtree(made.parent)
+        made.parent.write_text("no folder", encoding="utf-8")
+    else:
+        made.unlink()
+        (made / "inner").mkdir(parents=True)
+    forget()
+    address()
+    assert made.is_file()
+    forget()
+    compiled = cache.counters.compiled
+    address()
+    assert cache.counters.compiled == compiled
+
+
 def test_a_place_that_cannot_be_written_costs_only_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("not a directory", encoding="utf-8")
     monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "file" / "code"))
+    monkeypatch.setattr(cache, "counters", cache.Counters())
     assert address(12)
     assert counts() == (1, 0, 0, 0)
 

@@ -213,6 +213,20 @@ def test_a_folder_that_others_can_write_to_is_not_looked_into(pack: Path, tmp_pa
     cache._packs.cache_clear()
 
 
+def test_packs_for_other_levels_alone_are_named(pack: Path, tmp_path: Path) -> None:
+    assert HOST is not None
+    other = next(level.name for level in levels.LEVELS if level.name != HOST.name)
+    copied(pack, tmp_path).rename(tmp_path / f"{other}.pack")
+    cache._packs.cache_clear()
+    with pytest.warns(RuntimeWarning, match=f"they are for {other}, and code here is for"):
+        cache._packs("", tmp_path)
+    copied(pack, tmp_path)  # nothing is said of folders for machines of several kinds
+    cache._packs.cache_clear()
+    cache._warn.cache_clear()
+    cache._packs("", tmp_path)
+    cache._packs.cache_clear()
+
+
 def test_the_best_level_is_the_first_that_the_processor_can_run() -> None:
     for level in levels.LEVELS:
         assert levels.best(level.triple, level.listed) == level

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tree_copy import blocks, copied, put, run, run_tests
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.apart]
 
 RULE, TEST = blocks("adding-a-rule.md")
 

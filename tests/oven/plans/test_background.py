@@ -18,6 +18,7 @@ from oven.compiler import cache
 from oven.errors import CompileError
 from oven.plans import background
 from oven.plans.plan import Plan
+from tests.house import until
 from tests.oven.plans.test_saved import dense, same
 from tests.oven.programs import PROGRAMS
 
@@ -87,6 +88,32 @@ def test_data_of_another_width_compiles_in_the_background_too() -> None:
     assert len(hand.waiting) == 2
     hand.work()
     assert plan.run(narrow)["total"].dtype == np.float32
+
+
+def test_data_of_another_width_is_answered_before_its_plan_is_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hand = ByHand()
+    plan = oven.bake(program(), background=hand)
+    hand.work()
+    answer = Plan._meanwhile
+    begun: list[int] = []
+
+    def looked(self: Plan, data: object) -> dict[str, Any]:
+        begun.append(len(hand.waiting))
+        return answer(self, data)
+
+    monkeypatch.setattr(Plan, "_meanwhile", looked)
+    narrow = np.ones((2, 3), np.float32)
+    plan.run(narrow)
+    plan.run(narrow)
+    assert (begun, len(hand.waiting)) == ([0, 1], 1)
+
+
+def test_the_shared_thread_bakes_for_another_width() -> None:
+    plan = oven.bake(program(), background=True).wait()
+    plan.run(np.ones((2, 3), np.float32))
+    until(lambda: plan.variants, "the plan for float32 is there")
 
 
 def test_nothing_is_compiled_by_asking_whether_it_is_ready() -> None:

@@ -15,7 +15,9 @@ from duckdb import DuckDBPyConnection as Connection
 import flour
 import oven
 import runtime.bulk as pretzel
-from runtime.bulk import duckdb_native
+from flour.core.types import Scalar
+from runtime.bulk import duckdb_native, duckdb_vectors
+from runtime.bulk.duckdb import Function
 from runtime.errors import BadCall, BadRegistration
 from tests.runtime.bulk import models
 from tests.runtime.bulk.conftest import Known
@@ -161,17 +163,17 @@ def test_all_threads_call_it(one: Known, monkeypatch: pytest.MonkeyPatch) -> Non
     connection = opened(one)
     seen: set[int] = set()
     together = threading.Barrier(2, timeout=30)
-    run = oven.Plan.run_arrow
+    run = Function.run
 
-    def watched(plan: oven.Plan, data: object) -> object:
+    def watched(function: Function, data: dict[str, Any]) -> dict[str, Any]:
         if not together.broken and len(seen) < 2:
             seen.add(threading.get_ident())
             together.wait()
-        return run(plan, data)
+        return run(function, data)
 
     connection.execute("set threads = 2")
     connection.execute("insert into rows select rows.* from rows, range(80)")
-    monkeypatch.setattr(oven.Plan, "run_arrow", watched)
+    monkeypatch.setattr(Function, "run", watched)
     query = f"select sum(fraud({columns(one)}).probabilities[1]) from rows"
     ((total,),) = connection.execute(query).fetchall()
     assert len(seen) == 2
@@ -197,3 +199,76 @@ def test_missing_rows() -> None:
     found = [value for (value,) in connection.execute(query).fetchall()]
     assert found[2:] == [3, 4]
     assert all(value != value for value in found[:2])  # noqa: PLR0124 (they are NaN)
+
+
+def made(rows: int) -> pa.Table:
+    """Return rows of strings of all lengths, large whole numbers, and others."""
+    words = ["", "é", "short", "x" * 12, "y" * 13, "a rather long string " * 9]
+    return pa.table(
+        {
+            "word": [words[at % len(words)] for at in range(rows)],
+            "number": np.arange(rows) / 7,
+            "whole": np.arange(rows) + 2**60,
+            "flag": np.arange(rows) % 3 == 0,
+        }
+    )
+
+
+def echo() -> oven.Plan:
+    """Return a plan that answers with what it read."""
+    fields = {"word": Scalar("string"), "number": Scalar("float64")}
+    fields |= {"whole": Scalar("int64"), "flag": Scalar("bool")}
+    row = flour.record("r", fields)
+    return oven.bake(flour.outputs(**{name: row[name] for name in fields})).wait()
+
+
+#: Forms that DuckDB has for vectors: compressed, the same for all rows, some rows, sequences.
+FORMS = {
+    "all": "select * from rows",
+    "few": "select * from rows where whole % 5 = 1",
+    "holes": "select case when flag then word end as word, "
+    "case when flag then number end as number, whole, flag from rows",
+    "whole holes": "select word, number, case when flag then whole end as whole, flag from rows",
+    "constant": "select 'a string that is the same for all' as word, 1.5::double as number, "
+    "whole, flag from rows",
+    "sequence": "select null::varchar as word, range::double as number, range as whole, "
+    "range % 2 = 0 as flag from range(5000)",
+    "joined": "select a.word, b.number, b.whole, a.flag from rows a join rows b "
+    "on a.whole = b.whole + 1 where b.whole % 7 < 5",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_vectors_of_every_form_are_read(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bool] = []
+    reading = duckdb_vectors.Vectors.read
+
+    def watched(self: duckdb_vectors.Vectors, chunk: int) -> dict[str, Any] | None:
+        found = reading(self, chunk)
+        read.append(found is not None)
+        return found
+
+    monkeypatch.setattr(duckdb_vectors.Vectors, "read", watched)
+    rows = made(12_000)
+    connection = pretzel.duckdb.connect()
+    connection.execute("create table rows as select * from rows")
+    assert rows.num_rows == connection.execute("select count(*) from rows").fetchall()[0][0]
+    pretzel.duckdb.register(connection, "echo", echo())
+    call = "unnest(echo(word, number, whole, flag))"
+    source = f"from ({FORMS[form]}) order by all"
+    found = connection.sql(f"select {call} {source}").fetchall()
+    wanted = connection.sql(f"select word, ifnull(number, 'nan'), whole, flag {source}").fetchall()
+    assert repr(found) == repr(wanted)  # NaN is not equal to itself
+    assert any(read) == (form != "whole holes")
+
+
+def test_one_number_a_row_is_put_into_the_vector() -> None:
+    rows = made(5000)
+    connection = pretzel.duckdb.connect()
+    connection.execute("create table rows as select * from rows")
+    for output in rows.column_names:
+        pretzel.duckdb.register(connection, f"one_{output}", echo(), outputs=output)
+        query = (
+            f"select count(*) from rows where one_{output}(word, number, whole, flag) = {output}"
+        )
+        assert connection.execute(query).fetchall() == [(rows.num_rows,)]

@@ -336,12 +336,24 @@ def test_kept_columns_have_one_type(pretzel: Pretzel, model: Path, tmp_path: Pat
             made = pq.read_table(output)["id"]
             assert made.type == whole
             assert made.to_pylist() == [*range(10), *range(10)]
-    for kind in (pa.string(), pa.float64()):  # float64 has not every int64
+    for kind in (pa.string(), pa.float64(), pa.uint64()):  # no type has every value of both
         rows = written(tmp_path / "rows", first, cast(kind))
         ran = pretzel("predict", model, rows, "--keep", "id", "--output", output)
         assert ran.code == 1
         for said in ("'id' has different types", "1.parquet", "0.parquet", "int64", "--keep"):
             assert said in ran.err
+
+
+@pytest.mark.parametrize("name", ["1.parquet", "1.arrow"])
+def test_the_file_that_cannot_be_read_is_named(
+    pretzel: Pretzel, model: Path, tmp_path: Path, name: str
+) -> None:
+    rows = written(tmp_path / "rows", numbers(10))
+    (rows / name).write_bytes((rows / "0.parquet").read_bytes()[:300])
+    ran = pretzel("predict", model, rows, "--output", tmp_path / "answers.parquet")
+    assert ran.code == 1
+    assert name in ran.err
+    assert "0.parquet" not in ran.err
 
 
 def test_columns_of_one_name_are_refused(pretzel: Pretzel, model: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -252,6 +252,63 @@ def test_a_fetch_that_never_comes_is_told_with_its_node() -> None:
         assert future.cancel()
         plan: Any = runtime.versions()["never@1"].plan
         until(lambda: not plan._loop.requests)
+
+
+ENDINGS: dict[str, Callable[[], BaseException]] = {
+    "exit": lambda: SystemExit(3),
+    "interrupt": KeyboardInterrupt,
+    "cancelled": asyncio.CancelledError,
+}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("how", ["rows", "together"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_coroutine_that_would_end_its_loop_ends_its_request(
+    ending: str, how: str, count: int
+) -> None:
+    async def leaves(_: Any) -> Any:
+        problem = ENDINGS[ending]()
+        raise problem
+
+    async def answers(keys: Any) -> Any:
+        return [1.0] * len(keys) if how == "together" else 1.0
+
+    row = flour.record(key=float)
+    policy: dict[str, Any] = {"gives": float, "together": how == "together"}
+    left: Any = leaves if count == 1 else [leaves] * count
+    spare: dict[str, Any] = {"otherwise": 9.0, "timeout": 5.0, "retries": 1, "backoff": 0.0}
+    with Runtime() as runtime:
+        for name, function, more in (
+            ("left", left, {}),
+            ("spared", left, spare),
+            ("fine", answers, {}),
+        ):
+            value = flour.fetch(function, row["key"], **policy, **more)
+            runtime.register(name, flour.outputs(value=value))
+        for rows in ({"key": [1.0, 2.0]}, {"key": [1.0]}):
+            with pytest.raises(NodeFailed, match=type(ENDINGS[ending]()).__name__):
+                runtime.predict("left", rows)
+            assert set(runtime.predict("spared", rows)["value"]) == {9.0}
+            assert set(runtime.predict("fine", rows)["value"]) == {1.0}
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda values: np.array(values, object)])
+def test_none_among_the_answers_of_all_rows_is_no_answer(kind: Any) -> None:
+    async def some(keys: Any) -> Any:
+        return kind([None if key == 2 else key for key in keys.tolist()])
+
+    row = flour.record(key=float)
+    policies: dict[str, dict[str, Any]] = {"bare": {}, "spared": {"otherwise": 9.0}}
+    with Runtime() as runtime:
+        for name, policy in policies.items():
+            value = flour.fetch(some, row["key"], gives=float, together=True, **policy)
+            runtime.register(name, flour.outputs(value=value))
+        with pytest.raises(NodeFailed, match="None for row 1"):
+            runtime.predict("bare", {"key": [1.0, 2.0, 3.0]})
+        answers = runtime.predict("spared", {"key": [1.0, 2.0, 3.0]})["value"]
+        assert answers.tolist() == [1.0, 9.0, 3.0]
+        assert runtime.predict("bare", {"key": [1.0, 3.0]})["value"].tolist() == [1.0, 3.0]
 
 
 def test_a_row_that_a_slow_step_refuses_is_the_only_one_that_fails() -> None:

@@ -68,6 +68,7 @@ def test_large_streams_are_read_beside_the_loop(house: House) -> None:
 
 
 WHOLE = stream(lists(X))
+NAMELESS = stream(pa.record_batch({"éé": X[:, 0]})).replace("éé".encode(), b"\xff" * 4)
 NOTHING = pa.record_batch({"x": pa.nulls(10_000_000)})
 
 
@@ -76,6 +77,7 @@ NOTHING = pa.record_batch({"x": pa.nulls(10_000_000)})
     [
         pytest.param(WHOLE[:500], "no Arrow stream", id="cut off"),
         pytest.param(WHOLE[:4] + b"x" * 400, "no Arrow stream", id="no metadata"),
+        pytest.param(NAMELESS, "no Arrow stream", id="a name of no letters"),
         pytest.param(stream(lists(X[:0])), "no row", id="no rows"),
         pytest.param(stream(NOTHING), "rows have no data", id="rows of nothing"),
         pytest.param(stream(lists(X), compression="zstd"), "cannot be compressed", id="zstd"),

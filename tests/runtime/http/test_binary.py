@@ -177,6 +177,7 @@ PACKED = {
     "deflate": zlib.compress(BODY),
     "identity": BODY,
     "gzip, gzip": gzip.compress(gzip.compress(BODY, mtime=0), mtime=0),
+    "x-gzip": gzip.compress(BODY[:40], mtime=0) + gzip.compress(BODY[40:], mtime=0),
 }
 
 
@@ -198,6 +199,9 @@ def test_deflate_without_its_header_is_read(house: House) -> None:
     [
         pytest.param("gzip", BODY, 400, id="not packed"),
         pytest.param("gzip", PACKED["gzip"][:-9], 400, id="cut"),
+        pytest.param("gzip", PACKED["gzip"] + b"more", 400, id="something behind"),
+        pytest.param("deflate", PACKED["deflate"] + b"more", 400, id="something behind deflate"),
+        pytest.param("gzip", PACKED["gzip"] * 100, 400, id="too many members"),
         pytest.param("deflate", b"", 400, id="empty"),
         pytest.param("br", BODY, 415, id="unknown"),
         pytest.param("gzip", gzip.compress(bytes(2 << 20)), 413, id="too large"),

@@ -127,6 +127,7 @@ def test_triton_client_many_at_once(house: House) -> None:
     assert all(asyncio.run(work()))
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("name", ["kserve", "mlserver"])
 def test_clients_of_other_environments(house: House, name: str) -> None:
     """They are not skipped where they cannot be had: that is a failure, with its reason."""

@@ -1,0 +1,108 @@
+"""The columns of one chunk of DuckDB's rows as arrays over its own memory, and answers put there.
+
+The types of a call's arguments say beforehand whether its vectors can be read so: numbers and
+VARCHAR for fields that are no documents. DuckDB hands functions of its C API vectors that are flat:
+numbers one after another, strings as views of 16 bytes (the length, and then either up to 12 bytes
+or four of them and an address), and a bitmap that has a bit for each row with a value, or none
+where all have. The arrays are good until the call returns. All else is read as Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import PyDLL, c_uint64, c_void_p, memmove
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.types import FLOATS, INTS, Category, Record, Scalar, Type
+from flour.data.arrow_strings import CELLS, LEAST_ROWS, NONE, bits, fill_short, memory
+
+#: Numbers by what their types are called in the C API, and strings.
+_NUMBERS = dict(enumerate(map(np.dtype, ("bool", *INTS, *FLOATS)), 1))
+_STRING = 17
+
+
+class Vectors:
+    """How the chunks of one call are read."""
+
+    def __init__(
+        self, api: PyDLL, fields: Sequence[tuple[str, Type]], types: Sequence[int]
+    ) -> None:
+        self._api, self._fields = api, tuple(zip(fields, types, strict=True))
+
+    def read(self, chunk: int) -> dict[str, NDArray[Any]] | None:
+        """The columns by name; None where these rows have to be read as Arrow."""
+        rows = self._api.duckdb_data_chunk_get_size(c_void_p(chunk))
+        if rows < LEAST_ROWS:
+            return None
+        found = {}
+        for place, ((name, kind), number) in enumerate(self._fields):
+            column = self._column(chunk, place, rows, number)
+            if column is None:
+                return None
+            if column.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
+                column = column.astype(kind.dtype, copy=False)
+            found[name] = column
+        return found
+
+    def _column(self, chunk: int, place: int, rows: int, number: int) -> NDArray[Any] | None:
+        api = self._api
+        vector = c_void_p(api.duckdb_data_chunk_get_vector(c_void_p(chunk), c_uint64(place)))
+        begin, valid = api.duckdb_vector_get_data(vector), api.duckdb_vector_get_validity(vector)
+        there = bits(valid, 0, rows) if valid else None
+        if number == _STRING:
+            return _cells(begin, there, rows)
+        dtype = _NUMBERS[number]
+        column = memory(begin, rows * dtype.itemsize).view(dtype)
+        if there is None or there.all():
+            return column
+        # Whole numbers with missing ones become floats, and large ones must not be rounded.
+        return np.where(there, column, dtype.type(np.nan)) if dtype.kind == "f" else None
+
+
+def vectors(
+    api: PyDLL, inputs: Mapping[str, Type], names: Sequence[str], types: Sequence[int]
+) -> Vectors | None:
+    """How to read chunks of columns with these names and types; None if that needs Arrow."""
+    (kind, *more), fields = inputs.values(), inputs
+    if not more:
+        if not isinstance(kind, Record):
+            return None
+        fields = dict(kind.fields)
+    if len(names) != len(types) or not set(names) <= set(fields):
+        return None
+    given = [(name, fields[name]) for name in names]
+    plain = all(_is_plain(kind, number) for (_, kind), number in zip(given, types, strict=True))
+    return Vectors(api, given, types) if plain else None
+
+
+def _is_plain(kind: Type, number: int) -> bool:
+    """Whether a column of this type is read without Arrow."""
+    if not isinstance(kind, Scalar | Category):
+        return False
+    return number in _NUMBERS or (number == _STRING and kind.dtype == "string")
+
+
+def _cells(begin: int, there: NDArray[np.bool_] | None, rows: int) -> NDArray[Any]:
+    """Where each string of a vector is, and its length."""
+    made, views = np.empty(rows, CELLS), memory(begin, 16 * rows)
+    part = made.view(np.int64).reshape(-1, 2)
+    part[:, 1] = views.view(np.uint32)[::4]
+    part[:, 0] = views.view(np.int64)[1::2]
+    fill_short(part, begin)
+    if there is not None:
+        part[~there] = 0, NONE
+    return made
+
+
+def put(api: PyDLL, answers: object, number: int, output: int) -> bool:
+    """Copy answers into a vector of this type; False where they are not one such number a row."""
+    if number not in _NUMBERS or not isinstance(answers, np.ndarray):
+        return False
+    if answers.ndim != 1 or answers.dtype != _NUMBERS[number]:
+        return False
+    whole = np.ascontiguousarray(answers)
+    memmove(api.duckdb_vector_get_data(c_void_p(output)), whole.ctypes.data, whole.nbytes)
+    return True

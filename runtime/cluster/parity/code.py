@@ -1,0 +1,98 @@
+"""Groups of k queries with r parity queries, of which any r answers may be missing.
+
+Parity i is Σ_j (j + 1)^i · x_j: the first is the sum, and any r columns of the rows are independent
+(Vandermonde). For an affine F(x) = W x + b, the answer to Σ c_j x_j is
+Σ c_j F(x_j) + (1 - Σ c_j) b, so that as many linear equations as answers are missing give these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.errors import ClusterError
+
+Rows = NDArray[Any]
+EPSILON = float(np.finfo(np.float64).eps)
+#: A reconstructed answer differs by so much of itself, or of 1, at most.
+EXACT = 1e-9
+Encoder = Literal["sum", "concatenation"]
+
+
+class Code:
+    """`group` queries and `parities` parity queries (1 or 2).
+
+    With the encoder `concatenation`, for parity models, a parity query is all queries side by side.
+    """
+
+    def __init__(self, group: int, parities: int = 1, encoder: Encoder = "sum") -> None:
+        whole = int(group) == group and group >= 2
+        if not whole or parities not in {1, 2} or (encoder != "sum" and parities > 1):
+            raise ClusterError(
+                "a group has two queries or more, and one or two parity queries",
+                where="Code",
+                found=f"group={group}, parities={parities}, {encoder}",
+                hint="Code(2) adds half as many replicas again, Code(4) a quarter",
+            )
+        self.group, self.parities, self.encoder = group, parities, encoder
+        self.weights = np.arange(1.0, group + 1) ** np.arange(parities)[:, None]
+        #: The same as numbers of Python, which are faster one by one.
+        self._plain: list[list[float]] = self.weights.tolist()
+
+    def encode(self, queries: Rows) -> Rows:
+        """Parity queries (parities, ...) of queries (group, ...)."""
+        if self.encoder == "concatenation":
+            return np.concatenate(list(queries), axis=-1)[None]
+        parities: Rows = np.tensordot(self.weights, queries, axes=1)
+        return parities
+
+    def loses(self, found: Rows, answers: Mapping[int, Rows], parities: Mapping[int, Rows]) -> bool:
+        """Whether rounding of the other answers is more than what was reconstructed may differ by.
+
+        An answer of 0.5 cannot be told from the sum of itself and 1e17.
+        """
+        parts = (*answers.values(), *parities.values())
+        top = max(float(np.abs(each).max(initial=0.0)) for each in parts)
+        most = EPSILON * self.group * top
+        return not bool(np.all(most <= EXACT * (1.0 + np.abs(found))))  # NaN is lost, too
+
+    def decode(
+        self,
+        answers: Mapping[int, Rows],
+        parities: Mapping[int, Rows],
+        constant: Rows | float = 0.0,
+    ) -> dict[int, Rows]:
+        """The missing answers, from those that are there and at least as many parity answers.
+
+        `constant` is F(0). For a parity model that was trained to answer the sum it is 0.
+        """
+        missing = [item for item in range(self.group) if item not in answers]
+        if len(missing) > len(parities):
+            raise ClusterError(
+                "too few parity answers to reconstruct what is missing",
+                where=f"a group of {self.group}",
+                found=f"{len(missing)} missing, {len(parities)} parity answers",
+                hint="wait for more answers, or use a code with more parities",
+            )
+        rows = sorted(parities)[: len(missing)]
+        sums = [self._remainder(row, answers, parities[row], constant) for row in rows]
+        if len(missing) == 1:
+            weight = self._plain[rows[0]][missing[0]]
+            return {missing[0]: sums[0] if weight == 1 else sums[0] / weight}
+        if not missing:
+            return {}
+        inverse = np.linalg.inv(self.weights[np.ix_(rows, missing)])
+        return dict(zip(missing, np.tensordot(inverse, np.stack(sums), axes=1), strict=True))
+
+    def _remainder(
+        self, row: int, answers: Mapping[int, Rows], parity: Rows, constant: Rows | float
+    ) -> Rows:
+        """What the missing answers add up to, weighted as in this row."""
+        weights = self._plain[row]
+        rest: Rows = parity - (1.0 - sum(weights)) * constant
+        for item, answer in answers.items():
+            rest -= answer if weights[item] == 1 else weights[item] * answer
+        return rest

@@ -1,0 +1,47 @@
+"""Which models live on which node of a network, decided online from the requests that are seen.
+
+Network     nodes with budgets of bytes, and the way from each to the repository
+Catalogue   models: their tasks, bytes, inference delays and accuracies, and what they share
+Demand      requests a slot: fixed or sliding popularity, or an alternating adversary
+Market      what each placement gains for requests, and the super-gradient of that
+Mirror      the policy: mirror ascent, projection to the budgets, coupled randomised rounding
+simulate    a policy over many slots
+
+docs/76-placement.md explains them; the method is that of inference delivery networks (INFIDA).
+"""
+
+from __future__ import annotations
+
+from runtime.cluster.placement.baselines import LRU, OLAG, OnlineGreedy, Static, greedy
+from runtime.cluster.placement.catalogue import Catalogue, shared, variants
+from runtime.cluster.placement.gain import Market
+from runtime.cluster.placement.mirror import Mirror
+from runtime.cluster.placement.network import CHAIN, TREE, Network
+from runtime.cluster.placement.projection import project
+from runtime.cluster.placement.requests import Demand, alternating, popular
+from runtime.cluster.placement.rounding import Rounding
+from runtime.cluster.placement.simulator import Policy, Trace, simulate
+
+__all__ = [
+    "CHAIN",
+    "LRU",
+    "OLAG",
+    "TREE",
+    "Catalogue",
+    "Demand",
+    "Market",
+    "Mirror",
+    "Network",
+    "OnlineGreedy",
+    "Policy",
+    "Rounding",
+    "Static",
+    "Trace",
+    "alternating",
+    "greedy",
+    "popular",
+    "project",
+    "shared",
+    "simulate",
+    "variants",
+]

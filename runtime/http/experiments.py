@@ -1,0 +1,196 @@
+"""Routes over HTTP: requests that follow them, and handlers that tell and change them.
+
+An endpoint with a route answers with the version that the route chooses by the headers, the tenant
+(the header that the settings name) and the row; the answer tells it in a header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from copy import copy
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from flour.data.batch import Batch
+from runtime.http.bodies import PromoteRequest, RouteBody, RouteChange, RouteHistory
+from runtime.http.guards import Tokens
+from runtime.http.interfaces import Answering, InferCall
+from runtime.http.messages import VERSION_HEADER, Answer, Request, Response
+from runtime.http.problems import HttpError
+from runtime.http.routes import Handler, HandlerContext
+from runtime.http.typed_json import body_of, json
+from runtime.routing import Route
+from runtime.routing.shadows import is_sampled, kept
+from runtime.routing.written import as_data, from_data
+from runtime.service.entry import Outputs
+from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
+
+#: The data of a request's body, as the champion reads it.
+Rows = Callable[[HandlerContext, Request], object]
+#: Larger bodies are read on a thread.
+LARGE = 512 << 10
+
+_route = msgspec.json.Decoder(RouteBody)
+_promotion = msgspec.json.Decoder(PromoteRequest)
+
+
+# --- requests that follow a route ----------------------------------------------------------------
+
+
+def following(handler: Handler, rows: Rows) -> Handler:
+    """What answers in a handler's place where the name is not in the runtime's table."""
+
+    def follow(service: HandlerContext, request: Request) -> Answer:
+        route = service.runtime.routed(request.params["model"])
+        if route is None:  # it is not known, or was changed just now
+            return handler(service, request)
+        if route.reads_rows and len(request.body) > LARGE:
+            return _aside(handler, service, request, route, rows)
+        data = rows(service, request) if route.reads_rows else None
+        return _answered(handler, service, request, route, data)
+
+    return follow
+
+
+async def _aside(
+    handler: Handler, service: HandlerContext, request: Request, route: Route, rows: Rows
+) -> Response:
+    data = await asyncio.to_thread(rows, service, request)
+    answer = _answered(handler, service, request, route, data)
+    return answer if isinstance(answer, Response) else await answer
+
+
+def _answered(
+    handler: Handler, service: HandlerContext, request: Request, route: Route, data: object
+) -> Answer:
+    headers = {
+        name.decode("latin-1"): value.decode("latin-1").strip()
+        for name, value in request.headers.items()
+    }
+    tenant = headers.get(service.settings.tenant_header.lower(), "")
+    owner = route.choose(data, headers, tenant)
+    request.params = {**request.params, "version": owner.rpartition("@")[2]}
+    if owner == route.champion and is_sampled(route):
+        service = copy(service)
+        service.answering = Mirrored(service.answering, service.runtime, route)
+    answer = handler(service, request)
+    return _told(answer, owner) if isinstance(answer, Response) else _later(answer, owner)
+
+
+async def _later(coming: Awaitable[Response], owner: str) -> Response:
+    return _told(await coming, owner)
+
+
+def _told(answer: Response, owner: str) -> Response:
+    """The same answer with the version that gave it."""
+    headers = (*answer.headers, (VERSION_HEADER, _header_text(owner)))
+    return Response(answer.body, answer.status, answer.content_type, headers)
+
+
+def _header_text(owner: str) -> str:
+    """A version's name as headers can have it."""
+    return owner.encode("latin-1", "backslashreplace").decode("latin-1")
+
+
+class Mirrored:
+    """Answers as the next layer does, and lets the shadow of a route be asked the same."""
+
+    def __init__(self, inner: Answering, runtime: Runtime, route: Route) -> None:
+        self.inner, self._runtime, self._route = inner, runtime, route
+
+    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+        """The outputs of a row or a few rows, if they can be had at once; else None."""
+        rows, start = kept(batch.data), perf_counter()
+        try:
+            outputs = self.inner.quick(version, batch)
+        except Exception as problem:
+            self._runtime.mirror(self._route, rows, {}, problem, perf_counter() - start)
+            raise
+        if outputs is not None:
+            answers = dict(zip(version.outputs, outputs, strict=True))
+            self._runtime.mirror(self._route, rows, {}, answers, perf_counter() - start)
+        return outputs
+
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
+        """A future of the answers."""
+        rows, start = kept(call.batch.data), perf_counter()
+        future = self.inner.answer(call)
+        mirror = self._runtime.mirror_done
+        future.add_done_callback(partial(mirror, self._route, rows, call.outputs, start))
+        return future
+
+
+# --- telling and changing ------------------------------------------------------------------------
+
+
+def route(service: HandlerContext, request: Request) -> Answer:
+    """The route of an endpoint; without one, its champion is the version in service."""
+    name = request.params["model"]
+    champion = service.runtime.find(name).owner
+    return json(_body(service.runtime.routed(name) or Route(champion)))
+
+
+def history(service: HandlerContext, request: Request) -> Answer:
+    """The changes of an endpoint's route."""
+    changes = [
+        RouteChange(
+            each.number, each.action, each.who, each.when, _body(each.route), each.undone_to
+        )
+        for each in service.runtime.history(request.params["model"])
+    ]
+    return json(RouteHistory(changes))
+
+
+def put_route(service: HandlerContext, request: Request) -> Answer:
+    """Give an endpoint a route."""
+    body: RouteBody = body_of(request, _route)
+    name, data = request.params["model"], msgspec.to_builtins(body)
+    given = {part: value for part, value in data.items() if value is not None}
+    service.runtime.find(name)
+    made = from_data({"salt": name, **given}, where=f"the route of {name!r}"[:200])
+    return _change(service, request, partial(_put, service.runtime, name, made))
+
+
+def _put(runtime: Runtime, name: str, made: Route, who: str) -> Route:
+    runtime.put_route(name, made, who=who)
+    return made
+
+
+def promote(service: HandlerContext, request: Request) -> Answer:
+    """Make a challenger the champion."""
+    asked: PromoteRequest = body_of(request, _promotion)
+    change = partial(service.runtime.promote, request.params["model"], asked.version)
+    return _change(service, request, change)
+
+
+def rollback(service: HandlerContext, request: Request) -> Answer:
+    """Return to the route before the last change."""
+    return _change(service, request, partial(service.runtime.rollback, request.params["model"]))
+
+
+async def _change(
+    service: HandlerContext, request: Request, change: Callable[..., Route]
+) -> Response:
+    """Change a route on a thread, as the change may be written to a file first."""
+    if service.peers.count > 1:
+        raise HttpError(
+            "routes are changed in servers of one process", 501, found=f"{service.peers.count}"
+        )
+    made = await asyncio.to_thread(change, who=_who(service, request))
+    return json(_body(made))
+
+
+def _who(service: HandlerContext, request: Request) -> str:
+    """The client by its token, else by its address."""
+    tokens = [guard for guard in service.guards if isinstance(guard, Tokens)]
+    return tokens[0].client(request).name if tokens else request.peer
+
+
+def _body(made: Route) -> RouteBody:
+    return RouteBody(**as_data(made))

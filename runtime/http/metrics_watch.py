@@ -1,0 +1,64 @@
+"""Figures of watched endpoints: drift by column, rows, errors, scores and labels by segment.
+
+Samples are bounded: a watch has at most as many segments as its limit, and one for all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+
+from runtime.http.metrics_data import Family, Labels
+from runtime.service.version import ModelVersion
+from runtime.watch.segments import SCORE_BINS, Cell
+from runtime.watch.watching import Watch, watches_of
+
+
+def families(versions: Iterable[ModelVersion]) -> list[Family]:
+    """The families of all watches; empty ones are not shown."""
+    drift = {name: _gauge(name) for name in ("psi", "ks", "missing", "unseen")}
+    rows = Family("pretzel_segment_rows_total", "counter", "Rows of a segment.")
+    errors = Family("pretzel_segment_errors_total", "counter", "Rows that were refused.")
+    labels = Family("pretzel_segment_labels_total", "counter", "Answers by their label.")
+    scores = Family("pretzel_segment_scores_total", "counter", "Scores up to the bound `le`.")
+    dropped = Family("pretzel_watch_dropped_rows_total", "counter", "Rows not looked at.")
+    alarms = Family("pretzel_watch_alarms_total", "counter", "Alarms of detectors on scores.")
+    for version in versions:
+        model: Labels = (("model", version.name), ("version", version.version))
+        for number, watch in enumerate(watches_of(version)):
+            if number:  # of several watches, each has series of its own
+                model = (*model[:2], ("watch", str(number + 1)))
+            _drift(drift, watch, model)
+            for cell in watch.cells():
+                _cell((rows, errors, labels, scores), watch, cell, model)
+            dropped.put(watch.dropped, model)
+            alarms.put(len(watch.alarms), model)
+    return [*drift.values(), rows, errors, labels, scores, dropped, alarms]
+
+
+def _gauge(name: str) -> Family:
+    return Family(
+        f"pretzel_drift_{name}", "gauge", f"Columns against the reference: {name}.", over="max"
+    )
+
+
+def _drift(into: dict[str, Family], watch: Watch, model: Labels) -> None:
+    for each in watch.drift():
+        for name, family in into.items():
+            value = getattr(each, name)
+            if value is not None:
+                family.put(value, (*model, ("column", each.column)))
+
+
+def _cell(into: tuple[Family, ...], watch: Watch, cell: Cell, model: Labels) -> None:
+    rows, errors, labels, scores = into
+    names = [] if watch.segments is None else [each.text for each in watch.segments.columns]
+    pairs = zip(names, cell.segment, strict=True)
+    where = (*model, ("segment", ",".join(f"{name}={value}" for name, value in pairs)))
+    rows.put(cell.rows, where)
+    errors.put(cell.errors, where)
+    for label, count in cell.labels.items():
+        labels.put(count, (*where, ("label", label)))
+    if any(cell.scores):
+        for place, count in enumerate(accumulate(cell.scores), 1):
+            scores.put(count, (*where, ("le", f"{place / SCORE_BINS:g}")))

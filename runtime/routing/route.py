@@ -1,0 +1,203 @@
+"""A route: which version of an endpoint answers a request. A value that never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from math import isfinite
+from types import MappingProxyType
+
+from flour.core.types import Type
+from runtime.errors import BadRegistration
+from runtime.routing.predicate import Predicate, predicate
+from runtime.routing.row import values_of
+from runtime.routing.sticky import PLACES, place
+
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+_MAPPINGS = ("split", "rules", "tenants")
+_TEXTS = ("champion", "by", "header", "salt", "where", "shadow")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The versions that answer, by tenant first, then by rule, then by the key of the split.
+
+    `rules` are conditions with the version that answers where one holds; the first counts. `split`
+    gives each challenger its percentage of the keys in the column `by` (or the header `header`),
+    among the requests for which `where` holds; what remains, and what has no key, is the
+    champion's. The first challenger takes places from the low end, the others from the high end
+    down, so that growing one of two challengers moves keys to it only from the champion, and never
+    back. What the champion answers is also asked of the `shadow`, or a `sample` of it: one part of
+    so many.
+    """
+
+    champion: str
+    split: Mapping[str, float] = field(default_factory=dict)
+    by: str | None = None
+    header: str | None = None
+    salt: str = ""
+    where: str | None = None
+    rules: Mapping[str, str] = field(default_factory=dict)
+    tenants: Mapping[str, str] = field(default_factory=dict)
+    shadow: str | None = None
+    sample: float = 1.0
+    _bounds: tuple[tuple[int, int, str], ...] = field(init=False, repr=False, compare=False)
+    _where: Predicate | None = field(init=False, repr=False, compare=False)
+    _rules: tuple[tuple[Predicate, str], ...] = field(init=False, repr=False, compare=False)
+    reads_rows: bool = field(init=False, repr=False, compare=False)
+    """Whether the choice depends on the row, and not on headers and tenants alone."""
+
+    def __post_init__(self) -> None:
+        """Check the shares, read the conditions, and freeze what was handed in."""
+        _check(self)
+        name = self.header if self.header is None else self.header.lower()
+        freeze = object.__setattr__
+        freeze(self, "header", name)
+        for part in _MAPPINGS:
+            freeze(self, part, MappingProxyType(dict(getattr(self, part))))
+        freeze(self, "split", MappingProxyType({k: float(v) for k, v in self.split.items()}))
+        freeze(self, "sample", float(self.sample))
+        freeze(self, "_bounds", _bounds(self.split))
+        freeze(self, "_where", None if self.where is None else predicate(self.where))
+        freeze(self, "_rules", tuple((predicate(text), to) for text, to in self.rules.items()))
+        freeze(self, "reads_rows", bool(self.by) or any(each.columns for each in _conditions(self)))
+
+    def __hash__(self) -> int:
+        """Equal routes have equal hashes; mappings have none of their own."""
+        parts = tuple(frozenset(getattr(self, name).items()) for name in _MAPPINGS)
+        return hash((self.champion, self.by, self.header, self.salt, self.where, parts))
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every version that may answer or is compared, each once."""
+        shadow = () if self.shadow is None else (self.shadow,)
+        others = (*self.split, *self.rules.values(), *self.tenants.values())
+        return tuple(dict.fromkeys((self.champion, *others, *shadow)))
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the champion answers everything, and nothing else is done."""
+        return not (self._bounds or self._rules or self.tenants) and self.shadow is None
+
+    def check(self, inputs: Mapping[str, Type]) -> None:
+        """Raise unless the conditions read columns that a model with these inputs has."""
+        for each in _conditions(self):
+            each.check(inputs)
+
+    def choose(
+        self,
+        row: object,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        tenant: str = "",
+        names: Sequence[str] = (),
+    ) -> str:
+        """The address of the version that answers this request.
+
+        The names of `headers` are in lower case, as front ends have them. A row without names has
+        the values of the columns `names`.
+        """
+        if self.tenants:
+            own = self.tenants.get(tenant)
+            if own is not None:
+                return own
+        if not self._bounds and not self._rules:
+            return self.champion
+        values = values_of(row, names) if self.reads_rows else {}
+        for holds, address in self._rules:
+            if holds(values, headers):
+                return address
+        if not self._bounds or (self._where is not None and not self._where(values, headers)):
+            return self.champion
+        key = headers.get(self.header) if self.header else values.get(self.by or "")
+        found = place(key, self.salt)
+        return self.champion if found is None else self.at(found)
+
+    def at(self, found: int) -> str:
+        """The version that a place of a key belongs to."""
+        for low, high, address in self._bounds:
+            if low <= found < high:
+                return address
+        return self.champion
+
+
+def _conditions(route: Route) -> list[Predicate]:
+    """Every condition of a route."""
+    rules = [each for each, _ in route._rules]  # noqa: SLF001 (a part of the class)
+    where = route._where  # noqa: SLF001 (as above)
+    return rules if where is None else [*rules, where]
+
+
+def _bounds(split: Mapping[str, float]) -> tuple[tuple[int, int, str], ...]:
+    """The places of each challenger: from the low end for the first, the high end for others."""
+    bounds, top = [], PLACES
+    for number, (address, share) in enumerate(split.items()):
+        width = int(PLACES * (share / 100))
+        if number == 0:
+            bounds.append((0, width, address))
+        else:
+            bounds.append((top - width, top, address))
+            top -= width
+    return tuple(bounds)
+
+
+def fits(name: str, value: object) -> bool:
+    """Whether a part of a route is of its type."""
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name == "sample":
+        return isinstance(value, int | float)
+    parts: tuple[type, ...] = (int, float) if name == "split" else (str,)
+    pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+    return all(isinstance(key, str) and isinstance(part, parts) for key, part in pairs)
+
+
+def _check(route: Route) -> None:
+    for part in fields(route):
+        value = getattr(route, part.name) if part.init else None
+        if value is not None and not fits(part.name, value):
+            raise BadRegistration(
+                f"{part.name} of a route is not of its type", found=repr(value)[:100]
+            )
+    if "" in route.tenants:
+        raise BadRegistration(
+            "a tenant has a name", found="''", hint="requests without a tenant are the champion's"
+        )
+    total = 0.0
+    for address, share in route.split.items():
+        if not (isfinite(share) and 0 <= share <= 100):
+            raise BadRegistration(
+                "a share is a percentage from 0 to 100", where=address, found=repr(share)
+            )
+        total += share
+    if total > 100 + 1e-9:  # 0.1 and the like have no exact sums
+        raise BadRegistration(
+            "the shares of a split add up to more than 100",
+            found=f"{total:g}",
+            hint="what is left of 100 is the champion's; it is not named in the split",
+        )
+    if route.champion in route.split:
+        raise BadRegistration(
+            "the champion is named in its own split",
+            where=route.champion,
+            hint="it answers what the challengers leave",
+        )
+    if route.split and (route.by is None) is (route.header is None):
+        raise BadRegistration(
+            "a split needs the key that it goes by: one column or one header",
+            found=f"by={route.by!r}, header={route.header!r}",
+            hint="by='user_id', or header='x-user'",
+        )
+    if route.where is not None and not route.split:
+        raise BadRegistration(
+            "`where` says which requests are split, and there is no split",
+            found=repr(route.where)[:200],
+            hint="rules={condition: version} needs no split",
+        )
+    _check_shadow(route)
+
+
+def _check_shadow(route: Route) -> None:
+    if not 0 <= route.sample <= 1:
+        raise BadRegistration("a sample is a part, from 0 to 1", found=repr(route.sample))
+    if route.shadow == route.champion:
+        raise BadRegistration("the champion is its own shadow", where=route.champion)

@@ -1,0 +1,419 @@
+"""The part of a runtime that says which version answers: endpoints, their routes, and shadows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from time import perf_counter
+from typing import Any, Self
+
+from flour.core.errors import nearest
+from flour.core.extension_points import extension
+from flour.core.types import Category, Record, Scalar, Text, Type
+from runtime.errors import BadCall, BadRegistration, InUse, UnknownEndpoint
+from runtime.routing.history import Change, History, extended, rolled_back
+from runtime.routing.pairs import Answers, Pairs
+from runtime.routing.route import Route
+from runtime.routing.shadows import Shadows, ShadowStats, is_sampled, kept
+from runtime.service.endpoint import Endpoint, Endpoints
+from runtime.service.engines import Engines
+from runtime.service.version import ModelVersion
+
+#: The priority of what shadows are asked: below all that callers ask for.
+LOWEST = -(1 << 30)
+_NOTHING: Mapping[str, Any] = {}
+_NO_OPTIONS: dict[str, object] = {}
+
+
+class RoutedEndpoints:
+    """Endpoints by name, and which of its versions an endpoint answers with.
+
+    An endpoint whose champion answers everything stands in the table that `predict` looks its name
+    up in. Any other route is found by the way that is taken where a name is not in the table, so
+    endpoints without such a route pay nothing for it. A change is one assignment: a request sees
+    the route before it or the one after it.
+    """
+
+    #: What a runtime answers with.
+    predict: Callable[..., Answers]
+    submit: Callable[..., Future[Answers]]
+    #: Another version may answer under a name: graphs may have to follow.
+    _switched: Callable[[], None]
+
+    def __init__(self, engines: Engines, clock: Callable[[], float] = time.time) -> None:
+        self._endpoints = Endpoints()
+        #: What answers under an address; an endpoint whose route has to be asked is missing.
+        self.table = self._routes = self._endpoints.routes
+        self._histories: dict[str, History] = {}
+        self._clock, self._changing = clock, Lock()
+        self._pairs: dict[str, Pairs] = {}
+        hand_over = partial(engines.elsewhere, priority=LOWEST)
+        self._shadows = Shadows(self.predict, hand_over, self._pairs.get)
+        #: Called with a name and its history before a change counts; what it raises undoes it.
+        self.on_route: Callable[[str, tuple[Change, ...]], object] | None = None
+
+    def find(self, name: str) -> ModelVersion:
+        """The version in service; see Runtime.find."""
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    def _find(self, name: str | ModelVersion) -> ModelVersion:
+        raise NotImplementedError
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every endpoint with its versions."""
+        return self._endpoints.list()
+
+    def versions(self) -> dict[str, ModelVersion]:
+        """Every registered version, by "name@version"; for those who look, as `find` is."""
+        return {each.owner: each for each in self._endpoints.all()}
+
+    @property
+    def ready(self) -> bool:
+        """Whether no usual call of any version compiles anything, as all code is there."""
+        return all(version.ready for version in self._endpoints.all())
+
+    def wait(self, timeout: float | None = None) -> Self:
+        """This runtime, as soon as it is ready; TimeoutError if that takes longer."""
+        end = None if timeout is None else time.monotonic() + timeout
+        for version in self._endpoints.all():
+            if not version.settled.wait(None if end is None else max(0.0, end - time.monotonic())):
+                raise TimeoutError(f"the code of {version.owner} is still being compiled")
+        return self
+
+    def watch(
+        self,
+        name: str,
+        *,
+        reference: object = None,
+        segments: Sequence[str] = (),
+        detectors: Sequence[object] = (),
+        limit: int = 1000,
+    ) -> Any:
+        """Compare rows in service with reference rows; see runtime.watch.watch."""
+        self._check_open()
+        return extension("watch")(
+            self, name, reference=reference, segments=segments, detectors=detectors, limit=limit
+        )
+
+    def tap(
+        self,
+        name: str,
+        step: str,
+        *,
+        sample: float = 0.01,
+        to: Callable[[Any], object] | None = None,
+    ) -> Any:
+        """Collect what a step computes for a share of the rows; see runtime.watch.tap."""
+        self._check_open()
+        return extension("tap")(self, name, step, sample=sample, to=to)
+
+    def routed(self, name: str) -> Route | None:
+        """The route of an endpoint, if there is more to it than a champion."""
+        history = self._histories.get(name)
+        if history is None or history[-1].route.is_direct:
+            return None
+        return history[-1].route
+
+    def has_route(self, name: str) -> bool:
+        """Whether an endpoint was given a route, if only a champion."""
+        return name in self._histories
+
+    def history(self, name: str) -> tuple[Change, ...]:
+        """The last thousand changes of an endpoint's route, the oldest first."""
+        history = self._histories.get(name)
+        if history is None:
+            self._endpoints.find(name)
+            raise UnknownEndpoint(
+                f"{name!r} has no route", hint=nearest(name, list(self._histories)) or ""
+            )
+        return history
+
+    def shadow_stats(self) -> tuple[ShadowStats, ...]:
+        """How many requests each shadow was asked, and how many were shed."""
+        return self._shadows.stats()
+
+    # --- changing ----------------------------------------------------------------------------
+
+    def switch(self, name: str, version: str | int) -> None:
+        """Let another version answer the endpoint's requests, from the next one on."""
+        self._check_open()
+        with self._changing:
+            if name in self._histories:
+                raise BadCall(
+                    "this endpoint has a route, which says what answers",
+                    where=name,
+                    hint=f"promote({name!r}, '{name}@{version}')",
+                )
+            self._endpoints.switch(name, str(version))
+        self._switched()
+
+    def route(  # noqa: PLR0913 (the parts of a route, each with a default)
+        self,
+        name: str,
+        champion: str | None = None,
+        *,
+        split: Mapping[str, float] | None = None,
+        by: str | None = None,
+        header: str | None = None,
+        salt: str | None = None,
+        where: str | None = None,
+        rules: Mapping[str, str] | None = None,
+        otherwise: str | None = None,
+        tenants: Mapping[str, str] | None = None,
+        shadow: str | None = None,
+        sample: float = 1.0,
+        who: str = "",
+    ) -> Route:
+        """Give an endpoint a route, from the next request on; see runtime.routing.Route.
+
+        All versions are given as "name@version" and have to be registered. `otherwise` is another
+        word for the champion; it is the version in service unless given. The `salt` is the
+        endpoint's name unless given: keys fall differently in the splits of other endpoints.
+        """
+        if champion is not None and otherwise is not None:
+            raise BadRegistration("`champion` and `otherwise` are the same", where=name)
+        made = Route(
+            champion or otherwise or self.find(name).owner,
+            *(split or {}, by, header, name if salt is None else salt, where),
+            *(rules or {}, tenants or {}, shadow, sample),
+        )
+        self.put_route(name, made, who=who)
+        return made
+
+    def put_route(self, name: str, route: Route, *, action: str = "route", who: str = "") -> None:
+        """Give an endpoint this route; `action` is what its history says of the change."""
+        with self._changing:
+            self._put(name, extended(self._known(name), action, route, who, self._clock()))
+
+    def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
+        """Let a challenger answer as the champion, and end the split, the rules and the shadow.
+
+        Without a `version` it is the one challenger, or the shadow. Tenants keep their own.
+        """
+        with self._changing:
+            history = self._known(name) or self.history(name)
+            route = history[-1].route
+            champion = version or _only(name, route)
+            made = replace(
+                route, champion=champion, split={}, where=None, rules={}, shadow=None, sample=1.0
+            )
+            self._put(name, extended(history, "promote", made, who, self._clock()))
+        return made
+
+    def rollback(self, name: str, *, who: str = "") -> Route:
+        """Return to the route before the last change that still stands."""
+        with self._changing:
+            history = rolled_back(self.history(name), who, self._clock())
+            if history is None:
+                raise BadCall("there is no earlier route to return to", where=name)
+            self._put(name, history)
+        return history[-1].route
+
+    def restore(self, name: str, read: Callable[[], tuple[Change, ...]]) -> None:
+        """Take over a history that was written down; nothing changes while it is read."""
+        with self._changing:
+            self._put(name, read(), told=True)
+
+    def observe(self, name: str, pairs: Pairs) -> None:
+        """Hand what the champion and its shadow answer to this, pair by pair."""
+        self._endpoints.find(name)
+        if not callable(getattr(pairs, "add", None)):
+            raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
+        self._pairs[name] = pairs
+
+    def hold(self, name: str, reason: str) -> None:
+        """Answer nothing under a name whose route cannot be read; versions answer by address."""
+        if name not in self._histories:
+            self._endpoints.hold(name, reason)
+            self._switched()
+
+    def release(self, name: str) -> None:
+        """Let the version in service answer again, as there is no route to be read."""
+        self._endpoints.release(name)
+        self._switched()
+
+    def _known(self, name: str) -> History:
+        return self._histories.get(name, ())
+
+    def _put(self, name: str, history: History, *, told: bool = False) -> None:
+        """Put a history in force; the last step is the one assignment that requests see."""
+        self._check_open()
+        route = history[-1].route
+        self.check_route(name, route)
+        if self.on_route is not None and not told:
+            self.on_route(name, history)
+        if route.shadow is not None:
+            self._shadows.start()
+        with self._endpoints.lock:
+            self._histories[name] = history
+            self._endpoints.held.pop(name, None)
+            self._endpoints.serve(name, route.champion, direct=route.is_direct)
+        self._switched()
+
+    def check_route(self, name: str, route: Route) -> None:
+        """Raise unless the versions of a route are there, and its conditions can be read."""
+        for address in route.addresses:
+            version = self._endpoints.find(address)
+            if version.owner != address or version.name != name:
+                raise BadRegistration(
+                    f"a route of {name!r} names its versions: the one in service may change",
+                    found=repr(address),
+                    hint=f"for instance {self._endpoints.champions[name].owner!r}",
+                )
+        route.check(self._endpoints.find(route.champion).inputs)
+
+    def _removed(self, name: str, version: str | None) -> list[ModelVersion]:
+        """Take a version out, or the endpoint with its route; refuse one that the route names."""
+        with self._changing:
+            history = self._histories.get(name)
+            owner = f"{name}@{version}"
+            several = any(each.name == name and len(each.versions) > 1 for each in self.endpoints())
+            named = history is not None and owner in history[-1].route.addresses
+            if version is not None and named and several:
+                raise InUse(
+                    "the endpoint's route names this version",
+                    where=owner,
+                    hint="change the route first, or unregister the whole name",
+                )
+            gone = self._endpoints.remove(name, version)
+            if not any(each.name == name for each in self.endpoints()):
+                self._histories.pop(name, None)
+                self._pairs.pop(name, None)
+            return gone
+
+    # --- answering ---------------------------------------------------------------------------
+
+    def choose(
+        self, name: str, data: object, headers: Mapping[str, str] | None = None, tenant: str = ""
+    ) -> ModelVersion:
+        """The version that answers this request; `submit` takes it in the name's place.
+
+        The names of `headers` are in lower case.
+        """
+        return self._chosen(name, data, headers, tenant)[0]
+
+    def _chosen(
+        self, name: str, data: object, headers: Mapping[str, str] | None, tenant: str
+    ) -> tuple[ModelVersion, Route | None]:
+        """The version, and its route if the shadow of that is to be asked, too."""
+        history = self._histories.get(name)
+        if history is None:
+            return self._find(name), None
+        route = history[-1].route
+        names: Sequence[str] = ()
+        if route.reads_rows and type(data) is not dict:
+            names = _columns(self._endpoints.champions[name].inputs)
+        address = route.choose(data, headers or _NOTHING, tenant, names)
+        mirrors = address == route.champion and is_sampled(route)
+        return self._find(address), route if mirrors else None
+
+    def _predict_by_route(
+        self,
+        name: str,
+        data: object,
+        headers: Mapping[str, str] | None,
+        tenant: str,
+        options: Mapping[str, Any],
+    ) -> Answers:
+        """What `predict` answers where the name is not in the table."""
+        version, mirrored = self._chosen(name, data, headers, tenant)
+        if mirrored is None:
+            return self.predict(version.owner, data, **options)
+        rows, start = kept(data), perf_counter()
+        expected: Answers | Exception
+        try:
+            expected = answers = self.predict(version.owner, data, **options)
+        except Exception as problem:
+            self.mirror(mirrored, rows, options, problem, perf_counter() - start)
+            raise
+        self.mirror(mirrored, rows, options, expected, perf_counter() - start)
+        return answers
+
+    def _submit_by_route(
+        self,
+        name: str,
+        data: object,
+        headers: Mapping[str, str] | None,
+        tenant: str,
+        options: Mapping[str, Any],
+    ) -> Future[Answers]:
+        """What `submit` answers where the name is not in the table."""
+        version, mirrored = self._chosen(name, data, headers, tenant)
+        if mirrored is None:
+            return self.submit(version, data, **options)
+        rows, start = kept(data), perf_counter()
+        future = self.submit(version, data, **options)
+        outputs = options.get("outputs")
+        future.add_done_callback(partial(self.mirror_done, mirrored, rows, outputs, start))
+        return future
+
+    def mirror(
+        self,
+        route: Route,
+        rows: object,
+        options: Mapping[str, Any],
+        expected: Answers | Exception,
+        seconds: float,
+    ) -> None:
+        """Let the shadow of a route be asked what its champion has answered."""
+        known = {"outputs": options["outputs"]} if options.get("outputs") is not None else _NOTHING
+        self._shadows.offer(route, rows, known, expected, seconds)
+
+    def mirror_done(
+        self, route: Route, rows: object, outputs: object, start: float, done: Future[Answers]
+    ) -> None:
+        """The champion's future is done: its shadow is asked the same, unless it was given up."""
+        if not done.cancelled():
+            problem = done.exception()
+            expected = done.result() if problem is None else problem
+            if isinstance(expected, dict | Exception):
+                seconds = perf_counter() - start
+                self.mirror(route, rows, {"outputs": outputs}, expected, seconds)
+
+
+def options_of(
+    outputs: str | Iterable[str] | None,
+    timeout: float | None,
+    priority: int | None,
+    engine: str | None,
+) -> dict[str, object]:
+    """The options of a call that are given, for another call; one without any takes less time."""
+    if outputs is None is timeout and priority is None is engine:
+        return _NO_OPTIONS
+    given = {"outputs": outputs, "timeout": timeout, "priority": priority, "engine": engine}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _only(name: str, route: Route) -> str:
+    """The one challenger of a route."""
+    challengers = dict.fromkeys((*route.split, *route.rules.values()))
+    if route.shadow is not None:
+        challengers[route.shadow] = None
+    challengers.pop(route.champion, None)
+    if len(challengers) != 1:
+        raise BadCall(
+            "which challenger is to be promoted is not clear",
+            where=name,
+            found=f"{len(challengers)} challengers",
+            hint="promote(name, version)",
+        )
+    return next(iter(challengers))
+
+
+def _columns(inputs: Mapping[str, Type]) -> Sequence[str]:
+    """The names of the values of a row that has none."""
+    if len(inputs) > 1:
+        return ()
+    ((name, kind),) = inputs.items()
+    if isinstance(kind, Record):
+        return kind.names
+    return (name,) if isinstance(kind, Scalar | Category | Text) else ()

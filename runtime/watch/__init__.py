@@ -1,0 +1,28 @@
+"""Watching plans in service: drift against reference rows, segments, detectors, taps.
+
+runtime.watch("fraud", reference=frame, segments=("country", "age // 10"))
+runtime.tap("fraud", "columntransformer.standardscaler", sample=0.01)
+"""
+
+from __future__ import annotations
+
+from runtime.watch.detectors import Adwin, PageHinkley
+from runtime.watch.segments import Segments
+from runtime.watch.sketch import Numbers, Reference, Words
+from runtime.watch.statistics import Drift
+from runtime.watch.taps import Tap, tap
+from runtime.watch.watching import Watch, watch
+
+__all__ = [
+    "Adwin",
+    "Drift",
+    "Numbers",
+    "PageHinkley",
+    "Reference",
+    "Segments",
+    "Tap",
+    "Watch",
+    "Words",
+    "tap",
+    "watch",
+]

@@ -1,0 +1,81 @@
+"""The rows of a call as arrays by column: what sketches and segments read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.errors import InputError
+from flour.core.types import Record, Type
+from flour.data.arrow_strings import CELLS, as_texts
+from flour.data.batch import Batch, Kind
+from flour.data.coerce import coerce
+
+#: Columns by name. The columns of an array without names are called "0", "1", ...
+Table = dict[str, NDArray[Any]]
+
+
+def table_of(block: object, inputs: Mapping[str, Type]) -> Table:
+    """Copies of a block's columns; none where the data has no columns, as documents have none."""
+    if isinstance(block, np.ndarray) and block.ndim == 2:
+        copied = block.T.copy()  # the caller may write into its array again
+        return dict(zip(_names(inputs, len(copied)), copied, strict=True))
+    if isinstance(block, dict):
+        return {str(name): _column(values) for name, values in block.items()}
+    if isinstance(block, list) and block and isinstance(block[0], dict):
+        return {name: _column([row.get(name) for row in block]) for name in block[0]}
+    if isinstance(block, list) and block and isinstance(block[0], list | tuple):
+        names = _names(inputs, len(block[0]))
+        return {n: _column(v) for n, v in zip(names, zip(*block, strict=True), strict=True)}
+    return {}
+
+
+def read_table(batch: Batch, inputs: Mapping[str, Type]) -> Table:
+    """The columns of reference rows."""
+    return table_of(taken(batch, inputs), inputs)
+
+
+def taken(batch: Batch, inputs: Mapping[str, Type], places: NDArray[np.int64] | None = None) -> Any:
+    """Copies of rows of a batch; those of frames and the like as the model's own columns."""
+    block, rows = batch.block, batch.rows
+    plain = isinstance(block, np.ndarray | list | tuple)
+    if not plain and not (isinstance(block, dict) and batch.kind is not Kind.GENERAL):
+        block, rows = coerce(inputs, block)
+        if len(inputs) == 1:
+            (block,) = block.values()
+    return take(block, np.arange(rows) if places is None else places)
+
+
+def _names(inputs: Mapping[str, Type], count: int) -> list[str]:
+    only = next(iter(inputs.values())) if len(inputs) == 1 else None
+    if isinstance(only, Record) and len(only.names) == count:
+        return list(only.names)
+    return [str(number) for number in range(count)]
+
+
+def _column(values: object) -> NDArray[Any]:
+    """A copy as floats or as objects."""
+    found = np.array(values)
+    if found.dtype.kind in "biuf":
+        return found.astype(np.float64) if found.dtype.kind == "b" else found
+    if found.dtype.kind == "O" and all(type(each) in {float, int, type(None)} for each in found):
+        return found.astype(np.float64)
+    return found.astype(object)
+
+
+def take(block: object, places: NDArray[np.int64]) -> Any:
+    """Copies of some rows of a block, in the block's form."""
+    if isinstance(block, dict):
+        return {name: take(part, places) for name, part in block.items()}
+    if isinstance(block, list | tuple):
+        return [block[place] for place in places]
+    if not isinstance(block, np.ndarray):
+        raise InputError(
+            "rows of this kind are not watched", found=type(block).__name__, hint="pass a frame"
+        )
+    if block.dtype is CELLS:  # addresses in memory that goes with the call
+        return as_texts(block[places])
+    return block[places]

@@ -1,0 +1,145 @@
+"""What reference rows look like, by column, and counters of a window in the same bins.
+
+A column of numbers is kept as the counts between its quantiles, one of words as the counts of its
+most frequent words. Both count what is missing, and words also what the reference has never seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.errors import InputError
+from runtime.watch.rows import Table
+
+#: Bins of a column of numbers, and words of a column of words that have a bin of their own.
+BINS, WORDS = 12, 50
+#: Rows whose comparisons stay in the first cache.
+_BLOCK = 4096
+
+Counts = NDArray[np.int64]
+
+
+class Numbers(NamedTuple):
+    """A column of numbers: the upper ends of all bins but the last, and the reference's counts."""
+
+    edges: NDArray[np.float64]
+    counts: Counts
+    missing: int
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> Self:
+        """The sketch of a column, with as many rows in each bin as ties allow."""
+        known = values[~np.isnan(values)].astype(np.float64)
+        levels = np.arange(1, BINS) / BINS
+        edges = np.unique(np.quantile(known, levels, method="lower")) if len(known) else known
+        counts, missing = Numbers(edges, np.zeros(0, np.int64), 0).counted(values)
+        return cls(edges, counts, missing)
+
+    def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
+        """How many values each bin has, and how many are missing.
+
+        An edge is compared with all values at once: a vectorised comparison of 4,096 values takes a
+        fraction of a nanosecond for each, and a binary search of each value some thirty.
+        """
+        below = np.zeros(len(self.edges) + 2, np.int64)
+        for start in range(0, len(values), _BLOCK):
+            part = values[start : start + _BLOCK]
+            for place, edge in enumerate(self.edges, 1):
+                below[place] += np.count_nonzero(part <= edge)
+            below[-1] += np.count_nonzero(part == part)  # noqa: PLR0124 (NaN differs from itself)
+        return np.diff(below), len(values) - int(below[-1])
+
+
+class Words(NamedTuple):
+    """A column of words: the most frequent ones, counts of these, of other known ones, of unseen.
+
+    `known` are all words of the reference, as far as it has no more than a few thousand.
+    """
+
+    top: tuple[str, ...]
+    known: frozenset[str]
+    counts: Counts
+    missing: int
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> Self:
+        """The sketch of a column."""
+        found = Counter(map(str, (each for each in values if not _is_missing(each))))
+        top = tuple(word for word, _ in found.most_common(WORDS))
+        known = frozenset(word for word, _ in found.most_common(100 * WORDS))
+        counts, missing = Words(top, known, np.zeros(0, np.int64), 0).counted(values)
+        return cls(top, known, counts, missing)
+
+    def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
+        """How often each frequent word, another known one, and an unseen one is there."""
+        found, missing = Counter(values.tolist()), 0
+        places = {word: place for place, word in enumerate(self.top)}
+        counts = np.zeros(len(self.top) + 2, np.int64)
+        for word, count in found.items():
+            if _is_missing(word):
+                missing += count
+                continue
+            text = str(word)
+            other = len(self.top) + (text not in self.known)
+            counts[places.get(text, other)] += count
+        return counts, missing
+
+
+Sketch = Numbers | Words
+
+
+class Reference:
+    """The sketches of reference rows, by column; data, which JSON holds."""
+
+    def __init__(self, columns: Mapping[str, Sketch]) -> None:
+        self.columns = dict(columns)
+
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        """The sketches of these columns."""
+        return cls(
+            {
+                name: Words.of(values) if values.dtype == object else Numbers.of(values)
+                for name, values in table.items()
+            }
+        )
+
+    def to_json(self) -> str:
+        """The sketches as text, to be kept beside the plan's file."""
+        return json.dumps({name: _plain(each) for name, each in self.columns.items()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The sketches of `to_json`."""
+        try:
+            return cls({name: _sketch(each) for name, each in json.loads(text).items()})
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise InputError(
+                "this text holds no sketches of reference rows",
+                found=str(problem)[:80],
+                hint="it is what Reference.to_json wrote",
+            ) from problem
+
+
+def _plain(sketch: Sketch) -> dict[str, Any]:
+    same = {"counts": sketch.counts.tolist(), "missing": sketch.missing}
+    if isinstance(sketch, Numbers):
+        return {"edges": sketch.edges.tolist(), **same}
+    return {"top": list(sketch.top), "known": sorted(sketch.known), **same}
+
+
+def _sketch(data: Mapping[str, Any]) -> Sketch:
+    counts, missing = np.array(data["counts"], np.int64), int(data["missing"])
+    if "edges" in data:
+        return Numbers(np.array(data["edges"], np.float64), counts, missing)
+    return Words(tuple(data["top"]), frozenset(data["known"]), counts, missing)
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or value != value  # noqa: PLR0124 (NaN differs from itself)

@@ -1,0 +1,96 @@
+"""How far a window's counts are from the reference's: PSI, Kolmogorov-Smirnov, chi-square."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from runtime.watch.sketch import Counts, Numbers, Sketch
+
+#: The least share of a bin in PSI, so that an empty bin is no infinite distance.
+_LEAST = 1e-4
+
+
+class Drift(NamedTuple):
+    """A column of a window against the reference."""
+
+    column: str
+    rows: int
+    psi: float
+    """0.1 is commonly called a small shift, 0.2 one to be looked at."""
+    ks: float | None
+    """The largest distance of the cumulative shares at the bins' ends; None for words."""
+    chi_square: float
+    p_value: float
+    """How likely such a chi-square is if both have the same shares."""
+    missing: float
+    """The share of missing values beyond that of the reference."""
+    unseen: float
+    """The share of words that the reference does not have."""
+
+    @property
+    def score(self) -> float:
+        """What columns are ordered by: PSI, and what is newly missing or unseen."""
+        return self.psi + max(self.missing, 0.0) + self.unseen
+
+
+def drift(column: str, sketch: Sketch, counts: Counts, missing: int) -> Drift:
+    """Compare a window's counts with a sketch."""
+    rows = int(counts.sum()) + missing
+    of_reference = int(sketch.counts.sum()) + sketch.missing
+    is_numbers = isinstance(sketch, Numbers)
+    # What is missing is in a bin of its own, the last one.
+    old, new = np.append(sketch.counts, sketch.missing), np.append(counts, missing)
+    statistic, p_value = chi_square(old, new)
+    return Drift(
+        column,
+        rows,
+        psi(old, new),
+        ks(old, new) if is_numbers else None,
+        statistic,
+        p_value,
+        missing / max(rows, 1) - sketch.missing / max(of_reference, 1),
+        0.0 if is_numbers else int(counts[-1]) / max(rows, 1),
+    )
+
+
+def psi(reference: Counts, window: Counts) -> float:
+    """The population stability index of two histograms."""
+    if not (reference.sum() and window.sum()):
+        return 0.0
+    old = np.maximum(reference / reference.sum(), _LEAST)
+    new = np.maximum(window / window.sum(), _LEAST)
+    return float(((new - old) * np.log(new / old)).sum())
+
+
+def ks(reference: Counts, window: Counts) -> float:
+    """The two-sample Kolmogorov-Smirnov statistic of values that were put in bins."""
+    if not (reference.sum() and window.sum()):
+        return 0.0
+    old, new = np.cumsum(reference) / reference.sum(), np.cumsum(window) / window.sum()
+    return float(np.abs(old - new).max())
+
+
+def chi_square(reference: Counts, window: Counts) -> tuple[float, float]:
+    """Pearson's statistic for two histograms having the same shares, and its p-value."""
+    table = np.array([reference, window], np.float64)
+    table = table[:, table.sum(0) > 0]
+    if table.shape[1] < 2 or not table.sum(1).all():
+        return 0.0, 1.0
+    expected = np.outer(table.sum(1), table.sum(0)) / table.sum()
+    statistic = float(((table - expected) ** 2 / expected).sum())
+    return statistic, _beyond(statistic, table.shape[1] - 1)
+
+
+def _beyond(statistic: float, freedom: int) -> float:
+    """The chance that a chi-square variable is larger: a finite sum."""
+    half = statistic / 2
+    odd = freedom % 2
+    total = math.erfc(math.sqrt(half)) if odd else 0.0
+    term = math.sqrt(half / math.pi) * 2 * math.exp(-half) if odd else math.exp(-half)
+    for step in range(freedom // 2):
+        total += term
+        term *= half / (step + 1.5 if odd else step + 1)
+    return min(total, 1.0)

@@ -1,0 +1,191 @@
+"""A watched endpoint: what its rows are like beside the reference's, by column and by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.errors import FlourError, ParameterError
+from flour.data.batch import Batch
+from runtime.routing.predicate import columns_of
+from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
+from runtime.watch.observers import Observer, attach, detach, observers_of
+from runtime.watch.rows import Table, read_table, table_of, taken
+from runtime.watch.segments import Cell, Segments
+from runtime.watch.sketch import Counts, Reference
+from runtime.watch.statistics import Drift, drift
+
+_MOST = 1 << 18
+
+
+class Detector(Protocol):
+    """What looks at scores one by one, as Adwin and PageHinkley do."""
+
+    def update(self, score: float) -> bool:
+        """Whether this score makes it alarm."""
+
+
+class _Watching(Observer):
+    """The observer of a watch, by which others find it from the version."""
+
+    watch: Watch
+
+
+class Watch:
+    """Counts the rows of an endpoint's version in service until it is closed."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        reference: object = None,
+        segments: Sequence[str] = (),
+        detectors: Sequence[Detector] = (),
+        limit: int = 1000,
+    ) -> None:
+        self.version = version = runtime.find(name)
+        self.reference = self._reference(reference)
+        texts = columns_of(version.inputs) or {}
+        known = [*self.reference.columns] or [*version.reader.columns]
+        self.segments = Segments(segments, known, limit) if segments else None
+        for column in self.segments.columns if self.segments else ():
+            if column.width and texts.get(column.name):
+                raise ParameterError("a column of texts has no buckets", where=column.text)
+        for each in detectors:
+            if isinstance(each, type) or not callable(getattr(each, "update", None)):
+                found = f"the class {each.__name__}" if isinstance(each, type) else repr(each)[:80]
+                raise ParameterError("a detector has a method `update`", found=found)
+        self.detectors = tuple(detectors)
+        #: The number of the score, among those seen, at which a detector has alarmed.
+        self.alarms: list[tuple[str, int]] = []
+        self.scores = 0
+        self._window: dict[str, tuple[Counts, int]] = {}
+        self._observer = _Watching(self._copied, self._fold, _MOST)
+        self._observer.watch = self
+        attach(version, self._observer)
+
+    def _reference(self, given: object) -> Reference:
+        if given is None:
+            return Reference({})
+        if isinstance(given, Reference):
+            found = given
+        else:
+            batch = self.version.reader.read(given)
+            found = Reference.of(read_table(batch, self.version.inputs))
+        names = self.version.reader.columns
+        some = not names or names & found.columns.keys()
+        if not (some and any(each.counts.sum() + each.missing for each in found.columns.values())):
+            raise ParameterError(
+                "these reference rows say nothing of the columns that the model reads",
+                where=self.version.owner,
+                found="columns: " + ", ".join(found.columns)[:200],
+                hint="pass rows as the model takes them, the more the better",
+            )
+        return found
+
+    def _copied(self, batch: Batch) -> tuple[Any, int]:
+        return taken(batch, self.version.inputs), batch.rows or 1
+
+    def _fold(self, block: object, weight: int) -> None:
+        table = table_of(block, self.version.inputs)
+        for name, sketch in self.reference.columns.items():
+            if name in table:
+                counts, missing = sketch.counted(table[name])
+                before, gone = self._window.get(name, (0 * counts, 0))
+                self._window[name] = before + counts, gone + missing
+        if self.segments is not None or self.detectors:
+            self._fold_answers(block, table, weight)
+
+    def _fold_answers(self, block: object, table: Table, weight: int) -> None:
+        """Count answers, which are made once more: calls do not wait for what is counted."""
+        plan = self.version.plan
+        if plan is None:
+            return
+        try:
+            answers = plan.run(block)
+        except FlourError:
+            if self.segments is not None:
+                self.segments.add_errors(table, weight)
+            return
+        scores = _scores(answers)
+        if self.segments is not None:
+            self.segments.add(table, scores, answers.get("label"), weight)
+        for score in () if scores is None or not self.detectors else scores.tolist():
+            self._detect(score)
+
+    def _detect(self, score: float) -> None:
+        self.scores += 1
+        for detector in self.detectors:
+            if detector.update(score):
+                self.alarms.append((type(detector).__name__, self.scores))
+
+    def fold(self) -> None:
+        """Count what has come so far, which the background does five times a second."""
+        self._observer.fold()
+
+    def drift(self) -> list[Drift]:
+        """Each column of the window against the reference, the one that moved most first."""
+        found = [
+            drift(name, self.reference.columns[name], *counted)
+            for name, counted in self._window.items()
+        ]
+        return sorted(found, key=lambda each: each.score, reverse=True)
+
+    def cells(self) -> list[Cell]:
+        """What was counted of each segment."""
+        return [] if self.segments is None else self.segments.cells()
+
+    def restart(self) -> None:
+        """Begin a new window of the columns; segments count on."""
+        self._window = {}
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were not looked at, because too many had come before."""
+        return self._observer.dropped
+
+    def close(self) -> None:
+        """Look at no more calls, and count those that have come."""
+        detach(self.version, self._observer)
+        self._observer.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:
+    """The probability of the last class, or the only score."""
+    for name in ("probabilities", "score"):
+        found = answers.get(name)
+        if isinstance(found, np.ndarray) and found.dtype.kind == "f":
+            return found if found.ndim == 1 else found[:, -1]
+    return None
+
+
+def watch(
+    runtime: Runtime,
+    name: str,
+    *,
+    reference: object = None,
+    segments: Sequence[str] = (),
+    detectors: Sequence[Detector] = (),
+    limit: int = 1000,
+) -> Watch:
+    """Watch the version that answers under this name.
+
+    `reference` are rows as the plan takes them, or sketches of such. `segments` are columns or
+    buckets of columns, of which `limit` combinations are told apart. `detectors` see the scores.
+    """
+    return Watch(runtime, name, reference, segments, detectors, limit)
+
+
+def watches_of(version: ModelVersion) -> list[Watch]:
+    """The watches of a version, for metrics."""
+    return [each.watch for each in observers_of(version) if isinstance(each, _Watching)]

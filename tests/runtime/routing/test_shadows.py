@@ -1,0 +1,155 @@
+"""Shadows: what they do changes nothing for callers, and what cannot be asked is counted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime import Runtime
+from runtime.routing import Pair, Route
+from runtime.routing.shadows import WAITING, Shadows
+from tests.runtime.plans import WIDTH, offset_of, shift
+
+ROW = np.arange(WIDTH, dtype=float)
+ROUTE = Route("m@1", shadow="m@2")
+
+
+class Seen:
+    """The pairs that came."""
+
+    def __init__(self) -> None:
+        self.pairs: list[Pair] = []
+
+    def add(self, pair: Pair) -> None:
+        self.pairs.append(pair)
+
+    def wait(self, count: int) -> list[Pair]:
+        until(lambda: len(self.pairs) >= count)
+        return self.pairs
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.002)
+    assert condition()
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime() as made:
+        for number in (1, 2):
+            made.register("m", shift(float(number)), version=number, activate=number == 1)
+        yield made
+
+
+def test_pairs_have_both_answers(runtime: Runtime) -> None:
+    seen = Seen()
+    runtime.observe("m", seen)
+    runtime.route("m", "m@1", shadow="m@2")
+    data = ROW.copy()
+    answers = runtime.predict("m", data)
+    asked = runtime.submit("m", ROW, outputs="top").result()
+    blocks = list(runtime.predict_batch("m", [ROW[None]]))
+    answers["moved"] += 100  # what callers do with theirs is not compared
+    data += 100
+    assert asked == {"top": ROW.max() + 1}
+    assert len(blocks) == 1
+    pairs = seen.wait(3)
+    for pair in pairs:
+        assert (pair.champion, pair.challenger) == ("m@1", "m@2")
+        assert isinstance(pair.expected, dict)
+        assert isinstance(pair.found, dict)
+        assert pair.expected.keys() == pair.found.keys()
+        assert np.all(np.asarray(pair.found["top"]) == np.asarray(pair.expected["top"]) + 1)
+        assert pair.champion_seconds > 0
+        assert pair.challenger_seconds > 0
+    single = [each for each in pairs if np.shape(np.asarray(each.rows)) == ROW.shape]
+    for each in single:
+        assert np.array_equal(np.asarray(each.rows), ROW)
+        assert isinstance(each.expected, dict)
+        assert "moved" not in each.expected or offset_of(each.expected, ROW) == 1.0
+    assert len(single) == 2
+    (stats,) = runtime.shadow_stats()
+    assert (stats.challenger, stats.asked, stats.failed, stats.shed) == ("m@2", 3, 0, 0)
+
+
+def test_a_sample(runtime: Runtime) -> None:
+    seen = Seen()
+    runtime.observe("m", seen)
+    runtime.route("m", "m@1", shadow="m@2", sample=0.25)
+    for _ in range(400):
+        runtime.predict("m", ROW)
+    until(lambda: sum(each.asked + each.shed for each in runtime.shadow_stats()) >= 40)
+    time.sleep(0.1)
+    assert 40 <= sum(each.asked + each.shed for each in runtime.shadow_stats()) <= 180
+
+
+def test_errors_of_both_sides_are_pairs(runtime: Runtime) -> None:
+    seen = Seen()
+    runtime.observe("m", seen)
+    runtime.register("m", shift(3.0, WIDTH + 3), version=3, activate=False)
+    runtime.route("m", "m@1", shadow="m@3")
+    assert offset_of(runtime.predict("m", ROW), ROW) == 1.0
+    with pytest.raises(ValueError, match="4"):
+        runtime.predict("m", [1.0])
+    first, second = seen.wait(2)
+    assert isinstance(first.expected, dict)
+    assert isinstance(first.found, Exception)
+    assert isinstance(second.expected, Exception)
+    assert runtime.shadow_stats()[0].failed >= 1
+
+
+class Executors:
+    """Executors that are full, or that run a task on a thread."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.full = full
+
+    def __call__(self, task: Callable[[], object]) -> Executors:
+        if self.full:
+            raise RuntimeError("the queue is full")
+        task()
+        return self
+
+    def result(self) -> None:
+        return None
+
+
+def test_a_shadow_that_hangs_holds_up_nobody() -> None:
+    hangs = threading.Event()
+
+    def ask(_address: str, _rows: object, **_options: Any) -> dict[str, Any]:
+        hangs.wait(20)
+        return {}
+
+    shadows = Shadows(ask, Executors(), lambda _name: None)
+    shadows.start()
+    try:
+        start = time.monotonic()
+        for _ in range(3 * WAITING):
+            shadows.offer(ROUTE, ROW, {}, {}, 0.0)
+        assert time.monotonic() - start < 5
+        assert shadows.waiting <= WAITING
+        assert sum(each.shed for each in shadows.stats()) > WAITING
+    finally:
+        shadows.close()
+        hangs.set()
+
+
+def test_full_executors_shed_shadows_first() -> None:
+    shadows = Shadows(lambda *_: {}, Executors(full=True), lambda _name: None)
+    shadows.start()
+    try:
+        for _ in range(100):
+            shadows.offer(ROUTE, ROW, {}, {}, 0.0)
+        until(lambda: sum(each.shed for each in shadows.stats()) == 100)
+        assert shadows.waiting == 0
+        assert shadows.stats()[0].asked == 0
+    finally:
+        shadows.close()

@@ -1,0 +1,295 @@
+"""Watched endpoints: drift as scipy computes it, segments, detectors as river's, taps."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import stats
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import flour
+import oven
+from flour.core.errors import FlourError
+from oven import Plan
+from runtime import Runtime
+from runtime.http.metrics_watch import families
+from runtime.watch import Adwin, PageHinkley, Reference, tap, watch
+from runtime.watch.segments import OVERFLOW, Segments
+from runtime.watch.sketch import Numbers, Words
+from runtime.watch.statistics import chi_square, drift, ks
+from runtime.watch.taps import step_node
+from tests.runtime.watch.river_alarms import GOLDEN, stream
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """Reference rows."""
+    rng = np.random.default_rng(0)
+    city = rng.choice(["Oslo", "Rome", "Bern"], 6000)
+    return pd.DataFrame(
+        {"age": rng.normal(40, 9, 6000), "hours": rng.normal(30, 5, 6000), "city": city}
+    )
+
+
+@pytest.fixture(scope="module")
+def plan(frame: pd.DataFrame) -> Plan:
+    """A pipeline of three columns."""
+    columns = make_column_transformer(
+        (StandardScaler(), ["age", "hours"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["city"]),
+    )
+    model = make_pipeline(columns, LogisticRegression()).fit(frame, frame["age"] > 40)
+    return oven.bake(flour.from_sklearn(model, sample=frame), background=False)
+
+
+@pytest.fixture
+def runtime(plan: Plan) -> Iterator[Runtime]:
+    """A runtime that serves it."""
+    with Runtime(executors=1) as made:
+        made.register("fraud", plan)
+        yield made.wait(60)
+
+
+def ask(runtime: Runtime, frame: pd.DataFrame) -> dict[str, Any]:
+    """A block that goes by the engines, so that all of its rows are looked at."""
+    return runtime.predict("fraud", frame, engine="inline")
+
+
+def test_the_column_that_moved_comes_first(runtime: Runtime, frame: pd.DataFrame) -> None:
+    for column in ("age", "hours", "city"):
+        moved = frame.sample(3000, random_state=1)
+        moved[column] = "Lima" if column == "city" else moved[column] + 12.0
+        with watch(runtime, "fraud", reference=frame) as seen:
+            ask(runtime, moved)
+            seen.fold()
+            first, second, _ = seen.drift()
+        assert (first.column, first.rows) == (column, 3000)
+        assert min(first.psi, 0.2) > 0.1 > second.psi
+        assert first.unseen == (column == "city")
+    assert runtime.find("fraud").watcher is None
+
+
+def test_statistics_agree_with_scipy(frame: pd.DataFrame) -> None:
+    sketch = Numbers.of(frame["age"].to_numpy())
+    window = frame["age"].to_numpy()[:2500] * 1.05
+    counts, missing = sketch.counted(np.append(window, [np.nan] * 3))
+    assert (missing, counts.sum()) == (3, 2500)
+    old, new = (np.searchsorted(sketch.edges, each) for each in (frame["age"], window))
+    assert np.array_equal(counts, np.bincount(new, minlength=len(counts)))
+    assert ks(sketch.counts, counts) == pytest.approx(stats.ks_2samp(old, new).statistic, abs=1e-9)
+    for bins in (2, 3, 8, 20):
+        tables = [sketch.counts[:bins], counts[:bins]]
+        theirs = stats.chi2_contingency(tables, correction=False)
+        ours = chi_square(*tables)
+        assert ours == pytest.approx((theirs.statistic, theirs.pvalue), rel=1e-6)
+
+
+def test_words_are_frequent_known_unseen_or_missing() -> None:
+    words = [f"w{n}" for n in range(60) for _ in range(100 - n)]
+    sketch = Words.of(np.array([*words, None], object))
+    counts, missing = sketch.counted(np.array(["w0", "w59", "new", None], object))
+    assert (counts[0], counts[-2], counts[-1], missing, sketch.missing) == (1, 1, 1, 1, 1)
+
+
+def test_a_reference_is_text(frame: pd.DataFrame) -> None:
+    table = {"age": frame["age"].to_numpy(), "city": frame["city"].to_numpy(object)}
+    text = Reference.of(table).to_json()
+    assert Reference.from_json(text).to_json() == text
+    for wrong in ("{", "[]", '{"a": 1}'):
+        with pytest.raises(FlourError, match="no sketches"):
+            Reference.from_json(wrong)
+
+
+@pytest.mark.parametrize("kind", [Adwin, PageHinkley])
+def test_detectors_alarm_where_those_of_river_do(kind: type[Adwin | PageHinkley]) -> None:
+    golden = json.loads(GOLDEN.read_text())[kind.__name__]
+    for seed, alarms in enumerate(golden):
+        detector = kind()
+        found = [place for place, score in enumerate(stream(seed)) if detector.update(score)]
+        assert found == alarms
+        assert len(found) > 2
+
+
+def test_segments_count_rows_scores_and_labels(runtime: Runtime, frame: pd.DataFrame) -> None:
+    with runtime.watch("fraud", segments=("city", "age // 10")) as seen:
+        answers = ask(runtime, frame)
+        seen.fold()
+        cells = {cell.segment: cell for cell in seen.cells()}
+        text = {family.name: family for family in families([runtime.find("fraud")])}
+    decade = (frame["age"] // 10 * 10).map("{:g}".format)
+    counts = frame.groupby([frame["city"], decade]).size()
+    assert {segment: cell.rows for segment, cell in cells.items()} == counts.to_dict()
+    mine = (frame["city"] == "Oslo") & (decade == "40")
+    cell = cells["Oslo", "40"]
+    scores = answers["probabilities"][mine.to_numpy(), 1]
+    assert cell.scores == tuple(np.histogram(scores, np.arange(11) / 10)[0])
+    assert cell.labels.get("True", 0) == answers["label"][mine.to_numpy()].sum()
+    samples = text["pretzel_segment_rows_total"].samples
+    assert sum(float(value) for _, value in samples if isinstance(value, int)) == len(frame)
+
+
+def test_segments_beyond_the_limit_share_a_cell() -> None:
+    segments = Segments(("key",), ("key",), limit=10)
+    for start in (0, 5, 40):
+        segments.add({"key": np.arange(start, start + 10.0)})
+    cells = segments.cells()
+    assert (len(cells), cells[-1].segment, sum(each.rows for each in cells)) == (
+        11, (OVERFLOW,), 30,
+    )  # fmt: skip
+    with pytest.raises(FlourError, match="no column 'kee'"):
+        Segments(("kee",), ("key",))
+
+
+def test_single_rows_are_sampled_and_stand_for_others(
+    runtime: Runtime, frame: pd.DataFrame
+) -> None:
+    row = frame.iloc[0].to_dict()
+    with watch(runtime, "fraud", segments=("city",)) as seen:
+        for _ in range(64 * 20):
+            runtime.predict("fraud", row)
+        seen.fold()
+        (cell,) = seen.cells()
+    assert abs(cell.rows - 64 * 20) <= 128
+
+
+def test_a_tap_gives_what_the_definitions_give(
+    runtime: Runtime, plan: Plan, frame: pd.DataFrame
+) -> None:
+    before = ask(runtime, frame)
+    with runtime.tap("fraud", "standardscaler.output", sample=0.1) as seen:
+        after = ask(runtime, frame)
+        seen.flush()
+        (values,) = seen.ring
+    places = np.linspace(0, len(frame) - 1, 600).astype(int)
+    flow = flour.Flow({"tap": step_node(plan.flow, "standardscaler")})
+    assert np.array_equal(values, flow.reference(frame.iloc[places])["tap"])
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert runtime.find("fraud").watcher is None
+    with pytest.raises(FlourError, match="no step 'scaled'"):
+        tap(runtime, "fraud", "scaled")
+
+
+def test_what_cannot_be_folded_fails_no_call(runtime: Runtime, frame: pd.DataFrame) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("no room")
+
+    with tap(runtime, "fraud", "standardscaler", sample=1.0, to=fail) as seen:
+        assert len(ask(runtime, frame)["label"]) == len(frame)
+        seen.flush()
+    assert ask(runtime, frame)
+
+
+def test_a_bucket_holds_its_middle_where_the_width_is_no_binary_fraction() -> None:
+    segments = Segments(("age // 0.7",), ("age",))
+    segments.add({"age": (np.arange(1000) + 0.5) * 0.7})
+    assert [cell.rows for cell in segments.cells()] == [1] * 1000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f.astype({"city": "category"}),
+        lambda f: f.assign(day=pd.Timestamp("2020")),
+        lambda f: f.convert_dtypes(),
+        lambda f: f.astype(object),
+        lambda f: f.astype({"age": "float32"}).astype({"age": "float64"}),
+        pl.from_pandas,
+        pa.Table.from_pandas,
+    ],
+)
+def test_rows_are_watched_in_every_form(runtime: Runtime, frame: pd.DataFrame, change: Any) -> None:
+    rows = change(frame[:500])
+    with watch(runtime, "fraud", reference=rows, segments=("city", "age // 10")) as found:
+        assert found.reference.columns.keys() >= {"age", "hours", "city"}
+        runtime.predict("fraud", rows, engine="inline")
+        found.fold()
+        drifts = {each.column: each for each in found.drift()}
+        assert drifts.keys() >= {"age", "hours", "city"}
+        assert all(each.psi == 0 and each.rows == 500 for each in drifts.values())
+        assert sum(cell.rows for cell in found.cells()) == 500
+        assert not found._observer.failed
+
+
+def test_a_column_that_went_missing_has_drifted(frame: pd.DataFrame) -> None:
+    sketch = Reference.of({"age": frame["age"].to_numpy()}).columns["age"]
+    found = drift("age", sketch, *sketch.counted(np.full(100, np.nan)))
+    assert found.psi > 1
+    assert found.ks == pytest.approx(1)
+    assert found.p_value < 1e-9
+    assert found.missing == 1
+
+
+def test_folding_ends_under_traffic(runtime: Runtime, frame: pd.DataFrame) -> None:
+    block, stop = frame[:2000], threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            runtime.predict("fraud", block, engine="inline")
+
+    asking = threading.Thread(target=ask)
+    with watch(runtime, "fraud", reference=frame) as watched:
+        asking.start()
+        try:
+            folding = threading.Thread(target=watched.fold)
+            folding.start()
+            folding.join(20)
+            assert not folding.is_alive()
+        finally:
+            stop.set()
+            asking.join()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"segments": ("city // 2",)},
+        {"detectors": (Adwin,)},
+        {"detectors": (3,)},
+        {"reference": Reference({})},
+    ],
+)
+def test_what_can_watch_nothing_is_refused(runtime: Runtime, asked: Any) -> None:
+    with pytest.raises(FlourError):
+        watch(runtime, "fraud", **asked)
+
+
+def test_an_empty_reference_is_refused(runtime: Runtime, frame: pd.DataFrame) -> None:
+    with pytest.raises(FlourError, match="say nothing"):
+        watch(runtime, "fraud", reference=frame[:0])
+
+
+def test_two_watches_have_series_of_their_own(runtime: Runtime, frame: pd.DataFrame) -> None:
+    one = watch(runtime, "fraud", reference=frame)
+    with one, watch(runtime, "fraud", reference=frame) as other:
+        runtime.predict("fraud", frame, engine="inline")
+        one.fold()
+        other.fold()
+        found = families([runtime.find("fraud")])
+        names = [(family.name, labels) for family in found for labels, _ in family.samples]
+        assert len(names) == len(set(names)) > 6
+
+
+def test_scores_that_are_no_numbers_are_in_no_part() -> None:
+    counted = Segments(["s"], ["s"])
+    table = {"s": np.array(["a"] * 4, object)}
+    counted.add(table, np.array([np.nan, np.inf, -np.inf, 0.55]))
+    (cell,) = counted.cells()
+    assert cell.rows == 4
+    assert cell.scores == (1, 0, 0, 0, 0, 1, 0, 0, 0, 1)
+
+
+@pytest.mark.parametrize(("step", "sample"), [("", 0.1), ("standardscaler", "x")])
+def test_taps_say_what_they_cannot_take(runtime: Runtime, step: str, sample: Any) -> None:
+    with pytest.raises(FlourError):
+        tap(runtime, "fraud", step, sample=sample)
