@@ -15,6 +15,8 @@ from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndp
 from runtime.service.version import ModelVersion
 
 _NAME = re.compile(r"[^@\s]{1,200}")
+#: Before the address of a version that is held: names cannot begin with it.
+_HELD = "@"
 
 
 class Endpoint(NamedTuple):
@@ -37,6 +39,9 @@ class Endpoints:
         self._versions: dict[str, dict[str, ModelVersion]] = {}
         self._numbers: dict[str, int] = {}
         self._claimed: set[str] = set()
+        #: Names that are not in the table, and neither are their versions, as something is done
+        #: beside each call: answers are kept, or errors must not show values.
+        self._held: set[str] = set()
         self.lock = RLock()
 
     def next_version(self, name: str) -> str:
@@ -70,7 +75,7 @@ class Endpoints:
         with self.lock:
             self.check(version.name, version.version, replace=replace)
             self._claimed.add(version.owner)
-            return self.routes.get(version.owner)
+            return self._known(version)
 
     def disclaim(self, version: ModelVersion) -> None:
         """Give a claimed address up."""
@@ -85,10 +90,13 @@ class Endpoints:
         with self.lock:
             self._claimed.discard(version.owner)
             versions = self._versions.setdefault(version.name, {})
-            former = self.routes.get(version.owner)
+            former = self._known(version)
             follows = former is not None and self.champions.get(version.name) is former
             versions[version.version] = version
-            self.routes[version.owner] = version
+            if version.private:
+                self._held.add(version.name)
+                self._place(version.name)
+            self.routes[self.address(version)] = version
             if activate or follows or len(versions) == 1:
                 direct = len(versions) == 1 or version.name in self.routes
                 self.serve(version.name, version.owner, direct=direct)
@@ -101,10 +109,39 @@ class Endpoints:
         """Put a version into service; unless it is `direct`, its name is not in the table."""
         with self.lock:
             self.champions[name] = version = self.find(owner)
-            if direct:
+            if direct and name not in self._held:
                 self.routes[name] = version
             else:
                 self.routes.pop(name, None)
+
+    def address(self, version: ModelVersion) -> str:
+        """The address under which the table has a version."""
+        return _HELD + version.owner if version.name in self._held else version.owner
+
+    def serves(self, version: ModelVersion) -> bool:
+        """Whether this version, and no route, answers under the bare name."""
+        routed = version.name not in self._held and version.name not in self.routes
+        return not routed and self.champions.get(version.name) is version
+
+    def hold(self, name: str, *, held: bool, direct: bool) -> None:
+        """Take a name and its versions out of the table, or put them back in if it is `direct`."""
+        with self.lock:
+            (self._held.add if held else self._held.discard)(name)
+            self._place(name)
+            self.serve(name, self.champions[name].owner, direct=direct)
+
+    def _place(self, name: str) -> None:
+        """Let each version of a name stand under its address."""
+        for each in self._versions[name].values():
+            for address in (each.owner, _HELD + each.owner):
+                if address != self.address(each):
+                    self.routes.pop(address, None)
+                elif address not in self.routes:
+                    self.routes[address] = each
+
+    def _known(self, version: ModelVersion) -> ModelVersion | None:
+        """The version of this name and number that is registered."""
+        return self._versions.get(version.name, {}).get(version.version)
 
     def remove(self, name: str, version: str | None = None) -> list[ModelVersion]:
         """Take a version out, or the whole endpoint; what was taken out."""
@@ -120,9 +157,10 @@ class Endpoints:
                 )
             gone = list(versions.values()) if version is None else [model]
             for each in gone:
-                del versions[each.version], self.routes[each.owner]
+                del versions[each.version], self.routes[self.address(each)]
             if not versions:
                 del self._versions[name], self.champions[name]
+                self._held.discard(name)
                 self.routes.pop(name, None)
             return gone
 
@@ -130,6 +168,7 @@ class Endpoints:
         """What answers under this address, or UnknownEndpoint."""
         address = name if version is None else f"{name}@{version}"
         model = self.routes.get(address) or self.champions.get(address)
+        model = model or self.routes.get(_HELD + address)
         if model is None:
             raise self._unknown(name, version)
         return model
@@ -155,6 +194,7 @@ class Endpoints:
         with self.lock:
             gone = self.all()
             self._versions.clear()
+            self._held.clear()
             self.routes.clear()
             self.champions.clear()
             return gone
