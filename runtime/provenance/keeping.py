@@ -63,7 +63,7 @@ class _Noted(NamedTuple):
     outputs: Any
     answers: Any
     request: str
-    change: int
+    change: int | None
 
 
 class AnswerKeeper:
@@ -141,12 +141,10 @@ class AnswerKeeper:
         )
         return Kept(answers, name)
 
-    def _change(self) -> int:
-        """The number of the route's change in force, 0 without a route."""
-        return self._runtime.history(self._name)[-1].number if self._is_routed() else 0
-
-    def _is_routed(self) -> bool:
-        return self._runtime.has_route(self._name)
+    def _change(self) -> int | None:
+        """The number of the route's change in force; None without a route."""
+        has_route = self._runtime.has_route(self._name)
+        return self._runtime.history(self._name)[-1].number if has_route else None
 
     # --- on a thread of its own ----------------------------------------------------------------
 
@@ -180,7 +178,7 @@ class AnswerKeeper:
             batch = version.reader.read(batch)
         rows = batch.data
         private = version.private
-        shown = without(rows, private, self._hide) if private else rows
+        shown = without(rows, version, self._hide) if private else rows
         record = {
             "when": noted.when,
             "endpoint": version.name,

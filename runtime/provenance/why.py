@@ -33,8 +33,8 @@ class Why:
         #: The digest of the plan, by which it is found again whatever it is called.
         self.digest: str = record["digest"]
         self.when = datetime.fromtimestamp(record["when"], UTC)
-        #: The number of the change of the endpoint's route that was in force; 0 without a route.
-        self.change: int = record["change"]
+        #: The number of the change of the endpoint's route that was in force, if it has one.
+        self.change: int | None = record["change"]
         #: The `X-Request-Id` of the request, if it had one.
         self.request: str = record["request"]
         #: The rows, if they are kept: without private values.
@@ -95,7 +95,7 @@ class Why:
                 ", ".join(f"{name}: {kind}" for name, kind in facts.get("inputs", {}).items()),
             ),
             ("version", f"{self.endpoint}@{self.version}"),
-            ("route", f"change {self.change}" if self.change else ""),
+            ("route", "" if self.change is None else f"change {self.change}"),
             ("request", self.request),
             ("answer", f"{self.id} at {self.when.isoformat(timespec='milliseconds')}"),
         ]

@@ -9,10 +9,12 @@ names, and nothing else of the text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from flour.core.errors import FlourError, InputError
+from flour.core.node import Node
+from flour.core.source import Source
 from flour.core.types import Record, Type
 from objectstore import Explained
 from runtime.errors import BadRegistration
@@ -23,13 +25,20 @@ Hide = Callable[[object], object]
 _HINT = "values are not shown, as this endpoint has private columns"
 
 
+class Guarded(Protocol):
+    """A version, as far as privacy goes."""
+
+    inputs: dict[str, Type]
+    private: frozenset[str]
+
+
 def drop(_value: object) -> None:
     """Put nothing in a value's place."""
 
 
 def column_names(inputs: Mapping[str, Type]) -> set[str]:
     """The columns and the inputs of a program."""
-    records = (kind.names for kind in inputs.values() if isinstance(kind, Record))
+    records = ((*kind.names, *kind.unread) for kind in inputs.values() if isinstance(kind, Record))
     return {*inputs, *(str(name) for names in records for name in names)}
 
 
@@ -68,21 +77,26 @@ def redacted(error: BaseException, inputs: Mapping[str, Type]) -> BaseException:
     return error
 
 
-def without(data: Any, private: Collection[str], hide: Hide = drop) -> Any:
-    """Rows with `hide(value)` for the values of private columns; None where nothing has names."""
+def without(data: Any, version: Guarded, hide: Hide = drop) -> Any:
+    """Rows with `hide(value)` for private values, and without columns that are not the program's.
+
+    None where nothing has names: values by their places are not told apart.
+    """
     if isinstance(data, Mapping):
-        return {name: _part(name, part, private, hide) for name, part in data.items()}
+        known = column_names(version.inputs)
+        named = ((name, part) for name, part in data.items() if name in known)
+        return {name: _part(name, part, version, hide) for name, part in named}
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
-        return [without(row, private, hide) for row in data]
+        return [without(row, version, hide) for row in data]
     return None
 
 
-def _part(name: object, part: Any, private: Collection[str], hide: Hide) -> Any:
-    if name in private:
+def _part(name: object, part: Any, version: Guarded, hide: Hide) -> Any:
+    if name in version.private:
         return _hidden(part, hide)
     rows = part if isinstance(part, list | tuple) else (part,)
     if any(isinstance(row, Mapping | list | tuple) for row in rows) or getattr(part, "ndim", 1) > 1:
-        return without(part, private, hide)
+        return without(part, version, hide)
     return part
 
 
@@ -90,3 +104,30 @@ def _hidden(part: Any, hide: Hide) -> Any:
     if isinstance(part, list | tuple):
         return [_hidden(each, hide) for each in part]
     return _hidden(part.tolist(), hide) if getattr(part, "ndim", 0) else hide(part)
+
+
+def read_columns(node: Node) -> frozenset[str]:
+    """The columns and inputs that a node depends on; all of a record that is read as a whole."""
+    found: set[str] = set()
+    seen, left = {node}, [node]
+    while left:
+        item = left.pop()
+        kind = item.type
+        if isinstance(item.op, Source):
+            found.add(item.op.label)
+        if isinstance(kind, Record) and item is node:
+            found.update(map(str, kind.names))
+        for before in item.inputs:
+            if isinstance(before.type, Record):
+                found.update(_labels(item, before.type))
+            if before not in seen:
+                seen.add(before)
+                left.append(before)
+    return frozenset(found)
+
+
+def _labels(item: Node, record: Record) -> Iterable[str]:
+    """The columns that a node takes out of a record."""
+    label = getattr(item.op, "label", None)
+    labels = getattr(item.op, "labels", None) if label is None else (label,)
+    return map(str, record.names if labels is None else labels)

@@ -296,7 +296,7 @@ class RoutedEndpoints:
     def observe(self, name: str, pairs: Pairs) -> None:
         """Hand what the champion and its shadow answer to this, pair by pair."""
         version = self._endpoints.find(name)
-        self._pairs[name] = WithoutPrivate(pairs, version.private) if version.private else pairs
+        self._pairs[name] = WithoutPrivate(pairs, version) if version.private else pairs
 
     def _known(self, name: str) -> History:
         return self._histories.get(name, ())
@@ -449,14 +449,21 @@ class RoutedEndpoints:
 
 
 class WithoutPrivate:
-    """Hands pairs on whose rows have no values of private columns."""
+    """Hands pairs on whose rows and errors have no values of private columns."""
 
-    def __init__(self, inner: Pairs, private: frozenset[str]) -> None:
-        self._inner, self._private = inner, private
+    def __init__(self, inner: Pairs, version: ModelVersion) -> None:
+        self._inner, self._version = inner, version
 
     def add(self, pair: Pair) -> None:
         """Take a pair in."""
-        self._inner.add(replace(pair, rows=without(pair.rows, self._private)))
+        expected, found = self._answers(pair.expected), self._answers(pair.found)
+        refused = isinstance(expected, Exception) or isinstance(found, Exception)
+        # A refused row may have any value anywhere.
+        rows = None if refused else without(pair.rows, self._version)
+        self._inner.add(replace(pair, rows=rows, expected=expected, found=found))
+
+    def _answers(self, answers: Answers | Exception) -> Answers | Exception:
+        return shown(answers, self._version) if isinstance(answers, Exception) else answers
 
 
 def shown(problem: Exception, version: ModelVersion) -> Exception:

@@ -49,6 +49,7 @@ class Watch:
         self.version = version = runtime.find(name)
         self.reference = self._reference(reference)
         known = [*self.reference.columns] or [*version.reader.columns]
+        known = [name for name in known if name not in version.private]
         self.segments = Segments(segments, known, limit) if segments else None
         self.detectors = tuple(detectors)
         #: The number of the score, among those seen, at which a detector has alarmed.
@@ -60,10 +61,12 @@ class Watch:
         attach(version, self._observer)
 
     def _reference(self, given: object) -> Reference:
-        if given is None or isinstance(given, Reference):
-            return given or Reference({})
-        batch = self.version.reader.read(given)
-        return Reference.of(read_table(batch, self.version.inputs))
+        made = given if isinstance(given, Reference) else Reference({})
+        if given is not None and not isinstance(given, Reference):
+            batch = self.version.reader.read(given)
+            made = Reference.of(read_table(batch, self.version.inputs))
+        private = self.version.private
+        return Reference({n: each for n, each in made.columns.items() if n not in private})
 
     def _copied(self, batch: Batch) -> tuple[Any, int]:
         rows = batch.rows or 1

@@ -90,7 +90,7 @@ def test_why_says_what_has_made_an_answer(tmp_path: Path) -> None:
         runtime.route("f", "f@1", split={"f@2": 0.5}, header="user")
         headers = {"user": "ann", "x-request-id": "abc"}
         why = runtime.why(id_of(runtime.predict("f", ROWS[0], headers=headers)))
-        assert (why.request, why.change, why.endpoint) == ("abc", 1, "f")
+        assert (why.request, why.change, why.endpoint) == ("abc", 0, "f")
         assert np.array_equal(why.inputs, ROWS[0])
         first = runtime.why(id_of(runtime.predict("f@1", ROWS[0])))
         for form in ("text", "dot", "html"):
