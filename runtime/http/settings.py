@@ -77,6 +77,10 @@ class ServerSettings:
     """Whether a model whose files cannot be served makes the server not ready."""
     metrics: bool = True
     """Whether requests are counted and `/metrics` answers."""
+    core_watts: float = 0.0
+    """Watts of a busy core, for the energy of endpoints where the machine does not tell it."""
+    carbon_grams: float = 0.0
+    """Grams of carbon dioxide for each kilowatt-hour; 0 leaves that out of the metrics."""
     triton_metrics: bool = False
     """Whether metrics also appear under Triton's names."""
     status_page: bool = True

@@ -503,6 +503,7 @@ class Runtime(RoutedEndpoints):
     ) -> None:
         """Learn from one call in so many what they take, and do what is due."""
         self._policy.learn(version, batch, seconds)
+        self._costs.spend(version, seconds * (calls - 1))
         if self._catalog.departed:
             self._catalog.sweep()
         self._materialiser.consider(version, seconds, batch.rows or 1, calls)
