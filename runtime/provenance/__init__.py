@@ -7,8 +7,8 @@ runtime.why(answer.id).recomputed()     # bit for bit, after a restart and after
 
 from __future__ import annotations
 
-from runtime.provenance.keeping import AnswerKeeper, Kept, keep
+from runtime.provenance.keeping import AnswerKeeper, Kept
 from runtime.provenance.log import AnswerLog
 from runtime.provenance.why import Why
 
-__all__ = ["AnswerKeeper", "AnswerLog", "Kept", "Why", "keep"]
+__all__ = ["AnswerKeeper", "AnswerLog", "Kept", "Why"]

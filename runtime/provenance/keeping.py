@@ -67,7 +67,12 @@ class _Noted(NamedTuple):
 
 
 class AnswerKeeper:
-    """Keeps the answers of an endpoint until it is closed."""
+    """Keeps the answers of an endpoint in a folder, for `runtime.why`, until it is closed.
+
+    `inputs` are kept with them, for a share `sample` of calls, at most `most_bytes` of the newest,
+    and for about `seconds`. `erase` deletes by the column `subject`. Values of private columns are
+    dropped, or with `private="hash"` hashed by a key that changes each `rotate` seconds.
+    """
 
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
@@ -156,9 +161,9 @@ class AnswerKeeper:
         """Write what has come so far."""
         with self._writing:
             records = []
+            self._waiting = 0  # what is in the queue now is taken out at once
             for _ in range(len(self._queue)):
                 noted = self._queue.popleft()
-                self._waiting -= _rows(noted.answers)
                 try:
                     records.append((noted.answer, self._record(noted)))
                 except Exception as problem:  # noqa: BLE001 (a thread that has to go on)
@@ -197,7 +202,7 @@ class AnswerKeeper:
         name = noted.answer.encode()
         return bytes((len(name),)) + name + packed(record)
 
-    def _subjects(self, rows: Any) -> list[str]:
+    def _subjects(self, rows: object) -> list[str]:
         """The hashes of the subjects of rows."""
         if self._subject is None:
             return []
@@ -287,16 +292,6 @@ class RotatingHash:
         if now >= self._until:
             self._key, self._until = os.urandom(32), now + self._seconds
         return hmac.new(self._key, str(value).encode(), hashlib.sha256).hexdigest()[:16]
-
-
-def keep(runtime: Runtime, name: str, folder: str | Path, **options: Any) -> AnswerKeeper:
-    """Keep an endpoint's answers in a folder, for `runtime.why`; the options are AnswerKeeper's.
-
-    `inputs` are kept with them, for a share `sample` of calls, at most `most_bytes` of the newest,
-    and for about `seconds`. `erase` deletes by the column `subject`. Values of private columns are
-    dropped, or with `private="hash"` hashed by a key that changes each `rotate` seconds.
-    """
-    return AnswerKeeper(runtime, name, folder, **options)
 
 
 def _id_of(record: bytes) -> str:

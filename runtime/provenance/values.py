@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import InputError
+from flour.core.sparse import Sparse
 from flour.data.arrow_strings import CELLS, as_texts
+from flour.data.frames import is_sparse
 
 _LENGTH = struct.Struct("<I")
 _PLAIN = (str, bool, int, float, type(None))
 #: Kinds of dtypes whose bytes are their values.
 _BYTES = "biufcmMSU"
-_SPARSE = ("csr", "csc")
 
 
 def packed(value: object) -> bytes:
@@ -36,23 +38,24 @@ def unpacked(data: bytes) -> Any:
     return _Reader(memoryview(data)[start:]).value(json.loads(data[_LENGTH.size : start]))
 
 
-def _form(value: Any, parts: list[bytes]) -> Any:
+def _form(value: object, parts: list[bytes]) -> Any:
     if type(value) in _PLAIN:
         return value
     for kind, form in _FORMS:
         if isinstance(value, kind):
             return form(value, parts)
-    if getattr(value, "format", None) in _SPARSE:
-        matrix = [_array(part, parts) for part in (value.data, value.indices, value.indptr)]
-        return {"m": [value.format, [int(size) for size in value.shape], matrix]}
+    if is_sparse(value) or isinstance(value, Sparse):
+        rows = value if isinstance(value, Sparse) else Sparse.from_scipy(value)
+        matrix = [_array(part, parts) for part in (rows.data, rows.indices, rows.indptr)]
+        return {"m": [rows is not value, [int(size) for size in rows.shape], matrix]}
     raise InputError("values of this type cannot be kept", found=type(value).__name__)
 
 
-def _list(value: Any, parts: list[bytes]) -> list[Any]:
+def _list(value: Iterable[object], parts: list[bytes]) -> list[Any]:
     return [_form(each, parts) for each in value]
 
 
-def _dict(value: Any, parts: list[bytes]) -> dict[str, Any]:
+def _dict(value: dict[object, object], parts: list[bytes]) -> dict[str, Any]:
     return {"d": [[_form(name, parts), _form(part, parts)] for name, part in value.items()]}
 
 
@@ -61,11 +64,11 @@ def _raw(value: bytes, parts: list[bytes]) -> dict[str, Any]:
     return {"b": len(value)}
 
 
-def _whole(value: Any, parts: list[bytes]) -> Any:
+def _whole(value: NDArray[Any], parts: list[bytes]) -> Any:
     return _array(as_texts(value) if value.dtype is CELLS else value, parts)
 
 
-def _array(value: Any, parts: list[bytes]) -> Any:
+def _array(value: NDArray[Any], parts: list[bytes]) -> Any:
     shape = list(value.shape)
     if value.dtype.kind == "O":
         return {"o": [shape, [_form(each, parts) for each in value.ravel().tolist()]]}
@@ -91,7 +94,7 @@ class _Reader:
     def __init__(self, buffer: memoryview) -> None:
         self._buffer, self._at = buffer, 0
 
-    def value(self, form: Any) -> Any:
+    def value(self, form: object) -> Any:
         """The value of a form."""
         if isinstance(form, list):
             return [self.value(each) for each in form]
@@ -104,32 +107,31 @@ class _Reader:
         start, self._at = self._at, self._at + size
         return bytes(self._buffer[start : self._at])
 
-    def _t(self, part: Any) -> Any:
+    def _t(self, part: list[object]) -> Any:
         return tuple(self.value(part))
 
-    def _d(self, part: Any) -> Any:
+    def _d(self, part: list[list[object]]) -> Any:
         return {self.value(name): self.value(each) for name, each in part}
 
-    def _b(self, part: Any) -> Any:
+    def _b(self, part: int) -> bytes:
         return self._take(part)
 
-    def _s(self, part: Any) -> Any:
+    def _s(self, part: object) -> Any:
         return self.value(part)[()]
 
-    def _a(self, part: Any) -> Any:
+    def _a(self, part: tuple[str, list[int]]) -> Any:
         dtype, shape = np.dtype(part[0]), tuple(part[1])
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return np.frombuffer(bytearray(self._take(size)), dtype).reshape(shape)
 
-    def _o(self, part: Any) -> Any:
+    def _o(self, part: tuple[list[int], list[object]]) -> Any:
         made = np.empty(int(np.prod(part[0], dtype=np.int64)), object)
         for place, each in enumerate(part[1]):
             made[place] = self.value(each)
         return made.reshape(part[0])
 
-    def _m(self, part: Any) -> Any:
-        from scipy import sparse  # only where matrices were given
-
-        form, shape, matrix = part
-        made = sparse.csr_matrix if form == "csr" else sparse.csc_matrix
-        return made(tuple(self.value(matrix)), shape=tuple(shape))
+    def _m(self, part: tuple[bool, tuple[int, int], list[object]]) -> Any:
+        foreign, (rows, columns), matrix = part
+        data, indices, indptr = self.value(matrix)
+        made = Sparse(data, indices, indptr, (rows, columns))
+        return made.to_scipy() if foreign else made

@@ -77,7 +77,7 @@ def redacted(error: BaseException, inputs: Mapping[str, Type]) -> BaseException:
     return error
 
 
-def without(data: Any, version: Guarded, hide: Hide = drop) -> Any:
+def without(data: object, version: Guarded, hide: Hide = drop) -> Any:
     """Rows with `hide(value)` for private values, and without columns that are not the program's.
 
     None where nothing has names: values by their places are not told apart.
@@ -91,7 +91,7 @@ def without(data: Any, version: Guarded, hide: Hide = drop) -> Any:
     return None
 
 
-def _part(name: object, part: Any, version: Guarded, hide: Hide) -> Any:
+def _part(name: object, part: object, version: Guarded, hide: Hide) -> Any:
     if name in version.private:
         return _hidden(part, hide)
     rows = part if isinstance(part, list | tuple) else (part,)
@@ -100,10 +100,11 @@ def _part(name: object, part: Any, version: Guarded, hide: Hide) -> Any:
     return part
 
 
-def _hidden(part: Any, hide: Hide) -> Any:
+def _hidden(part: object, hide: Hide) -> Any:
     if isinstance(part, list | tuple):
         return [_hidden(each, hide) for each in part]
-    return _hidden(part.tolist(), hide) if getattr(part, "ndim", 0) else hide(part)
+    listed = getattr(part, "tolist", None)
+    return _hidden(listed(), hide) if listed and getattr(part, "ndim", 0) else hide(part)
 
 
 def read_columns(node: Node) -> frozenset[str]:

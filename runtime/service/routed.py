@@ -147,8 +147,8 @@ class RoutedEndpoints:
         self._check_open()
         return extension("tap")(self, name, step, sample=sample, to=to)
 
-    def keep(self, name: str, folder: str | Path, **options: Any) -> Any:
-        """Keep an endpoint's answers in a folder, for `why`; see runtime.provenance.keep."""
+    def keep(self, name: str, folder: str | Path, **options: object) -> Any:
+        """Keep an endpoint's answers, for `why`; see runtime.provenance.AnswerKeeper."""
         self._check_open()
         return extension("keep")(self, name, folder, **options)
 

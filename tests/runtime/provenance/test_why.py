@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import flour
 from flour import Flow
 from flour.core.errors import InputError, ParameterError
+from flour.core.sparse import Sparse
 from runtime import Runtime
 from runtime.errors import LostPlan, OutputInUse, UnknownEndpoint
 from runtime.http import Server, ServerSettings
@@ -307,6 +309,19 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     if isinstance(value, np.ndarray):
         assert found.dtype == value.dtype
         assert found.shape == value.shape
+
+
+def test_sparse_rows_are_kept(tmp_path: Path) -> None:
+    rows = csr_matrix(np.where(ROWS > 0.5, ROWS, 0))
+    for value in (rows, Sparse.from_scipy(rows)):
+        found = unpacked(packed(value))
+        assert type(found) is type(value)
+        assert np.array_equal(found.toarray(), rows.toarray())
+    program = flour.vector("x", 4, sparse=True).linear_regressor(np.ones(4), 0.1)
+    with Runtime() as runtime:
+        runtime.register("f", program)
+        runtime.keep("f", tmp_path)
+        assert runtime.why(id_of(runtime.predict("f", rows))).agrees()
 
 
 def test_unknown_values_are_refused() -> None:
