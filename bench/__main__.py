@@ -1,7 +1,7 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
 `python -m bench bulk`, `cold`, `engines`, `everywhere`, `graphs`, `overload`, `parity`,
-`placement`, `experiments` and `watch` are tables of goals by themselves.
+`placement`, `provenance`, `experiments` and `watch` are tables of goals by themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from bench.cold import command as cold
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
-from bench.experiments import bulk, engines, everywhere, graphs, parity, placement, watch
+from bench.experiments import (
+    bulk,
+    engines,
+    everywhere,
+    graphs,
+    parity,
+    placement,
+    provenance,
+    watch,
+)
 from bench.experiments import experiments as routes
 from bench.goal import printed
 from bench.machine import cores
@@ -34,6 +43,7 @@ GOALS = {
     "graphs": graphs,
     "parity": parity,
     "placement": placement,
+    "provenance": provenance,
     "watch": watch,
 }
 #: Contestants of the short run: they need nothing but the checkout's own environment.
