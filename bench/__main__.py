@@ -1,7 +1,7 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
 `python -m bench attribution`, `bulk`, `cold`, `engines`, `everywhere`, `graphs`, `overload`,
-`parity`, `placement`, `experiments` and `watch` are tables of goals by themselves.
+`parity`, `placement`, `provenance`, `experiments` and `watch` are tables of goals by themselves.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bench.experiments import (
     graphs,
     parity,
     placement,
+    provenance,
     watch,
 )
 from bench.experiments import experiments as routes
@@ -44,6 +45,7 @@ GOALS = {
     "graphs": graphs,
     "parity": parity,
     "placement": placement,
+    "provenance": provenance,
     "watch": watch,
 }
 #: Contestants of the short run: they need nothing but the checkout's own environment.

@@ -27,6 +27,7 @@ belongs_to_us(__file__)
 declare("code_users", "runtime.warming:use")
 declare("watch", "runtime.watch:watch")
 declare("tap", "runtime.watch:tap")
+declare("keep", "runtime.provenance:AnswerKeeper")
 
 _LATER = {
     "Compiled": "runtime.dropin",

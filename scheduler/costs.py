@@ -94,9 +94,12 @@ class CostModel:
         self._now = now
         self._cells: dict[Hashable, dict[int, Cell]] = {}
         self._curves: dict[Hashable, Curve] = {}
+        #: What the calls of a key took together.
+        self.spent: dict[Hashable, float] = {}
 
     def observe(self, key: Hashable, rows: int, seconds: float) -> None:
         """Record the time of a call with this many rows."""
+        self.spend(key, seconds)
         rows = max(rows, 1)
         cells = self._cells.get(key)
         if cells is None:
@@ -107,6 +110,10 @@ class CostModel:
         old = cells.get(size)
         cells[size] = Cell(seconds, rows, 1, now) if old is None else _mean(old, rows, seconds, now)
         self._curves.pop(key, None)
+
+    def spend(self, key: Hashable, seconds: float) -> None:
+        """Add what calls took that are like a measured one."""
+        self.spent[key] = self.spent.get(key, 0.0) + seconds
 
     def curve(self, key: Hashable) -> Curve | None:
         """The curve of a key; None if none of its calls was measured."""
@@ -124,6 +131,7 @@ class CostModel:
         """Drop the measurements of a key."""
         self._cells.pop(key, None)
         self._curves.pop(key, None)
+        self.spent.pop(key, None)
 
     def snapshot(self) -> dict[Hashable, dict[int, Cell]]:
         """Return all means: by key, then by the bit length of the row count."""

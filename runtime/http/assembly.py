@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 
 from runtime.http.batching import Batched, BatchSettings
+from runtime.http.budget import Budget
 from runtime.http.guards import Crowd, Rates, Tokens
 from runtime.http.interfaces import Answering, Direct, Guard, Peers, Repository
 from runtime.http.result_cache import Cached
@@ -75,6 +76,8 @@ def guards(server: Server, settings: ServerSettings) -> list[Guard]:
                 burst=settings.rate_burst,
             )
         )
+    if settings.new_bytes_a_day > 0:
+        active.append(Budget(tokens.client, settings.new_bytes_a_day))
     if settings.max_waiting > 0:
         service = server.service
         active.append(Crowd(settings.max_waiting, lambda: service.waiting))

@@ -16,11 +16,12 @@ from typing import Any
 
 import msgspec
 
+from flour.data.arrow_strings import CELLS, as_texts
 from flour.data.batch import Batch
 from runtime.http.bodies import PromoteRequest, RouteBody, RouteChange, RouteHistory
 from runtime.http.guards import Tokens
 from runtime.http.interfaces import Answering, InferCall
-from runtime.http.messages import VERSION_HEADER, Answer, Request, Response
+from runtime.http.messages import ANSWER_HEADER, VERSION_HEADER, Answer, Request, Response
 from runtime.http.problems import HttpError
 from runtime.http.routes import Handler, HandlerContext
 from runtime.http.typed_json import body_of, json
@@ -28,6 +29,7 @@ from runtime.routing import Route
 from runtime.routing.shadows import is_sampled, kept
 from runtime.routing.written import as_data, from_data
 from runtime.service.entry import Outputs
+from runtime.service.routed import Keeper
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
@@ -35,6 +37,8 @@ from runtime.service.version import ModelVersion
 Rows = Callable[[HandlerContext, Request], object]
 #: Larger bodies are read on a thread.
 LARGE = 512 << 10
+#: Characters to which the names of requests are cut.
+LONGEST = 500
 
 _route = msgspec.json.Decoder(RouteBody)
 _promotion = msgspec.json.Decoder(PromoteRequest)
@@ -47,15 +51,35 @@ def following(handler: Handler, rows: Rows) -> Handler:
     """What answers in a handler's place where the name is not in the runtime's table."""
 
     def follow(service: HandlerContext, request: Request) -> Answer:
-        route = service.runtime.routed(request.params["model"])
-        if route is None:  # it is not known, or was changed just now
-            return handler(service, request)
-        if route.reads_rows and len(request.body) > LARGE:
-            return _aside(handler, service, request, route, rows)
-        data = rows(service, request) if route.reads_rows else None
-        return _answered(handler, service, request, route, data)
+        name = request.params["model"]
+        keeper = service.runtime.keeper(name)
+        if keeper is not None:
+            return _kept(handler, rows, service, request, keeper)
+        return _routed(handler, rows, service, request)
 
     return follow
+
+
+def _routed(handler: Handler, rows: Rows, service: HandlerContext, request: Request) -> Answer:
+    name = request.params["model"]
+    route = None if "version" in request.params else service.runtime.routed(name)
+    if route is None:  # it has none, or is not known
+        return handler(service, request)
+    if route.reads_rows and len(request.body) > LARGE:
+        return _aside(handler, service, request, route, rows)
+    data = rows(service, request) if route.reads_rows else None
+    return _answered(handler, service, request, route, data)
+
+
+def _kept(
+    handler: Handler, rows: Rows, service: HandlerContext, request: Request, keeper: Keeper
+) -> Answer:
+    """The answer, which is kept, with its id."""
+    service = copy(service)
+    request_id = (request.header("x-request-id") or "")[:LONGEST]
+    service.answering = answering = Keeping(service.answering, keeper, request_id)
+    answer = _routed(handler, rows, service, request)
+    return answering.told(answer) if isinstance(answer, Response) else answering.later(answer)
 
 
 async def _aside(
@@ -124,6 +148,65 @@ class Mirrored:
         mirror = self._runtime.mirror_done
         future.add_done_callback(partial(mirror, self._route, rows, call.outputs, start))
         return future
+
+
+class Keeping:
+    """Answers as the next layer does, and has what it answers to one request kept."""
+
+    def __init__(self, inner: Answering, keeper: Keeper, request: str) -> None:
+        self.inner, self._keeper, self._ids = inner, keeper, list[str]()
+        self._headers = {"x-request-id": request}
+
+    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+        """The outputs of a row or a few rows, if they can be had at once; else None."""
+        rows = owned(batch)
+        outputs = self.inner.quick(version, batch)
+        if outputs is not None:
+            self._note(version, rows, None, dict(zip(version.outputs, outputs, strict=True)))
+        return outputs
+
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
+        """A future of the answers."""
+        rows, future = owned(call.batch), self.inner.answer(call)
+
+        def done(coming: Future[dict[str, Any]]) -> None:
+            if not coming.cancelled() and coming.exception() is None:
+                self._note(call.version, rows, call.outputs, coming.result())
+
+        future.add_done_callback(done)
+        return future
+
+    def _note(
+        self, version: ModelVersion, rows: Batch, outputs: object, answers: dict[str, Any]
+    ) -> None:
+        noted = self._keeper.note(version, rows, outputs, answers, self._headers)
+        found = getattr(noted, "id", None)
+        if found is not None:
+            self._ids.append(found)
+
+    def told(self, answer: Response) -> Response:
+        """The response with the ids of its answers: several, where documents came in parts."""
+        if not self._ids or answer.status >= 400:
+            return answer
+        headers = (*answer.headers, (ANSWER_HEADER, ", ".join(self._ids)))
+        return Response(answer.body, answer.status, answer.content_type, headers)
+
+    async def later(self, coming: Awaitable[Response]) -> Response:
+        """The same for a response that is awaited."""
+        return self.told(await coming)
+
+
+def owned(batch: Batch) -> Batch:
+    """A batch that stays when its call is over: texts are copied out of the call's memory."""
+    data = batch.data
+    if type(data) is dict and any(getattr(part, "dtype", None) is CELLS for part in data.values()):
+        data = {
+            name: as_texts(part) if getattr(part, "dtype", None) is CELLS else part
+            for name, part in data.items()
+        }
+    elif getattr(data, "dtype", None) is CELLS:
+        data = as_texts(data)
+    return batch._replace(data=kept(data))
 
 
 # --- telling and changing ------------------------------------------------------------------------

@@ -16,6 +16,8 @@ OCTETS = "application/octet-stream"
 HEADER_LENGTH = "inference-header-content-length"
 #: The header of an answer that tells which version gave it, where a route has chosen one.
 VERSION_HEADER = "X-Model-Version"
+#: The header with the id of an answer that is kept.
+ANSWER_HEADER = "x-answer-id"
 #: The header with the milliseconds that the client will wait.
 TIMEOUT_HEADER = "x-request-timeout-ms"
 

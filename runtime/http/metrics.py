@@ -13,6 +13,7 @@ from runtime.http import metrics_process, metrics_runtime, metrics_triton
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Family, Snapshot, SnapshotSource, from_json, merge, to_json
+from runtime.http.metrics_energy import Energy
 from runtime.http.metrics_meters import Meters
 from runtime.http.metrics_text import CONTENT_TYPE, exposition
 from runtime.http.parameters import Accountant
@@ -33,6 +34,7 @@ class Metrics:
         self._service = service
         self.meters = Meters(service.router.template)
         self.accountant = Accountant()
+        self.energy = Energy(service.settings.core_watts, service.settings.carbon_grams)
         service.observers.append(self.meters)
         service.peers.offer(KIND, lambda: to_json(self.snapshot()))
 
@@ -42,7 +44,7 @@ class Metrics:
             return self._snapshot()
 
     def _snapshot(self) -> Snapshot:
-        service = self._service
+        service, stats = self._service, self._service.runtime.stats()
         versions = service.runtime.versions()
         self.meters.forget(versions.keys())
         waiting = Family(
@@ -53,8 +55,9 @@ class Metrics:
             *self.meters.families(),
             waiting,
             *_lag(service),
-            *metrics_runtime.families(service, service.runtime.stats(), self.accountant(versions)),
+            *metrics_runtime.families(service, stats, self.accountant(versions)),
             *metrics_process.families(),
+            *self.energy.families(stats.versions),
         ]
 
     async def everywhere(self) -> Snapshot:

@@ -180,7 +180,10 @@ def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str
 
 _COLUMNS = (
     *(Cell("model", "name"), Cell("version"), Cell("state", "short"), Cell("tier"), Cell("engine")),
-    *(Cell(name, "number") for name in ("calls", "failed", "rows", "p50", "p90", "p99")),
+    *(
+        Cell(name, "number")
+        for name in ("calls", "failed", "rows", "p50", "p90", "p99", "computing")
+    ),
     *(Cell("own", "number"), Cell("shared", "number"), Cell("plan", "short")),
 )
 
@@ -216,6 +219,7 @@ def _model(
         Cell(number(figures.one("call_failures_total", **labels))),
         Cell(number(figures.one("rows_total", **labels))),
         *(Cell(duration(times.quantile(share))) for share in (0.5, 0.9, 0.99)),
+        Cell(duration(figures.one("compute_seconds_total", **labels))),
         Cell(size(figures.one("parameter_bytes", **labels, kind="own"))),
         Cell(size(figures.one("parameter_bytes", **labels, kind="shared"))),
         Cell("", "", tuple((step, _plan(each.name, each.version, step)) for step in STEPS)),

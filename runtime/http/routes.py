@@ -60,7 +60,10 @@ def by_route(handler: Handler, following: Handler) -> Handler:
 
     def answer(service: HandlerContext, request: Request) -> Answer:
         params = request.params
-        if params["model"] in service.runtime.table or "version" in params:
+        address = params["model"]
+        if "version" in params:
+            address = f"{address}@{params['version']}"
+        if address in service.runtime.table:
             return handler(service, request)
         return following(service, request)
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext, suppress
 from time import monotonic
 
+from flour.core.errors import FlourError
 from runtime.http import problems, telemetry
 from runtime.http.array_pieces import CUTS
 from runtime.http.attributions import Attributions
@@ -25,6 +26,7 @@ from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
 from runtime.http.turns import Turns
+from runtime.service.routed import shown
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
@@ -94,7 +96,7 @@ class Service(HandlerContext):
                 unpack(request, self.settings.max_body)
             answer = handler(self, request)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
-            return problems.response(error)
+            return problems.response(self._shown(request, error))
         if not isinstance(answer, Response):
             return self._awaited(request, answer)
         return answer if len(answer.body) <= self._small else self._compressed(request, answer)
@@ -115,7 +117,7 @@ class Service(HandlerContext):
         try:
             response = await self._in_turn(request, coming)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
-            response = problems.response(error)
+            response = problems.response(self._shown(request, error))
         finally:
             self.waiting -= 1
         if len(response.body) <= self._small:
@@ -123,6 +125,16 @@ class Service(HandlerContext):
         if len(response.body) > _LARGE:  # compression takes a millisecond per 100 KiB
             return await asyncio.to_thread(self._compressed, request, response)
         return self._compressed(request, response)
+
+    def _shown(self, request: Request, error: Exception) -> Exception:
+        """The error without values, where the request's model has private columns."""
+        address = request.params.get("model", "")
+        if "version" in request.params:
+            address = f"{address}@{request.params['version']}"
+        try:
+            return shown(error, self.runtime.find(address))
+        except FlourError:  # there is no such model, or no longer
+            return error
 
     async def _in_turn(self, request: Request, coming: Awaitable[Response]) -> Response:
         front = request.front

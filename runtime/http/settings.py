@@ -68,6 +68,9 @@ class ServerSettings:
     """Requests a second, of all clients, that may ask for attribution; 0 refuses them."""
     explain_rows: int = 100
     """Rows of a request that asks for attribution."""
+    new_bytes_a_day: int = 0
+    """Bytes of bodies not sent before, for each client and day, so that models are not easily
+    copied by asking; 0 is no limit."""
     tenant_header: str = "x-tenant"
     """The header that names the tenant of a request, for routes; clients are believed."""
     max_waiting: int = 0
@@ -81,6 +84,10 @@ class ServerSettings:
     """Whether a model whose files cannot be served makes the server not ready."""
     metrics: bool = True
     """Whether requests are counted and `/metrics` answers."""
+    core_watts: float = 0.0
+    """Watts of a busy core, for the energy of endpoints where the machine does not tell it."""
+    carbon_grams: float = 0.0
+    """Grams of carbon dioxide for each kilowatt-hour; 0 leaves that out of the metrics."""
     triton_metrics: bool = False
     """Whether metrics also appear under Triton's names."""
     status_page: bool = True

@@ -210,7 +210,7 @@ class Repository:
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
         if self._routes is not None:
-            self._routes.hold({model.name for model in models})
+            self._routes.mute({model.name for model in models})
         for model in sorted(models, key=lambda one: one.form == formats.GRAPH):  # after its models
             events += self._load_changed(model, patient=patient)
         for trouble in troubles:

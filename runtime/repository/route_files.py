@@ -38,14 +38,14 @@ class RouteFiles:
         """Whether a route says which version of an endpoint answers."""
         return self._runtime.has_route(name)
 
-    def hold(self, names: Iterable[str]) -> None:
+    def mute(self, names: Iterable[str]) -> None:
         """Let nothing answer under names whose routes are not read yet."""
         for name in names:
             if not self.has(name) and _is_plain(name):
                 if self._folder.stamp(self._folder.root / name / FILE) == ():
-                    self._runtime.release(name)
+                    self._runtime.unmute(name)
                 elif name not in self._told:
-                    self._runtime.hold(name, f"{name}/{FILE} is not read yet")
+                    self._runtime.mute(name, f"{name}/{FILE} is not read yet")
 
     def follow(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Take over files that are new or were edited: names, and why one cannot be taken over."""
@@ -60,7 +60,7 @@ class RouteFiles:
                 self._runtime.restore(name, partial(self._read, name, path))
             except Explained as problem:
                 reason = reason_of(problem)
-                self._runtime.hold(name, reason)
+                self._runtime.mute(name, reason)
             if not reason or reason != self._told.get(name):
                 yield name, reason
             self._told[name] = reason

@@ -40,6 +40,10 @@ class Costs:
         """Note the time of a call, or of a chunk."""
         self.model.observe(version.owner, rows, seconds)
 
+    def spend(self, version: ModelVersion, seconds: float) -> None:
+        """Note what calls took that one was measured for."""
+        self.model.spend(version.owner, seconds)
+
     def curve(self, version: ModelVersion, rows: int) -> Curve | None:
         """The curve for calls of about this size: measured near it, else worked out.
 

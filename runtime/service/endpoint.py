@@ -15,6 +15,8 @@ from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndp
 from runtime.service.version import ModelVersion
 
 _NAME = re.compile(r"[^@\s]{1,200}")
+#: Before the address of a version that is held: names cannot begin with it.
+_HELD = "@"
 
 
 class Endpoint(NamedTuple):
@@ -35,10 +37,13 @@ class Endpoints:
         #: Every name to the version in service: of a route, the champion.
         self.champions: dict[str, ModelVersion] = {}
         #: Names that answer nothing, with the reason; "name@version" does.
-        self.held: dict[str, str] = {}
+        self.muted: dict[str, str] = {}
         self._versions: dict[str, dict[str, ModelVersion]] = {}
         self._numbers: dict[str, int] = {}
         self._claimed: set[str] = set()
+        #: Names that are not in the table, and neither are their versions, as something is done
+        #: beside each call: answers are kept, or errors must not show values.
+        self._held: set[str] = set()
         self.lock = RLock()
 
     def next_version(self, name: str) -> str:
@@ -72,7 +77,7 @@ class Endpoints:
         with self.lock:
             self.check(version.name, version.version, replace=replace)
             self._claimed.add(version.owner)
-            return self.routes.get(version.owner)
+            return self._known(version)
 
     def disclaim(self, version: ModelVersion) -> None:
         """Give a claimed address up."""
@@ -87,10 +92,13 @@ class Endpoints:
         with self.lock:
             self._claimed.discard(version.owner)
             versions = self._versions.setdefault(version.name, {})
-            former = self.routes.get(version.owner)
+            former = self._known(version)
             follows = former is not None and self.champions.get(version.name) is former
             versions[version.version] = version
-            self.routes[version.owner] = version
+            if version.private:
+                self._held.add(version.name)
+                self._place(version.name)
+            self.routes[self.address(version)] = version
             if activate or follows or len(versions) == 1:
                 direct = len(versions) == 1 or version.name in self.routes
                 self.serve(version.name, version.owner, direct=direct)
@@ -103,16 +111,45 @@ class Endpoints:
         """Put a version into service; unless it is `direct`, its name is not in the table."""
         with self.lock:
             self.champions[name] = version = self.find(owner)
-            if direct and name not in self.held:
+            if direct and name not in self._held and name not in self.muted:
                 self.routes[name] = version
             else:
                 self.routes.pop(name, None)
+
+    def address(self, version: ModelVersion) -> str:
+        """The address under which the table has a version."""
+        return _HELD + version.owner if version.name in self._held else version.owner
+
+    def serves(self, version: ModelVersion) -> bool:
+        """Whether this version, and no route, answers under the bare name."""
+        routed = version.name not in self._held and version.name not in self.routes
+        return not routed and self.champions.get(version.name) is version
+
+    def hold(self, name: str, *, held: bool, direct: bool) -> None:
+        """Take a name and its versions out of the table, or put them back in if it is `direct`."""
+        with self.lock:
+            (self._held.add if held else self._held.discard)(name)
+            self._place(name)
+            self.serve(name, self.champions[name].owner, direct=direct)
+
+    def _place(self, name: str) -> None:
+        """Let each version of a name stand under its address."""
+        for each in self._versions[name].values():
+            for address in (each.owner, _HELD + each.owner):
+                if address != self.address(each):
+                    self.routes.pop(address, None)
+                elif address not in self.routes:
+                    self.routes[address] = each
+
+    def _known(self, version: ModelVersion) -> ModelVersion | None:
+        """The version of this name and number that is registered."""
+        return self._versions.get(version.name, {}).get(version.version)
 
     def remove(self, name: str, version: str | None = None) -> list[ModelVersion]:
         """Take a version out, or the whole endpoint; what was taken out."""
         with self.lock:
             if version is None:
-                self.held.pop(name, None)
+                self.muted.pop(name, None)
             model = self.find(name, version)
             versions = self._versions[name]
             if version is not None and len(versions) > 1 and self.champions[name] is model:
@@ -124,9 +161,10 @@ class Endpoints:
                 )
             gone = list(versions.values()) if version is None else [model]
             for each in gone:
-                del versions[each.version], self.routes[each.owner]
+                del versions[each.version], self.routes[self.address(each)]
             if not versions:
                 del self._versions[name], self.champions[name]
+                self._held.discard(name)
                 self.routes.pop(name, None)
             return gone
 
@@ -134,31 +172,32 @@ class Endpoints:
         """What answers under this address, or UnknownEndpoint."""
         address = name if version is None else f"{name}@{version}"
         model = self.routes.get(address) or self.champions.get(address)
-        if model is None or address in self.held:
-            if model is not None:
-                raise self._held(model)
+        model = model or self.routes.get(_HELD + address)
+        if model is None:
             raise self._unknown(name, version)
+        if address in self.muted:
+            raise self._muted(model)
         return model
 
-    def _held(self, champion: ModelVersion) -> UnknownEndpoint:
+    def _muted(self, champion: ModelVersion) -> UnknownEndpoint:
         return UnknownEndpoint(
             "the route of this endpoint is not known, so nothing answers under its name",
             where=champion.name,
-            found=self.held[champion.name],
+            found=self.muted[champion.name],
             hint=f"{champion.owner!r} and other versions answer under their own names",
         )
 
-    def hold(self, name: str, reason: str) -> None:
+    def mute(self, name: str, reason: str) -> None:
         """Let nothing answer under a name from now on, or as soon as there is one."""
         with self.lock:
-            self.held[name] = reason
+            self.muted[name] = reason
             self.routes.pop(name, None)
 
-    def release(self, name: str) -> None:
+    def unmute(self, name: str) -> None:
         """Let the version in service answer again."""
         with self.lock:
-            if self.held.pop(name, None) is not None and name in self.champions:
-                self.routes[name] = self.champions[name]
+            if self.muted.pop(name, None) is not None and name in self.champions:
+                self.serve(name, self.champions[name].owner, direct=True)
 
     def _unknown(self, name: str, version: str | None) -> UnknownEndpoint:
         with self.lock:
@@ -181,6 +220,7 @@ class Endpoints:
         with self.lock:
             gone = self.all()
             self._versions.clear()
+            self._held.clear()
             self.routes.clear()
             self.champions.clear()
             return gone

@@ -7,26 +7,56 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from flour.core.errors import nearest
 from flour.core.extension_points import extension
 from flour.core.types import Category, Record, Scalar, Text, Type
 from runtime.errors import BadCall, BadRegistration, InUse, UnknownEndpoint
 from runtime.routing.history import Change, History, extended, rolled_back
-from runtime.routing.pairs import Answers, Pairs
+from runtime.routing.pairs import Answers, Pair, Pairs
 from runtime.routing.route import Route
 from runtime.routing.shadows import Shadows, ShadowStats, is_sampled, kept
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Engines
+from runtime.service.private import redacted, without
 from runtime.service.version import ModelVersion
 
 #: The priority of what shadows are asked: below all that callers ask for.
 LOWEST = -(1 << 30)
 _NOTHING: Mapping[str, Any] = {}
 _NO_OPTIONS: dict[str, object] = {}
+
+
+class Keeper(Protocol):
+    """What keeps the answers of endpoints; see runtime.provenance."""
+
+    def note(
+        self,
+        version: ModelVersion,
+        rows: object,
+        outputs: object,
+        answers: Answers,
+        headers: Mapping[str, str],
+        answer: str | None = None,
+    ) -> Answers:
+        """Keep an answer, under a new id if none is given; the answer with its id."""
+        ...
+
+    def new_id(self) -> str:
+        """An id that no other answer has."""
+        ...
+
+    def why(self, answer: str) -> object | None:
+        """What is known of an answer; None if this has not kept it."""
+        ...
+
+    def end(self) -> None:
+        """Write what has come, as the runtime is closed."""
+        ...
 
 
 class RoutedEndpoints:
@@ -51,6 +81,8 @@ class RoutedEndpoints:
         self._histories: dict[str, History] = {}
         self._clock, self._changing = clock, Lock()
         self._pairs: dict[str, Pairs] = {}
+        #: What keeps the answers of endpoints, by name; see runtime.provenance.
+        self._keepers: dict[str, Keeper] = {}
         hand_over = partial(engines.elsewhere, priority=LOWEST)
         self._shadows = Shadows(self.predict, hand_over, self._pairs.get)
         #: Called with a name and its history before a change counts; what it raises undoes it.
@@ -115,6 +147,45 @@ class RoutedEndpoints:
         """Collect what a step computes for a share of the rows; see runtime.watch.tap."""
         self._check_open()
         return extension("tap")(self, name, step, sample=sample, to=to)
+
+    def keep(self, name: str, folder: str | Path, **options: object) -> Any:
+        """Keep an endpoint's answers, for `why`; see runtime.provenance.AnswerKeeper."""
+        self._check_open()
+        return extension("keep")(self, name, folder, **options)
+
+    def why(self, answer: str) -> Any:
+        """What is known of an answer that was kept, by its id; see runtime.provenance.Why."""
+        for keeper in dict.fromkeys(self._keepers.values()):
+            if (found := keeper.why(answer)) is not None:
+                return found
+        raise UnknownEndpoint(
+            "no answer of this id is kept",
+            found=str(answer)[:80],
+            hint="it was dropped or erased, or its folder is not kept in: keep(name, folder)",
+        )
+
+    def put_keeper(self, name: str, keeper: Keeper | None) -> None:
+        """Let an endpoint's answers be kept by this from the next call on, or no more."""
+        with self._changing, self._endpoints.lock:
+            before = self._keepers.pop(name, None)
+            if keeper is not None:
+                self._keepers[name] = keeper
+            if name not in self._endpoints.champions:
+                return
+            private = self._endpoints.find(name).private
+            held = keeper is not None or bool(private)
+            self._endpoints.hold(name, held=held, direct=self.routed(name) is None)
+        if before is not None:
+            before.end()
+
+    def _end_keepers(self) -> None:
+        """Let all answers that were noted be written."""
+        for keeper in dict.fromkeys(self._keepers.values()):
+            keeper.end()
+
+    def keeper(self, name: str) -> Keeper | None:
+        """What keeps the answers of an endpoint."""
+        return self._keepers.get(name)
 
     def routed(self, name: str) -> Route | None:
         """The route of an endpoint, if there is more to it than a champion."""
@@ -225,20 +296,20 @@ class RoutedEndpoints:
 
     def observe(self, name: str, pairs: Pairs) -> None:
         """Hand what the champion and its shadow answer to this, pair by pair."""
-        self._endpoints.find(name)
+        version = self._endpoints.find(name)
         if not callable(getattr(pairs, "add", None)):
             raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
-        self._pairs[name] = pairs
+        self._pairs[name] = WithoutPrivate(pairs, version) if version.private else pairs
 
-    def hold(self, name: str, reason: str) -> None:
+    def mute(self, name: str, reason: str) -> None:
         """Answer nothing under a name whose route cannot be read; versions answer by address."""
         if name not in self._histories:
-            self._endpoints.hold(name, reason)
+            self._endpoints.mute(name, reason)
             self._switched()
 
-    def release(self, name: str) -> None:
+    def unmute(self, name: str) -> None:
         """Let the version in service answer again, as there is no route to be read."""
-        self._endpoints.release(name)
+        self._endpoints.unmute(name)
         self._switched()
 
     def _known(self, name: str) -> History:
@@ -255,7 +326,7 @@ class RoutedEndpoints:
             self._shadows.start()
         with self._endpoints.lock:
             self._histories[name] = history
-            self._endpoints.held.pop(name, None)
+            self._endpoints.muted.pop(name, None)
             self._endpoints.serve(name, route.champion, direct=route.is_direct)
         self._switched()
 
@@ -288,6 +359,9 @@ class RoutedEndpoints:
             if not any(each.name == name for each in self.endpoints()):
                 self._histories.pop(name, None)
                 self._pairs.pop(name, None)
+                keeper = self._keepers.pop(name, None)
+                if keeper is not None:
+                    keeper.end()
             return gone
 
     # --- answering ---------------------------------------------------------------------------
@@ -326,17 +400,21 @@ class RoutedEndpoints:
     ) -> Answers:
         """What `predict` answers where the name is not in the table."""
         version, mirrored = self._chosen(name, data, headers, tenant)
-        if mirrored is None:
-            return self.predict(version.owner, data, **options)
-        rows, start = kept(data), perf_counter()
-        expected: Answers | Exception
+        keeper = self._keepers.get(version.name)
+        rows = data if mirrored is None is keeper else kept(data)
+        start, address = perf_counter(), self._endpoints.address(version)
+        answers: Answers | Exception
         try:
-            expected = answers = self.predict(version.owner, data, **options)
-        except Exception as problem:
-            self.mirror(mirrored, rows, options, problem, perf_counter() - start)
-            raise
-        self.mirror(mirrored, rows, options, expected, perf_counter() - start)
-        return answers
+            answers = self.predict(address, data, **options)
+        except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
+            answers = shown(problem, version)
+        if mirrored is not None:
+            self.mirror(mirrored, rows, options, answers, perf_counter() - start)
+        if isinstance(answers, Exception):
+            raise answers
+        if keeper is None:
+            return answers
+        return keeper.note(version, rows, options.get("outputs"), answers, headers or _NOTHING)
 
     def _submit_by_route(
         self,
@@ -348,12 +426,20 @@ class RoutedEndpoints:
     ) -> Future[Answers]:
         """What `submit` answers where the name is not in the table."""
         version, mirrored = self._chosen(name, data, headers, tenant)
-        if mirrored is None:
-            return self.submit(version, data, **options)
-        rows, start = kept(data), perf_counter()
-        future = self.submit(version, data, **options)
-        outputs = options.get("outputs")
-        future.add_done_callback(partial(self.mirror_done, mirrored, rows, outputs, start))
+        keeper, outputs = self._keepers.get(version.name), options.get("outputs")
+        rows, start = data if mirrored is None is keeper else kept(data), perf_counter()
+        refused = None
+        try:
+            future = self.submit(version, data, **options)
+        except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
+            refused = shown(problem, version)
+        if refused is not None:
+            raise refused
+        if keeper is not None or version.private:
+            note = None if keeper is None else partial(keeper.note, version, rows, outputs)
+            future = chained(future, version, note, headers or _NOTHING)
+        if mirrored is not None:
+            future.add_done_callback(partial(self.mirror_done, mirrored, rows, outputs, start))
         return future
 
     def mirror(
@@ -378,6 +464,59 @@ class RoutedEndpoints:
             if isinstance(expected, dict | Exception):
                 seconds = perf_counter() - start
                 self.mirror(route, rows, {"outputs": outputs}, expected, seconds)
+
+
+class WithoutPrivate:
+    """Hands pairs on whose rows and errors have no values of private columns."""
+
+    def __init__(self, inner: Pairs, version: ModelVersion) -> None:
+        self._inner, self._version = inner, version
+
+    def add(self, pair: Pair) -> None:
+        """Take a pair in."""
+        expected, found = self._answers(pair.expected), self._answers(pair.found)
+        refused = isinstance(expected, Exception) or isinstance(found, Exception)
+        # A refused row may have any value anywhere.
+        rows = None if refused else without(pair.rows, self._version)
+        self._inner.add(replace(pair, rows=rows, expected=expected, found=found))
+
+    def _answers(self, answers: Answers | Exception) -> Answers | Exception:
+        return shown(answers, self._version) if isinstance(answers, Exception) else answers
+
+
+def shown(problem: Exception, version: ModelVersion) -> Exception:
+    """The error as callers may see it: without values, where the endpoint has private columns."""
+    if not version.private:
+        return problem
+    found = redacted(problem, version.inputs)
+    assert isinstance(found, Exception), "an error stays one"
+    return found
+
+
+def chained(
+    inner: Future[Answers],
+    version: ModelVersion,
+    note: Callable[[Answers, Mapping[str, str]], Answers] | None,
+    headers: Mapping[str, str],
+) -> Future[Answers]:
+    """A future of what another gives, once it is kept; its errors have no private values."""
+    outer: Future[Answers] = Future()
+
+    def done(_: object) -> None:
+        if inner.cancelled():
+            outer.cancel()
+        if not outer.set_running_or_notify_cancel():
+            return
+        problem = inner.exception()
+        if isinstance(problem, Exception):
+            outer.set_exception(shown(problem, version))
+            return
+        answers = inner.result()
+        outer.set_result(answers if note is None else note(answers, headers))
+
+    outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
+    inner.add_done_callback(done)
+    return outer
 
 
 def options_of(

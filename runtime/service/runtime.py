@@ -309,9 +309,9 @@ class Runtime(RoutedEndpoints):
             yield_gil()
         version = self._routes.get(name) if type(name) is str else None
         if version is None:
-            if name in self._histories:
+            if type(name) is str:
                 options = options_of(outputs, timeout, priority, engine)
-                return self._submit_by_route(str(name), data, headers, tenant, options)
+                return self._submit_by_route(name, data, headers, tenant, options)
             version = self._find(name)
         call = NONBLOCKING
         if not (outputs is None is timeout and priority is None is engine):
@@ -350,7 +350,7 @@ class Runtime(RoutedEndpoints):
 
         if WAITING[0]:
             yield_gil()
-        if self.routed(name) is not None:
+        if name not in self._routes:
             options = options_of(outputs, timeout, priority, engine)
             coming = self._submit_by_route(name, data, headers, tenant, options)
             return await asyncio.wrap_future(coming)
@@ -389,7 +389,7 @@ class Runtime(RoutedEndpoints):
         options = options_of(outputs, None, priority, Engine.BATCH.value)
 
         def submit(data: object) -> Future[Answers]:
-            if self.routed(name) is not None:
+            if name not in self._routes:
                 return self._submit_by_route(name, data, headers, tenant, options)
             batch = version.reader.read(data)
             choice = self._policy.choose(batch, version, call)
@@ -503,6 +503,7 @@ class Runtime(RoutedEndpoints):
     ) -> None:
         """Learn from one call in so many what they take, and do what is due."""
         self._policy.learn(version, batch, seconds)
+        self._costs.spend(version, seconds * (calls - 1))
         if self._catalog.departed:
             self._catalog.sweep()
         self._materialiser.consider(version, seconds, batch.rows or 1, calls)
@@ -518,9 +519,7 @@ class Runtime(RoutedEndpoints):
         inline, batch = self._engines.stats()
         return RuntimeStats(
             versions=tuple(
-                version_stats(
-                    version, self._costs, in_service=self._routes.get(version.name) is version
-                )
+                version_stats(version, self._costs, in_service=self._endpoints.serves(version))
                 for version in every
             ),
             inline=inline,
@@ -563,6 +562,7 @@ class Runtime(RoutedEndpoints):
         self._closed = True
         vars(self).pop("predict", None)  # it refers to this runtime, as this does to it
         self._shadows.close()
+        self._end_keepers()
         gone = self._endpoints.clear()
         self._graphs.close((DRAIN_SECONDS if timeout is None else timeout) * drain)
         ended = self._engines.close(drain=drain, timeout=timeout)

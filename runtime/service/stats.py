@@ -34,6 +34,8 @@ class VersionStats(NamedTuple):
     engine: str | None
     reason: str | None
     """What was chosen for the last call that the policy was asked about, and why."""
+    compute_seconds: float
+    """What its calls took to compute, all together: one in so many is measured."""
 
 
 class RuntimeStats(NamedTuple):
@@ -121,6 +123,7 @@ def version_stats(version: ModelVersion, costs: Costs, *, in_service: bool) -> V
         row_seconds=costs.seconds(version, 1),
         engine=None if last is None else last.engine.value,
         reason=None if last is None else last.reason,
+        compute_seconds=costs.model.spent.get(version.owner, 0.0),
     )
 
 

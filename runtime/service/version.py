@@ -24,6 +24,7 @@ from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.service.entry import SAMPLE, Counter, InlineEntry
+from runtime.service.private import private_columns
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
@@ -106,7 +107,17 @@ class ModelVersion:
 
     __slots__ = (
         *("__weakref__", "classes", "counts", "digest", "entry", "front", "grows", "inputs"),
-        *("kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner", "reader"),
+        *(
+            "kinds",
+            "learned",
+            "mixes_rows",
+            "name",
+            "notes",
+            "outputs",
+            "owner",
+            "private",
+            "reader",
+        ),
         *("reserved", "residence", "settled", "shared", "version", "waits", "watcher"),
     )
 
@@ -138,6 +149,8 @@ class ModelVersion:
         self.reserved = reserved
         #: For front ends; see Runtime.register.
         self.notes: Mapping[str, object] = dict(notes or {})
+        #: Columns whose values are not to be seen; see runtime.service.private.
+        self.private = private_columns(self.notes, self.inputs, self.owner)
         #: Makes the batch of a call's data.
         self.reader = plan.reader
         self.counts, self.learned, self.residence = Counts(), Learned(), Residence(plan)

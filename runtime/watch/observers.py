@@ -32,6 +32,8 @@ class Observer:
         self.dropped = 0
         #: Blocks that could not be folded.
         self.failed = 0
+        #: Whether errors are logged with their texts, which may quote values.
+        self.tells = True
         self._folding = threading.Lock()
         self._wake, self._ended = threading.Event(), False
         self._thread: threading.Thread | None = None
@@ -68,7 +70,9 @@ class Observer:
                     self._fold_one(copied, weight)
                 except Exception:
                     self.failed += 1
-                    log.exception("rows of a watched endpoint could not be folded")
+                    log.exception(
+                        "rows of a watched endpoint could not be folded", exc_info=self.tells
+                    )
 
     def end(self) -> None:
         """Fold what is left, and end the thread."""
@@ -90,7 +94,9 @@ class Observers:
                 each(batch, weight)
             except Exception:
                 each.failed += 1
-                log.exception("a batch of a watched endpoint could not be copied")
+                log.exception(
+                    "a batch of a watched endpoint could not be copied", exc_info=each.tells
+                )
 
 
 def observers_of(version: ModelVersion) -> tuple[Observer, ...]:
@@ -101,6 +107,7 @@ def observers_of(version: ModelVersion) -> tuple[Observer, ...]:
 
 def attach(version: ModelVersion, observer: Observer) -> None:
     """Show an observer the version's calls, from the next one on."""
+    observer.tells = not version.private
     with _attaching:
         version.watcher = Observers((*observers_of(version), observer))
         version.entry.coarse_timing = True

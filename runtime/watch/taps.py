@@ -18,6 +18,7 @@ from flour.core.errors import ParameterError, nearest
 from flour.core.node import Node
 from flour.data.batch import Batch
 from flour.language.flow import Flow
+from runtime.service.private import read_columns
 from runtime.service.runtime import Runtime
 from runtime.watch.observers import Observer, attach, detach
 from runtime.watch.rows import taken
@@ -72,6 +73,13 @@ class Tap:
         if plan is None:
             raise ParameterError("this plan was dropped for memory", where=version.owner)
         node = step_node(plan.flow, step)
+        if version.private & read_columns(node):
+            raise ParameterError(
+                "this step reads private columns, so its values are not to be seen",
+                where=step,
+                found=", ".join(sorted(version.private & read_columns(node))),
+                hint="tap a step that does not depend on them",
+            )
         self._plan = oven.bake(Flow({OUTPUT: node}), exact=True, background=True)
         #: The rows' values that came last, a block for each sampled batch.
         self.ring: deque[Any] = deque(maxlen=_RING)

@@ -51,6 +51,7 @@ class Watch:
         self.reference = self._reference(reference)
         texts = columns_of(version.inputs) or {}
         known = [*self.reference.columns] or [*version.reader.columns]
+        known = [name for name in known if name not in version.private]
         self.segments = Segments(segments, known, limit) if segments else None
         for column in self.segments.columns if self.segments else ():
             if column.width and texts.get(column.name):
@@ -85,7 +86,8 @@ class Watch:
                 found="columns: " + ", ".join(found.columns)[:200],
                 hint="pass rows as the model takes them, the more the better",
             )
-        return found
+        private = self.version.private
+        return Reference({n: each for n, each in found.columns.items() if n not in private})
 
     def _copied(self, batch: Batch) -> tuple[Any, int]:
         return taken(batch, self.version.inputs), batch.rows or 1

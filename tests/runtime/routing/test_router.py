@@ -113,8 +113,8 @@ def test_what_observes_adds_pairs(runtime: Runtime) -> None:
         runtime.observe("m", [])  # type: ignore[arg-type]  # what is refused
 
 
-def test_a_name_that_is_held_answers_nothing(runtime: Runtime) -> None:
-    runtime.hold("m", "as a broken file")
+def test_a_name_that_is_muted_answers_nothing(runtime: Runtime) -> None:
+    runtime.mute("m", "as a broken file")
     for call in (runtime.predict, runtime.submit):
         with pytest.raises(UnknownEndpoint, match="as a broken file"):
             call("m", ROW)
@@ -122,9 +122,9 @@ def test_a_name_that_is_held_answers_nothing(runtime: Runtime) -> None:
     runtime.switch("m", 2)
     with pytest.raises(UnknownEndpoint):
         runtime.find("m")
-    runtime.release("m")
+    runtime.unmute("m")
     assert answered(runtime.predict("m", ROW)) == "m@2"
-    runtime.hold("n", "before there is one")
+    runtime.mute("n", "before there is one")
     runtime.register("n", shift(1.0))
     with pytest.raises(UnknownEndpoint):
         runtime.predict("n", ROW)

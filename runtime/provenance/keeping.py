@@ -1,0 +1,336 @@
+"""Keeps answers: a call appends to a queue, and a thread writes to the log of a folder.
+
+answers-00000001.log    the answers, see runtime.provenance.log
+plans/DIGEST.pretzel    each plan that has answered; DIGEST.json has what is known of it
+salt                    what subjects are hashed with
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+import oven
+from flour.core.errors import FlourError, ParameterError
+from flour.data.batch import Batch
+from objectstore.atomic import write_file
+from runtime.provenance.log import AnswerLog
+from runtime.provenance.values import packed, unpacked
+from runtime.provenance.why import Plans, Why
+from runtime.routing.shadows import kept
+from runtime.service.private import column_names, drop, without
+from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
+
+log = logging.getLogger("pretzel.provenance")
+_EVERY = 0.2
+#: Rows that may wait to be written.
+_MOST = 1 << 16
+_LIBRARIES = ("numpy", "numba", "llvmlite", "sklearn", "lightgbm", "xgboost", "onnx")
+_DROP, _HASH = "drop", "hash"
+
+
+class Kept(dict[str, Any]):
+    """Answers by name, with the id under which they are kept; None where they are not."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, answers: Mapping[str, Any], answer: str | None) -> None:
+        super().__init__(answers)
+        self.id = answer
+
+
+class _Noted(NamedTuple):
+    """An answer that waits to be written."""
+
+    answer: str
+    when: float
+    version: ModelVersion
+    rows: Any
+    outputs: Any
+    answers: Any
+    request: str
+    change: int | None
+
+
+class AnswerKeeper:
+    """Keeps the answers of an endpoint in a folder, for `runtime.why`, until it is closed.
+
+    `inputs` are kept with them, for a share `sample` of calls, at most `most_bytes` of the newest,
+    and for about `seconds`. `erase` deletes by the column `subject`. Values of private columns are
+    dropped, or with `private="hash"` hashed by a key that changes each `rotate` seconds.
+    """
+
+    def __init__(  # noqa: PLR0913 (each has a default)
+        self,
+        runtime: Runtime,
+        name: str,
+        folder: str | Path,
+        *,
+        inputs: bool = True,
+        sample: float = 1.0,
+        most_bytes: int = 1 << 30,
+        seconds: float | None = None,
+        subject: str | None = None,
+        private: str = _DROP,
+        rotate: float = 86400.0,
+    ) -> None:
+        known = column_names(runtime.find(name).inputs)
+        if not 0 < sample <= 1 or private not in {_DROP, _HASH} or subject not in {None, *known}:
+            raise ParameterError(
+                "answers cannot be kept like this",
+                where=name,
+                found=f"sample={sample!r}, private={private!r}, subject={subject!r}",
+                hint='a share of calls, "drop" or "hash", a column of the program',
+            )
+        self._runtime, self._name, self._folder = runtime, name, Path(folder)
+        self._inputs, self._sample, self._subject = inputs, sample, subject
+        self._hide = drop if private == _DROP else RotatingHash(rotate)
+        self._log = AnswerLog(self._folder, _id_of, most_bytes, seconds)
+        (self._folder / "plans").mkdir(exist_ok=True)
+        self._plans = Plans(self._folder / "plans", runtime)
+        self._salt = _salt(self._folder / "salt")
+        self._token, self._numbers = os.urandom(6).hex(), count(1)
+        self._queue: deque[_Noted] = deque()
+        self._waiting, self._owed = 0, 0.0
+        self._described: set[str] = set()
+        #: Answers that were not kept: too many came at once, or they could not be written.
+        self.dropped = self.failed = 0
+        self._writing, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pretzel-answers", daemon=True)
+        self._thread.start()
+        runtime.put_keeper(name, self)
+
+    # --- on the callers' threads ---------------------------------------------------------------
+
+    def new_id(self) -> str:
+        """An id that no other answer has."""
+        return f"{self._token}-{next(self._numbers)}"
+
+    def note(
+        self,
+        version: ModelVersion,
+        rows: object,
+        outputs: object,
+        answers: Mapping[str, Any],
+        headers: Mapping[str, str],
+        answer: str | None = None,
+    ) -> Kept:
+        """Keep an answer, if it is in the sample; `rows` are a copy that nobody changes."""
+        self._owed += self._sample
+        if self._owed < 1.0:
+            return Kept(answers, None)
+        self._owed -= 1.0
+        if self._waiting >= _MOST:
+            self.dropped += 1
+            return Kept(answers, None)
+        name = answer or self.new_id()
+        self._waiting += _rows(answers)
+        request = headers.get("x-request-id", "") if headers else ""
+        change = self._change()
+        self._queue.append(
+            _Noted(name, time.time(), version, rows, outputs, kept(answers), request, change)
+        )
+        return Kept(answers, name)
+
+    def _change(self) -> int | None:
+        """The number of the route's change in force; None without a route."""
+        has_route = self._runtime.has_route(self._name)
+        return self._runtime.history(self._name)[-1].number if has_route else None
+
+    # --- on a thread of its own ----------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended.wait(_EVERY):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has come so far."""
+        with self._writing:
+            records = []
+            self._waiting = 0  # what is in the queue now is taken out at once
+            for _ in range(len(self._queue)):
+                noted = self._queue.popleft()
+                try:
+                    records.append((noted.answer, self._record(noted)))
+                except Exception as problem:  # noqa: BLE001 (a thread that has to go on)
+                    self.failed += 1
+                    log.warning("an answer could not be kept: %s", type(problem).__name__)
+            try:
+                self._log.append(records)
+            except OSError as problem:
+                self.failed += len(records)
+                log.warning("answers cannot be written: %s", problem.strerror)
+
+    def _record(self, noted: _Noted) -> bytes:
+        version = noted.version
+        self._describe(version)
+        batch = noted.rows
+        if not isinstance(batch, Batch):
+            batch = version.reader.read(batch)
+        rows = batch.data
+        private = version.private
+        shown = without(rows, version, self._hide) if private else rows
+        record = {
+            "when": noted.when,
+            "endpoint": version.name,
+            "version": version.version,
+            "digest": version.digest,
+            "change": noted.change,
+            "request": noted.request,
+            "outputs": noted.outputs,
+            "whole": self._inputs and not private,
+            "inputs": shown if self._inputs else None,
+            "kind": batch.kind.name,
+            "single": batch.single,
+            "subjects": self._subjects(rows),
+            "answers": dict(noted.answers),
+        }
+        name = noted.answer.encode()
+        return bytes((len(name),)) + name + packed(record)
+
+    def _subjects(self, rows: object) -> list[str]:
+        """The hashes of the subjects of rows."""
+        if self._subject is None:
+            return []
+        listed = rows if isinstance(rows, list) else [rows]
+        values = [row[self._subject] for row in listed if isinstance(row, Mapping)]
+        every = [one for value in values for one in np.atleast_1d(np.asarray(value, object))]
+        return sorted({self._hashed(one) for one in every})
+
+    def _hashed(self, key: object) -> str:
+        plain = key.item() if isinstance(key, np.generic) else key
+        return hmac.new(self._salt, str(plain).encode(), hashlib.sha256).hexdigest()[:32]
+
+    def _describe(self, version: ModelVersion) -> None:
+        """Write a plan, and what is known of it, beside its first answer."""
+        if version.digest in self._described:
+            return
+        path = self._folder / "plans" / f"{version.digest}.json"
+        facts = {**_facts(version), "saved": self._saved(version, path.with_suffix(".pretzel"))}
+        write_file(path, [json.dumps(facts, indent=1, default=str).encode()])
+        self._described.add(version.digest)
+
+    @staticmethod
+    def _saved(version: ModelVersion, path: Path) -> bool:
+        """Whether the plan is in the folder; some cannot be saved."""
+        plan = version.plan
+        try:
+            if plan is None and version.residence.path is not None:
+                plan = oven.load(version.residence.path)
+            if plan is not None and not path.exists():
+                plan.save(path)
+        except (FlourError, OSError) as problem:
+            log.warning("a plan could not be kept with its answers: %s", type(problem).__name__)
+        return path.exists()
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    def why(self, answer: str) -> Why | None:
+        """What is known of an answer; None if it is not here."""
+        self.flush()
+        record = self._log.find(answer)
+        if record is None:
+            return None
+        return Why(answer, _read(record), self._plans)
+
+    def erase(self, key: object) -> int:
+        """Delete all answers to rows of a subject, with all rows of the same calls; how many."""
+        if self._subject is None:
+            raise ParameterError("answers are kept without a subject", hint='subject="customer"')
+        self.flush()
+        meant = self._hashed(key)
+        return self._log.remove(lambda record: meant in _read(record)["subjects"])
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def close(self) -> None:
+        """Keep no more answers, and write what has come."""
+        if self._runtime.keeper(self._name) is self:
+            self._runtime.put_keeper(self._name, None)
+        self.end()
+
+    def end(self) -> None:
+        """Write what has come: the runtime is closed, or another keeps the answers."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        self._thread.join()
+        self.flush()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RotatingHash:
+    """Hashes values with a key that is only in memory, and another one after some time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._until, self._key = seconds, 0.0, b""
+
+    def __call__(self, value: object) -> str:
+        """The hash that stands for a value."""
+        now = time.monotonic()
+        if now >= self._until:
+            self._key, self._until = os.urandom(32), now + self._seconds
+        return hmac.new(self._key, str(value).encode(), hashlib.sha256).hexdigest()[:16]
+
+
+def _id_of(record: bytes) -> str:
+    return record[1 : 1 + record[0]].decode()
+
+
+def _read(record: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = unpacked(record[1 + record[0] :])
+    return found
+
+
+def _rows(answers: Mapping[str, Any]) -> int:
+    for value in answers.values():
+        return len(value) if isinstance(value, np.ndarray) and value.ndim else 1
+    return 1
+
+
+def _salt(path: Path) -> bytes:
+    if not path.exists():
+        write_file(path, [os.urandom(32)])
+        path.chmod(0o600)
+    return path.read_bytes()
+
+
+def _facts(version: ModelVersion) -> dict[str, Any]:
+    """What is known of a version's plan: parameters, types, where it was imported, libraries."""
+    plan, notes = version.plan, version.notes
+    flow = None if plan is None else plan.flow
+    origins = {} if flow is None else flow.origins()
+    places = dict.fromkeys(str(origin) for every in origins.values() for origin in every)
+    parameters = () if plan is None else plan.parameters()
+    found = {name: sys.modules[name] for name in _LIBRARIES if name in sys.modules}
+    return {
+        "digest": version.digest,
+        "file": None if version.residence.path is None else version.residence.path.name,
+        "inputs": {name: str(kind) for name, kind in version.inputs.items()},
+        "outputs": {name: str(kind) for name, kind in version.kinds.items()},
+        "parameters": sorted({each.digest for each in parameters}),
+        "imported": list(places),
+        "training": notes.get("training"),
+        "libraries": {name: str(getattr(it, "__version__", "")) for name, it in found.items()},
+    }

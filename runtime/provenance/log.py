@@ -1,0 +1,176 @@
+"""A log of records in files of bounded size, the oldest of which are deleted.
+
+    answers-00000001.log    8 bytes (length, checksum) and a record, any number
+
+A process that is killed leaves at most one record unfinished; reading ends there, and the next
+writer begins another file. One process writes a folder at a time, others may read it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import RLock
+from typing import NamedTuple
+from zlib import crc32
+
+from objectstore.atomic import write_file
+from runtime.errors import OutputInUse
+
+_HEAD = struct.Struct("<II")
+#: Most bytes of a file.
+FILE_BYTES = 16 << 20
+
+
+class Place(NamedTuple):
+    """Where a record is."""
+
+    path: Path
+    offset: int
+
+
+class AnswerLog:
+    """The records of a folder, by id."""
+
+    def __init__(
+        self,
+        folder: Path,
+        id_of: Callable[[bytes], str],
+        most_bytes: int,
+        seconds: float | None = None,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
+        """Open a folder for writing; `id_of` reads a record's id.
+
+        Files that together are larger than `most_bytes`, or older than `seconds`, are deleted.
+        """
+        self._folder, self._id_of, self._seconds = folder, id_of, seconds
+        self._most, self._file_bytes = most_bytes, min(file_bytes, max(most_bytes // 4, 1))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock, self._places = RLock(), dict[str, Place]()
+        self._owner = (folder / "lock").open("ab")
+        try:
+            fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._owner.close()
+            raise OutputInUse(
+                "another process keeps answers in this folder",
+                where=folder.name,
+                hint="give each process, and each runtime, a folder of its own",
+            ) from None
+        for path in self.files():
+            for offset, record in _records(path):
+                self._places[id_of(record)] = Place(path, offset)
+        self._begin()
+
+    def files(self) -> list[Path]:
+        """The files, the oldest first."""
+        return sorted(self._folder.glob("answers-*.log"))
+
+    def _begin(self) -> None:
+        """Begin another file."""
+        numbers = [int(path.stem.rpartition("-")[2]) for path in self.files()]
+        self._path = self._folder / f"answers-{max(numbers, default=0) + 1:08}.log"
+        self._file, self._begun = self._path.open("ab"), time.monotonic()
+
+    def append(self, records: list[tuple[str, bytes]]) -> None:
+        """Write records with their ids."""
+        with self._lock:
+            for answer, record in records:
+                self._places[answer] = Place(self._path, self._file.tell())
+                self._file.write(_HEAD.pack(len(record), crc32(record)) + record)
+                if self._file.tell() >= self._file_bytes:
+                    self._file.close()
+                    self._begin()
+            self._file.flush()
+            self.expire()
+
+    def find(self, answer: str) -> bytes | None:
+        """The record of an id, or None if there is none that can be read."""
+        with self._lock:
+            place = self._places.get(answer)
+            if place is None:
+                return None
+            with place.path.open("rb") as file:
+                file.seek(place.offset)
+                return _next(file.read(_HEAD.size), file.read)
+
+    def expire(self) -> int:
+        """Delete files that are too old, and the oldest where all are too large; how many."""
+        with self._lock:
+            if self._seconds is not None and time.monotonic() - self._begun > self._seconds / 4:
+                self.turn()
+            *older, _ = files = self.files()
+            sizes = {path: path.stat() for path in files}
+            total, now, gone = sum(each.st_size for each in sizes.values()), time.time(), set()
+            for path in older:
+                is_old = self._seconds is not None and now - sizes[path].st_mtime > self._seconds
+                if is_old or total > self._most:
+                    total -= sizes[path].st_size
+                    path.unlink()
+                    gone.add(path)
+            if gone:
+                left = self._places.items()
+                self._places = {name: place for name, place in left if place.path not in gone}
+            return len(gone)
+
+    def turn(self) -> None:
+        """Close the file that is written, so that it may grow old."""
+        with self._lock:
+            if self._file.tell():
+                self._file.close()
+                self._begin()
+
+    def remove(self, is_meant: Callable[[bytes], bool]) -> int:
+        """Write the files anew without these records; how many they were."""
+        with self._lock:
+            self.turn()
+            removed = 0
+            for path in self.files()[:-1]:
+                every = list(_records(path))
+                kept = [record for _, record in every if not is_meant(record)]
+                if len(kept) < len(every):
+                    removed += len(every) - len(kept)
+                    for _, record in every:
+                        self._places.pop(self._id_of(record), None)
+                    self._rewrite(path, kept)
+            return removed
+
+    def _rewrite(self, path: Path, records: list[bytes]) -> None:
+        chunks, offset = [], 0
+        for record in records:
+            chunks.append(_HEAD.pack(len(record), crc32(record)) + record)
+            self._places[self._id_of(record)] = Place(path, offset)
+            offset += len(chunks[-1])
+        write_file(path, chunks)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def close(self) -> None:
+        """End writing."""
+        with self._lock:
+            self._file.close()
+            if not self._path.stat().st_size:
+                self._path.unlink()
+            self._owner.close()
+
+
+def _records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The whole records of a file with their offsets."""
+    with path.open("rb") as file:
+        offset = 0
+        while (record := _next(file.read(_HEAD.size), file.read)) is not None:
+            yield offset, record
+            offset = file.tell()
+
+
+def _next(head: bytes, read: Callable[[int], bytes]) -> bytes | None:
+    if len(head) < _HEAD.size:
+        return None
+    length, checksum = _HEAD.unpack(head)
+    body = read(length)
+    return body if len(body) == length and crc32(body) == checksum else None

@@ -1,0 +1,151 @@
+"""What is known of one answer, and the same answer computed once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import oven
+from flour.core.errors import InputError
+from flour.data.batch import Batch, Kind
+from oven import Plan
+from runtime.errors import LostPlan
+from runtime.provenance.values import packed
+from runtime.service.engines import shaped
+
+if TYPE_CHECKING:
+    from runtime.service.runtime import Runtime
+
+_NONE = object()
+
+
+class Why:
+    """An answer that was kept, with what has made it."""
+
+    def __init__(self, answer: str, record: Mapping[str, Any], plans: Plans) -> None:
+        self.id, self._record, self._plans = answer, record, plans
+        self.endpoint: str = record["endpoint"]
+        self.version: str = record["version"]
+        #: The digest of the plan, by which it is found again whatever it is called.
+        self.digest: str = record["digest"]
+        self.when = datetime.fromtimestamp(record["when"], UTC)
+        #: The number of the change of the endpoint's route that was in force, if it has one.
+        self.change: int | None = record["change"]
+        #: The `X-Request-Id` of the request, if it had one.
+        self.request: str = record["request"]
+        #: The rows, if they are kept: without private values.
+        self.inputs: Any = record["inputs"]
+        self.answers: dict[str, Any] = record["answers"]
+
+    @property
+    def plan_facts(self) -> dict[str, Any]:
+        """Types, digests of parameters, places of import, notes on training, libraries."""
+        return self._plans.facts(self.digest)
+
+    def recomputed(self, rows: object = _NONE) -> dict[str, Any]:
+        """The answers of the same plan to the same rows, which are needed where none are kept."""
+        if rows is _NONE and not self._record["whole"]:
+            raise InputError(
+                "the rows of this answer were not kept, or without their private columns",
+                where=self.id,
+                hint="recomputed(rows)",
+            )
+        plan = self._plans.find(self.digest, f"{self.endpoint}@{self.version}")
+        if rows is _NONE:
+            kind, single = Kind[self._record["kind"]], self._record["single"]
+            batch = Batch(kind, self.inputs, 0, single=single)
+        else:
+            batch = plan.reader.read(rows)
+        answers = plan.run(batch.block)
+        outputs = self._record["outputs"]
+        names = None if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
+        return shaped(answers, None if names is None else tuple(names), single=batch.single)
+
+    def agrees(self, rows: object = _NONE) -> bool:
+        """Whether the recomputed answers have the bits of those that were given."""
+        found = self.recomputed(rows)
+        return packed({name: found[name] for name in self.answers}) == packed(self.answers)
+
+    def lineage(self, form: str = "text") -> str:
+        """From training data to the answer, as "text", "dot" or "html"."""
+        steps = self._steps()
+        if form == "dot":
+            return _dot(steps)
+        if form == "html":
+            rows = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in steps)
+            return f"<table>{''.join(rows)}</table>"
+        return "\n".join(f"{name:<12} {text}" for name, text in steps)
+
+    def _steps(self) -> list[tuple[str, str]]:
+        facts = self.plan_facts
+        libraries = (f"{name} {version}" for name, version in facts.get("libraries", {}).items())
+        digests, training = facts.get("parameters", ()), facts.get("training")
+        found = [
+            ("training", "" if training is None else json.dumps(training, sort_keys=True)),
+            ("imported", "; ".join(facts.get("imported", ())[:8])),
+            ("parameters", f"{len(digests)}: " + ", ".join(each[:12] for each in digests[:6])),
+            ("libraries", ", ".join(libraries)),
+            ("plan", self.digest),
+            (
+                "inputs",
+                ", ".join(f"{name}: {kind}" for name, kind in facts.get("inputs", {}).items()),
+            ),
+            ("version", f"{self.endpoint}@{self.version}"),
+            ("route", "" if self.change is None else f"change {self.change}"),
+            ("request", self.request),
+            ("answer", f"{self.id} at {self.when.isoformat(timespec='milliseconds')}"),
+        ]
+        return [(name, text) for name, text in found if text]
+
+    def _repr_html_(self) -> str:
+        return self.lineage("html")
+
+    def __str__(self) -> str:
+        return self.lineage()
+
+
+class Plans:
+    """The plans that have answered: those of a runtime, and files beside the answers."""
+
+    def __init__(self, folder: Path, runtime: Runtime) -> None:
+        self.folder, self._runtime = folder, runtime
+        self._loaded: dict[str, Plan] = {}
+
+    def facts(self, digest: str) -> dict[str, Any]:
+        """What is known of a plan."""
+        path = self.folder / f"{digest}.json"
+        found: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+        return found
+
+    def find(self, digest: str, owner: str) -> Plan:
+        """The plan of this digest; an error says which file is missing."""
+        for version in self._runtime.versions().values():
+            if version.digest == digest and version.plan is not None:
+                return version.plan
+        if digest not in self._loaded:
+            self._loaded[digest] = self._load(digest, owner)
+        return self._loaded[digest]
+
+    def _load(self, digest: str, owner: str) -> Plan:
+        path = self.folder / f"{digest}.pretzel"
+        if not path.exists():
+            raise LostPlan(
+                "the plan of this answer is neither registered nor in the folder of answers",
+                where=owner,
+                found=f"digest {digest}, once the file {self.facts(digest).get('file')!r}",
+                hint=f"register its version again, or put the file back as plans/{path.name}",
+            )
+        plan = oven.load(path)
+        if plan.digest != digest:
+            raise LostPlan("this file has another plan", where=path.name, found=plan.digest)
+        return plan
+
+
+def _dot(steps: list[tuple[str, str]]) -> str:
+    nodes = [f"  {name} [label={json.dumps(f'{name}: {text}'[:200])}];" for name, text in steps]
+    edges = "  " + " -> ".join(name for name, _ in steps) + ";"
+    return "\n".join(["digraph lineage {", "  node [shape=box];", *nodes, edges, "}"])

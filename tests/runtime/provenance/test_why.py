@@ -1,0 +1,329 @@
+"""Kept answers are found by their ids, and computed again bit for bit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import flour
+from flour import Flow
+from flour.core.errors import InputError, ParameterError
+from flour.core.sparse import Sparse
+from runtime import Runtime
+from runtime.errors import LostPlan, OutputInUse, UnknownEndpoint
+from runtime.http import Server, ServerSettings
+from runtime.provenance import AnswerLog, Why
+from runtime.provenance.values import packed, unpacked
+from tests.runtime.http.client import Client
+
+ROWS = np.random.default_rng(0).normal(size=(40, 4))
+
+
+def scored(seed: int) -> Flow:
+    weights = np.random.default_rng(seed).normal(size=4)
+    return flour.outputs(score=flour.vector("x", 4).linear_regressor(weights, 0.1))
+
+
+def text_scored(factor: float) -> Flow:
+    row = flour.record(customer=flour.text, amount=float)
+    return flour.outputs(score=row["amount"] * factor)
+
+
+def id_of(answers: Any) -> Any:
+    return answers.id
+
+
+def asked(runtime: Runtime) -> list[Any]:
+    """Answers of every form of a call."""
+    ways = [runtime.predict("f", row) for row in ROWS[:10]]
+    ways += [runtime.predict("f", ROWS), runtime.predict("f", ROWS.tolist())]
+    ways += [runtime.predict("f", {"x": ROWS[0]}, outputs="score")]
+    ways += [runtime.submit("f", ROWS[3]).result(), runtime.predict("f", ROWS, engine="batch")]
+    return [*ways, *runtime.predict_batch("f", [ROWS[:20], ROWS[20:]])]
+
+
+def test_answers_are_recomputed_after_a_restart_and_switches(tmp_path: Path) -> None:
+    kept: list[Any] = []
+    with Runtime() as runtime:
+        for seed in (1, 2, 3):
+            runtime.register("f", scored(seed), background=False)
+            if seed == 1:
+                runtime.keep("f", tmp_path)
+            kept += asked(runtime)
+        kept.append(runtime.predict("f@1", ROWS[0]))
+        runtime.unregister("f", 1)
+        assert all(runtime.why(each.id).agrees() for each in kept)
+    with Runtime() as runtime:
+        runtime.register("f", scored(9), background=False)
+        with runtime.keep("f", tmp_path) as keeper:
+            assert len(keeper) == len(kept)
+            for each in kept:
+                why: Why = runtime.why(each.id)
+                assert why.agrees()
+                assert packed(why.answers) == packed(dict(each))
+            assert {runtime.why(each.id).version for each in kept} == {"1", "2", "3"}
+
+
+def test_a_different_answer_does_not_agree(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", scored(1))
+        runtime.keep("f", tmp_path)
+        why = runtime.why(id_of(runtime.predict("f", ROWS)))
+        assert why.agrees()
+        assert not why.agrees(ROWS + 1)
+        scores = why.answers["score"].ravel()
+        why.answers["score"] = np.nextafter(scores, 99).reshape(why.answers["score"].shape)
+        assert not why.agrees()
+
+
+def test_why_says_what_has_made_an_answer(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        notes = {"training": {"data": "sha256:12", "rows": 100}}
+        runtime.register("f", scored(1), notes=notes)
+        runtime.register("f", scored(2), activate=False)
+        runtime.keep("f", tmp_path)
+        runtime.route("f", "f@1", split={"f@2": 0.5}, header="user")
+        headers = {"user": "ann", "x-request-id": "abc"}
+        why = runtime.why(id_of(runtime.predict("f", ROWS[0], headers=headers)))
+        assert (why.request, why.change, why.endpoint) == ("abc", 0, "f")
+        assert np.array_equal(why.inputs, ROWS[0])
+        first = runtime.why(id_of(runtime.predict("f@1", ROWS[0])))
+        for form in ("text", "dot", "html"):
+            lineage = first.lineage(form)
+            assert "sha256:12" in lineage
+            assert first.digest in lineage
+            assert "f@1" in lineage
+        assert first.plan_facts["parameters"]
+        assert "test_why.py" in first.plan_facts["imported"][0]
+
+
+def test_an_endpoint_that_is_not_kept_is_in_the_table(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", scored(1))
+        keeper = runtime.keep("f", tmp_path)
+        assert not {"f", "f@1"} & runtime.table.keys()
+        assert runtime.find("f") is runtime.find("f@1")
+        runtime.register("f", scored(2))
+        keeper.close()
+        keeper.close()
+        assert {"f", "f@1", "f@2"} == runtime.table.keys()
+        assert runtime.table["f"].version == "2"
+        assert type(runtime.predict("f", ROWS[0])) is dict
+        with pytest.raises(UnknownEndpoint, match="id"):
+            runtime.why("nothing")
+
+
+def test_a_plan_that_is_gone_is_named(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", scored(1))
+        runtime.keep("f", tmp_path)
+        why = runtime.why(id_of(runtime.predict("f", ROWS[0])))
+        runtime.register("f", scored(2))
+        runtime.unregister("f", 1)
+        file = tmp_path / "plans" / f"{why.digest}.pretzel"
+        moved = file.rename(tmp_path / "away")
+        with pytest.raises(LostPlan, match=why.digest):
+            why.recomputed()
+        moved.rename(file)
+        assert why.agrees()
+
+
+def test_rows_that_are_not_kept_have_to_be_given(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", scored(1))
+        runtime.keep("f", tmp_path, inputs=False)
+        why = runtime.why(id_of(runtime.predict("f", ROWS[0])))
+        assert why.inputs is None
+        with pytest.raises(InputError, match="not kept"):
+            why.recomputed()
+        assert why.agrees(ROWS[0])
+
+
+def test_a_sample_keeps_a_share(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", scored(1))
+        keeper = runtime.keep("f", tmp_path, sample=0.25)
+        found = [id_of(runtime.predict("f", row)) for row in ROWS]
+        keeper.flush()
+        assert len(keeper) == sum(each is not None for each in found) == 10
+
+
+def test_the_callers_arrays_may_change(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", scored(1))
+        runtime.keep("f", tmp_path)
+        rows = ROWS.copy()
+        answer = runtime.predict("f", rows)
+        rows[:] = 0
+        answer["score"][:] = 0
+        assert runtime.why(id_of(answer)).agrees()
+
+
+def test_answers_over_http_have_an_id(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("m", text_scored(2.0))
+        runtime.keep("m", tmp_path)
+        with Server(runtime, ServerSettings(port=0)) as server:
+            client = Client(server.port)
+            body = {"inputs": [
+                {"name": "customer", "datatype": "BYTES", "shape": [1, 1], "data": ["ann"]},
+                {"name": "amount", "datatype": "FP64", "shape": [1, 1], "data": [0.1]},
+            ]}  # fmt: skip
+            replies = [
+                client.post("/v2/models/m/infer", body, {"X-Request-Id": "abc"}),
+                client.post("/v2/models/m/versions/1/infer", body),
+                client.post("/predict/m", {"customer": "ann", "amount": 0.1}),
+            ]
+        for reply in replies:
+            assert reply.status == 200, reply.body
+            why = runtime.why(reply.headers["x-answer-id"])
+            assert why.agrees()
+            assert float(np.ravel(why.answers["score"])[0]) == 0.2
+        assert runtime.why(replies[0].headers["x-answer-id"]).request == "abc"
+
+
+def test_a_subject_is_erased_on_disk(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("m", text_scored(2.0))
+        keeper = runtime.keep("m", tmp_path, subject="customer")
+        people = ("ann-93b1", "bob-77c2", "eve-51d3")
+        found = {p: runtime.predict("m", {"customer": p, "amount": 1.0}) for p in people}
+        keeper.flush()
+        assert b"ann-93b1" in in_files(tmp_path)
+        assert keeper.erase("ann-93b1") == 1
+        assert b"ann-93b1" not in in_files(tmp_path)
+        assert b"bob-77c2" in in_files(tmp_path)
+        with pytest.raises(UnknownEndpoint):
+            runtime.why(id_of(found["ann-93b1"]))
+        assert runtime.why(id_of(found["eve-51d3"])).agrees()
+        assert keeper.erase("ann-93b1") == 0
+
+
+def in_files(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_wrong_options_are_refused(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", scored(1))
+        for wrong in ({"sample": 0}, {"private": "show"}, {"subject": "nobody"}):
+            with pytest.raises(ParameterError):
+                runtime.keep("f", tmp_path, **wrong)
+        runtime.keep("f", tmp_path)
+        runtime.register("g", scored(2))
+        with pytest.raises(OutputInUse):
+            runtime.keep("g", tmp_path)
+
+
+def test_threads_keep_at_once(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", scored(1))
+        keeper = runtime.keep("f", tmp_path)
+        found: list[str] = []
+
+        def ask() -> None:
+            found.extend(id_of(runtime.predict("f", row)) for row in ROWS)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert len(set(found)) == len(found) == 160
+        assert all(runtime.why(each).agrees() for each in found)
+        assert keeper.dropped == keeper.failed == 0
+
+
+# --- the log -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def log(folder: Path, seconds: float | None = None) -> Iterator[AnswerLog]:
+    made = AnswerLog(folder, lambda record: record[:4].decode(), 4000, seconds)
+    yield made
+    made.close()
+
+
+def record(number: int) -> tuple[str, bytes]:
+    name = f"{number:04}"
+    return name, name.encode() + bytes(96)
+
+
+def test_the_log_is_bounded(tmp_path: Path) -> None:
+    with log(tmp_path) as made:
+        for number in range(1000):
+            made.append([record(number)])
+        assert len(in_files(tmp_path)) <= 4000 + 1200
+        assert made.find("0999") == record(999)[1]
+        assert made.find("0000") is None
+
+
+def test_what_was_cut_off_or_damaged_is_left_out(tmp_path: Path) -> None:
+    with log(tmp_path) as made:
+        made.append([record(1), record(2)])
+    (file,) = tmp_path.glob("*.log")
+    file.write_bytes(file.read_bytes()[:-1])
+    with log(tmp_path) as made:
+        assert made.find("0001") == record(1)[1]
+        assert made.find("0002") is None
+        made.append([record(3)])
+        assert made.find("0003") == record(3)[1]
+        data = bytearray(file.read_bytes())
+        data[20] ^= 1
+        file.write_bytes(data)
+        assert made.find("0001") is None
+
+
+def test_old_files_go(tmp_path: Path) -> None:
+    with log(tmp_path, seconds=0.0) as made:
+        made.append([record(1)])
+        made.expire()
+        assert made.find("0001") is None
+        assert in_files(tmp_path) == b""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, 2.5, None, True, "x", float("inf")], 3: (1, b"\x00")},
+        np.float32(0.1),
+        np.array([["a", None], [1, 2.0]], object),
+        np.array(["2020-01-01"], "M8[ns]"),
+        np.arange(6, dtype=np.int16).reshape(2, 3).T,
+        np.array([np.nan, -0.0]),
+        np.array([], np.float64),
+        np.array(["aé", "b"]),
+    ],
+)
+def test_values_come_back_as_they_were(value: Any) -> None:
+    found = unpacked(packed(value))
+    assert type(found) is type(value)
+    assert packed(found) == packed(value)
+    if isinstance(value, np.ndarray):
+        assert found.dtype == value.dtype
+        assert found.shape == value.shape
+
+
+def test_sparse_rows_are_kept(tmp_path: Path) -> None:
+    rows = csr_matrix(np.where(ROWS > 0.5, ROWS, 0))
+    for value in (rows, Sparse.from_scipy(rows)):
+        found = unpacked(packed(value))
+        assert type(found) is type(value)
+        assert np.array_equal(found.toarray(), rows.toarray())
+    program = flour.vector("x", 4, sparse=True).linear_regressor(np.ones(4), 0.1)
+    with Runtime() as runtime:
+        runtime.register("f", program)
+        runtime.keep("f", tmp_path)
+        assert runtime.why(id_of(runtime.predict("f", rows))).agrees()
+
+
+def test_unknown_values_are_refused() -> None:
+    with pytest.raises(InputError, match="cannot be kept"):
+        packed({"x": object()})
