@@ -83,6 +83,11 @@ class Explainer:
             return [*range(len(self.terms.columns))]
         return [i for i, name in enumerate(self.terms.columns) if name not in unread]
 
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(self.terms.columns[column] for column in self.read)
+
     def block(self, rows: object) -> Any:
         """The rows as a block."""
         return self.reader.read(rows).block
@@ -119,12 +124,12 @@ class Explainer:
     ) -> Attribution:
         """The answer; a single score has no axis of its own."""
         single, read = self.scores == 1, partial(self.raw, block)
-        values = values[:, self.read]
-        if errors is not None:
-            errors = errors[:, self.read]
+        if len(self.read) < values.shape[1]:
+            values = values[:, self.read]
+            errors = None if errors is None else errors[:, self.read]
         return Attribution(
             output=self.output,
-            columns=tuple(self.terms.columns[column] for column in self.read),
+            columns=self.columns,
             values=values[:, :, 0] if single else values,
             base=base.reshape(())[()] if single else base,
             score=score.reshape(-1) if single else score,

@@ -26,8 +26,14 @@ class Shares(NamedTuple):
 
     def add(self, values: NDArray[np.float64], found: Columns) -> None:
         """Add the shares that were found, to rows of columns of scores."""
-        held = densify(found)
-        values[:, self.columns] += held.reshape(len(values), len(self.columns), -1)
+        held, columns = densify(found), self.columns
+        first, last = int(columns[0]), int(columns[-1])
+        ordered = np.array_equal(columns, np.arange(first, last + 1))  # a slice is faster
+        place = slice(first, last + 1) if ordered else columns
+        if values.shape[2] == 1:  # numpy is slow where the last axis has one element
+            values[:, place, 0] += held.reshape(len(values), len(columns))
+        else:
+            values[:, place] += held.reshape(len(values), len(columns), -1)
 
 
 def shares_of(term: Weighted, other: int) -> Shares:
