@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from oven.plans.plan import Plan
 
 SCORE = "score"
+COMPARED = "pass some rows that are compared with"
 
 
 class Explainer:
@@ -105,6 +106,10 @@ class Explainer:
             base = self._base + (values[0, -1] if len(values) else 0.0)
         else:
             against = np.asarray(others[SCORE], np.float64).reshape(-1, self.scores)
+            if not len(against):
+                raise ParameterError(
+                    "the background has no rows", where="background", hint=COMPARED
+                )
             mean = np.zeros((len(against), *values.shape[1:]))
             for i, shares in enumerate(self.shares):
                 shares.add(mean, others[f"linear {i}"])

@@ -17,7 +17,7 @@ from flour.core.op import Columns
 from flour.core.sparse import densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
-from oven.explain.attribution.explainer import SCORE
+from oven.explain.attribution.explainer import COMPARED, SCORE
 
 if TYPE_CHECKING:
     from oven.explain.attribution.explainer import Explainer
@@ -35,22 +35,26 @@ def sampled(explainer: Explainer, rows: object, background: object, samples: int
     own, count = coerce(explainer.inputs, block)
     theirs, others = coerce(explainer.inputs, explainer.block(background))
     if not others:
-        raise ParameterError("the background has no rows")
+        raise ParameterError("the background has no rows", where="background", hint=COMPARED)
     draw = np.random.default_rng(0)
     columns = len(explainer.terms.columns)
     orders = np.array([draw.permutation(columns) for _ in range(samples // 2)])
     orders = np.stack([orders, orders[:, ::-1]], axis=1).reshape(samples, columns)
     chosen = np.resize(draw.permutation(others), samples)
     joined = {name: _joined(theirs[name], own[name]) for name in own}
-    steps = np.stack([_scored(explainer, joined, others, orders, chosen, i) for i in range(count)])
+    steps = np.empty((count, samples, columns + 1, explainer.scores))
+    for i in range(count):
+        steps[i] = _scored(explainer, joined, others, orders, chosen, i)
     changes = np.diff(steps, axis=2)
     shares = np.empty((count, samples, columns, explainer.scores))
     for sample, order in enumerate(orders):
         shares[:, sample, order] = changes[:, sample]
     # A pair of opposite orders is one draw.
-    pairs = shares.reshape(count, samples // 2, 2, columns, -1).mean(axis=2)
-    errors = pairs.std(axis=1, ddof=1) / np.sqrt(len(pairs[0])) if samples > 2 else None
-    values, base = shares.mean(axis=1), steps[0, :, 0].mean(axis=0)
+    pairs = shares.reshape(count, samples // 2, 2, *shares.shape[2:]).mean(axis=2)
+    errors = pairs.std(axis=1, ddof=1) / np.sqrt(samples // 2) if samples > 2 else None
+    compared = densify(explainer.plan.run_columns(theirs, others)[SCORE])
+    base = np.asarray(compared, np.float64).reshape(others, -1)[chosen].mean(axis=0)
+    values = shares.mean(axis=1)
     missing = np.full_like(values, np.nan)
     score = steps[:, 0, -1]
     return explainer.made(block, values, base, score, errors=missing if errors is None else errors)

@@ -386,6 +386,19 @@ def test_outputs_that_are_no_numbers_are_refused(people: pd.DataFrame) -> None:
         plan.attribute(X, output="score")
 
 
+@pytest.mark.parametrize("kind", [LinearRegression, KNeighborsRegressor, RandomForestRegressor])
+def test_no_rows_have_no_shares_and_are_no_background(kind: type[Any]) -> None:
+    """Exact or sampled: the answer for no rows has columns and the base of its background."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    plan = oven.bake(flour.from_sklearn(kind().fit(X, X[:, 0]), sample=X))
+    found = plan.attribute(X[:0], background=X)
+    assert found.values.shape == (0, 3)
+    close(found.base, plan.attribute(X[:1], background=X).base)
+    assert found.to_dict()["rows"] == []
+    with pytest.raises(FlourError, match="background has no rows"):
+        plan.attribute(X, background=X[:0])
+
+
 def test_a_page_has_a_bar_for_every_part(people: pd.DataFrame) -> None:
     """Names and values are escaped."""
     X = people[["age", "income"]].fillna(0.0).rename(columns={"age": "<age>"})
