@@ -97,7 +97,7 @@ def traced(plan: Any, reference: Columns, window: Columns) -> tuple[int, int]:
                 continue
             sketch = sketches[column]
             drifts = [*{**clean, column: drift(column, sketch, *sketch.counted(wrong))}.values()]
-            found = causes_of(drifts, plan, reference, {**window, column: wrong}, rows=200)
+            found = causes_of(drifts, plan, reference, {**window, column: wrong}, rows=500)
             right += found[0].column == column
             tried += 1
     return right, tried

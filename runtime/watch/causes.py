@@ -1,9 +1,10 @@
 """Which input columns explain that what a plan computes has drifted.
 
-A column of the window's rows is replaced by values of the reference, and the plan runs again: the
-part of the outputs' shift that goes away is what this column explains. That and the column's own
-drift make its score. Columns are replaced one at a time, so a shift that is only in how columns go
-together is explained by none of them.
+A column of the window's rows is replaced by values of the reference, and the plan runs again: some
+of the outputs' shift goes away. The same column is put into rows of the reference: some of the
+shift comes. The mean of both is what this column explains; one alone would find nothing where two
+columns move outputs against each other. That and the column's own drift make its score. A shift
+that is only in how columns go together is explained by none of them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Cause(NamedTuple):
     """From 0 to 1.1: what causes are ordered by."""
     drift: Drift
     explained: float | None
-    """The part of the outputs' shift that is gone with this column's; None if it is not known."""
+    """The part of the outputs' shift, or of the largest where shifts cancel; None if not known."""
 
 
 def causes_of(
@@ -46,7 +47,7 @@ def causes_of(
     reference: Table | None = None,
     window: Table | None = None,
     *,
-    rows: int = 300,
+    rows: int = 1000,
     seed: int = 0,
 ) -> list[Cause]:
     """The columns of these drifts, the top cause of what `plan` answers first.
@@ -80,18 +81,19 @@ def _explained(
         return {}
     noise, shift = _shift(usual, control), _shifted(plan, usual, new)
     names = [name for name in names if name in old and name in new]
-    if shift is not None and shift <= _NOISE * noise:
-        return dict.fromkeys(names, 0.0)
     found = {}
     for name in names:
         left = _shifted(plan, usual, {**new, name: again[name]})
-        if left is None:
-            found[name] = 0.0
-        elif shift is None:  # rows of the window are refused, and are answered without its values
-            found[name] = 1.0
+        if shift is None:  # rows of the window are refused; are they without its values?
+            found[name] = float(left is not None)
         else:
-            found[name] = float(np.clip((shift - left) / (shift - noise), 0.0, 1.0))
-    return found
+            alone = _shifted(plan, usual, {**again, name: new[name]}) or noise
+            gone = shift - (shift if left is None else left)
+            found[name] = max(0.0, (gone + alone - noise) / 2)
+    whole = 1.0 if shift is None else max([shift - noise, *found.values()])
+    if shift is not None and whole <= (_NOISE - 1) * noise:
+        return dict.fromkeys(names, 0.0)
+    return {name: each / whole for name, each in found.items()}
 
 
 def _drawn(table: Table, rows: int, rng: np.random.Generator) -> Table:

@@ -166,8 +166,7 @@ def _regression(given: Matrix, wanted: Matrix) -> Matrix:
     """The weights of a ridge regression."""
     inner = given.T @ given
     inner[np.diag_indices_from(inner)] += _SHRUNK * len(given)
-    found: Matrix = np.linalg.solve(inner, given.T @ wanted)
-    return found
+    return np.asarray(np.linalg.solve(inner, given.T @ wanted), np.float64)
 
 
 def _chances(given: Matrix, is_window: NDArray[np.bool_]) -> Matrix:

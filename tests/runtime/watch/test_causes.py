@@ -56,6 +56,16 @@ def test_columns_explain_what_goes_away_with_them(runtime: Runtime) -> None:
     assert third.explained < 0.1
 
 
+def test_columns_that_move_scores_against_each_other_are_told_apart(runtime: Runtime) -> None:
+    today = rows(1)
+    with watch(runtime, "fraud", reference=rows(0)) as seen:
+        moved = {**today, "age": today["age"] + 9, "hours": today["hours"] - 20}
+        runtime.predict("fraud", moved, engine="inline")
+        seen.fold()
+        assert seen.drift()[0].column == "hours"
+        assert seen.causes()[0].column == "age"
+
+
 def test_an_alarm_has_its_causes(runtime: Runtime) -> None:
     with watch(runtime, "fraud", reference=rows(0), detectors=[Adwin()]) as seen:
         for seed in range(1, 4):
