@@ -3,7 +3,7 @@
     python -m bench watch
 
 Costs are processor time of the thread, the least of many repetitions, on blocks of 100,000 rows.
-Faults are injected into one column of a table like that of the census at a time.
+Faults are injected into one column of a table at a time, and windows are drawn from other contexts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.experiments import watch_causes
 from bench.experiments.bulk import census
 from bench.goal import Goal
 
@@ -27,6 +28,7 @@ def measured() -> Iterator[Goal]:
     yield from _drift(rng)
     yield from _segments(rng)
     yield from _endpoint()
+    yield from watch_causes.measured()
 
 
 def _nanoseconds(call: Callable[[], object], rounds: int = _ROUNDS) -> float:

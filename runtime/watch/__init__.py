@@ -6,15 +6,19 @@ runtime.tap("fraud", "columntransformer.standardscaler", sample=0.01)
 
 from __future__ import annotations
 
+from runtime.watch.causes import Cause, causes_of
+from runtime.watch.context import context_test, two_sample_test
 from runtime.watch.detectors import Adwin, PageHinkley
 from runtime.watch.segments import Segments
 from runtime.watch.sketch import Numbers, Reference, Words
-from runtime.watch.statistics import Drift
+from runtime.watch.statistics import Drift, drift
 from runtime.watch.taps import Tap, tap
-from runtime.watch.watching import Watch, watch
+from runtime.watch.watching import Alarm, Watch, watch
 
 __all__ = [
     "Adwin",
+    "Alarm",
+    "Cause",
     "Drift",
     "Numbers",
     "PageHinkley",
@@ -23,6 +27,10 @@ __all__ = [
     "Tap",
     "Watch",
     "Words",
+    "causes_of",
+    "context_test",
+    "drift",
     "tap",
+    "two_sample_test",
     "watch",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,3 +79,32 @@ def take(block: object, places: NDArray[np.int64]) -> Any:
     if block.dtype is CELLS:  # addresses in memory that goes with the call
         return as_texts(block[places])
     return block[places]
+
+
+class Sample:
+    """Rows drawn evenly from all that were added, at most so many."""
+
+    def __init__(self, most: int, without: Collection[str] = ()) -> None:
+        self._most, self._without = most, without
+        self._rng = np.random.default_rng(0)
+        self._keys = np.zeros(0)
+        #: The rows by column; replaced, and never written into.
+        self.table: Table = {}
+
+    def add(self, table: Table) -> None:
+        """Keep the rows with the least random keys of all so far."""
+        names = [name for name in table if name not in self._without]
+        if names != [*self.table]:  # another form of rows: begin anew
+            self.table, self._keys = {name: table[name][:0] for name in names}, np.zeros(0)
+        rows = len(table[names[0]]) if names else 0
+        keys = self._rng.random(rows)
+        full = len(self._keys) == self._most
+        places = np.flatnonzero(keys < self._keys.max()) if full else np.arange(rows)
+        if not len(places):
+            return
+        keys = np.concatenate([self._keys, keys[places]])
+        kept = np.argsort(keys)[: self._most]
+        self._keys = keys[kept]
+        self.table = {
+            name: np.concatenate([self.table[name], table[name][places]])[kept] for name in names
+        }

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import FlourError, ParameterError
 from flour.data.batch import Batch
+from oven import Plan
 from runtime.routing.predicate import columns_of
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
+from runtime.watch.causes import Cause, causes_of
 from runtime.watch.observers import Observer, attach, detach, observers_of
-from runtime.watch.rows import Table, read_table, table_of, taken
+from runtime.watch.rows import Sample, Table, read_table, table_of, taken
 from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
 from runtime.watch.statistics import Drift, drift
 
 _MOST = 1 << 18
+#: Rows of the reference and of the window that are kept to find causes.
+_KEPT = 1000
 
 
 class Detector(Protocol):
@@ -27,6 +31,15 @@ class Detector(Protocol):
 
     def update(self, score: float) -> bool:
         """Whether this score makes it alarm."""
+
+
+class Alarm(NamedTuple):
+    """A detector that has alarmed, and which columns may be why, the top cause first."""
+
+    detector: str
+    score: int
+    """The number of the score, among those seen, at which it did."""
+    causes: tuple[Cause, ...]
 
 
 class _Watching(Observer):
@@ -48,6 +61,8 @@ class Watch:
         limit: int = 1000,
     ) -> None:
         self.version = version = runtime.find(name)
+        private = version.private
+        self._usual, self._recent = Sample(_KEPT, private), Sample(_KEPT, private)
         self.reference = self._reference(reference)
         texts = columns_of(version.inputs) or {}
         known = [*self.reference.columns] or [*version.reader.columns]
@@ -61,8 +76,8 @@ class Watch:
                 found = f"the class {each.__name__}" if isinstance(each, type) else repr(each)[:80]
                 raise ParameterError("a detector has a method `update`", found=found)
         self.detectors = tuple(detectors)
-        #: The number of the score, among those seen, at which a detector has alarmed.
-        self.alarms: list[tuple[str, int]] = []
+        #: When detectors have alarmed.
+        self.alarms: list[Alarm] = []
         self.scores = 0
         self._window: dict[str, tuple[Counts, int]] = {}
         self._observer = _Watching(self._copied, self._fold, _MOST)
@@ -76,7 +91,9 @@ class Watch:
             found = given
         else:
             batch = self.version.reader.read(given)
-            found = Reference.of(read_table(batch, self.version.inputs))
+            table = read_table(batch, self.version.inputs)
+            self._usual.add(table)
+            found = Reference.of(table)
         names = self.version.reader.columns
         some = not names or names & found.columns.keys()
         if not (some and any(each.counts.sum() + each.missing for each in found.columns.values())):
@@ -99,6 +116,8 @@ class Watch:
                 counts, missing = sketch.counted(table[name])
                 before, gone = self._window.get(name, (0 * counts, 0))
                 self._window[name] = before + counts, gone + missing
+        if self._usual.table:
+            self._recent.add(table)
         if self.segments is not None or self.detectors:
             self._fold_answers(block, table, weight)
 
@@ -116,14 +135,19 @@ class Watch:
         scores = _scores(answers)
         if self.segments is not None:
             self.segments.add(table, scores, answers.get("label"), weight)
-        for score in () if scores is None or not self.detectors else scores.tolist():
-            self._detect(score)
+        if scores is not None and self.detectors:
+            self._detect(scores.tolist())
 
-    def _detect(self, score: float) -> None:
-        self.scores += 1
-        for detector in self.detectors:
-            if detector.update(score):
-                self.alarms.append((type(detector).__name__, self.scores))
+    def _detect(self, scores: list[float]) -> None:
+        """Show scores to the detectors; alarms in one block have the same causes."""
+        found = []
+        for score in scores:
+            self.scores += 1
+            alarming = [each for each in self.detectors if each.update(score)]
+            found += [(type(each).__name__, self.scores) for each in alarming]
+        if found:
+            why = tuple(self.causes())
+            self.alarms += [Alarm(*each, why) for each in found]
 
     def fold(self) -> None:
         """Count what has come so far, which the background does five times a second."""
@@ -137,6 +161,15 @@ class Watch:
         ]
         return sorted(found, key=lambda each: each.score, reverse=True)
 
+    def causes(self, plan: Plan | None = None) -> list[Cause]:
+        """The columns that explain how what the plan answers has moved, the top cause first.
+
+        `plan` is that of the version, or one of the same inputs whose output is a step of it. For
+        plans that read private columns, of which no rows are kept, columns' own drift alone counts.
+        """
+        plan = plan or self.version.plan
+        return causes_of(self.drift(), plan, self._usual.table, self._recent.table)
+
     def cells(self) -> list[Cell]:
         """What was counted of each segment."""
         return [] if self.segments is None else self.segments.cells()
@@ -144,6 +177,7 @@ class Watch:
     def restart(self) -> None:
         """Begin a new window of the columns; segments count on."""
         self._window = {}
+        self._recent = Sample(_KEPT, self.version.private)
 
     @property
     def dropped(self) -> int:
