@@ -61,7 +61,7 @@ OPERATORS |= dict.fromkeys("MatchingPursuit".split(), "flour.ops.pursuit")
 OPERATORS |= dict.fromkeys("PythonColumns PythonText PythonWords".split(), "flour.ops.python")
 OPERATORS |= dict.fromkeys("Bundle Narrow".split(), "flour.ops.record")
 OPERATORS |= dict.fromkeys("ArgMax ArgMin Max Min Norm Sum".split(), "flour.ops.reduce")
-OPERATORS |= dict.fromkeys("RequireFinite".split(), "flour.ops.require")
+OPERATORS |= dict.fromkeys("RequireFinite RequirePresent".split(), "flour.ops.require")
 OPERATORS |= dict.fromkeys("Binarize BoxCox OneIfTiny YeoJohnson".split(), "flour.ops.scale")
 OPERATORS |= dict.fromkeys(
     "RunningProduct RunningSum SegmentMax SegmentMin SegmentPlace SegmentProduct SegmentSum TopPlaces".split(),

@@ -160,6 +160,8 @@ CASES: list[Case] = [
         odd=False,
     ),
     *rows(require.RequireFinite([False, True], [np.inf, 9.0]), 2, label="-mixed", odd=False),
+    Case(require.RequirePresent(), (Vector(3, "string"),), native=False),
+    Case(require.RequirePresent(none=True), (Scalar("string"),), native=False),
     # --- flour/ops/text.py, flour/ops/csv.py
     Case(text.Lower(), (Text(),), native=False),
     Case(text.Upper(), (Text(),), native=False),

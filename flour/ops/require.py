@@ -1,4 +1,4 @@
-"""Rows refused for NaN or infinity, where the library that trained the model refuses them."""
+"""Rows refused for NaN, infinity or missing strings, where the original refuses them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import expect, numeric
+from flour.core.check import expect, is_string, numeric
 from flour.core.errors import InputError, ParameterError
-from flour.core.node import node
+from flour.core.node import Node, node
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Scalar, Type, Vector
@@ -175,6 +175,56 @@ class RequireFinite(Op):
         return f"({large} | (({value} != {value}) & {e.at(self.nan, j)}))" if nan.any() else large
 
 
+class RequirePresent(Op):
+    """Strings as they are; a row is an error where one is NaN, or None if `none` is refused, too.
+
+    `step` is the original's step that refuses them. Where None is refused, too, there is no answer
+    without it: documents are read.
+    """
+
+    method = ""
+    makes_strings = True
+
+    none: bool = False
+    step: str = ""
+
+    def infer(self, x: Type) -> Type:
+        vector = isinstance(x, Vector) and x.dtype == "string"
+        expect(vector or is_string(x), f"require_present needs strings, got {x}")
+        return x
+
+    def refuses_rows(self) -> bool:
+        return True
+
+    def reference(self, x: Columns) -> Columns:
+        for place, value in np.ndenumerate(x):
+            if not isinstance(value, str) and (self.none or value is not None):
+                raise InputError(
+                    f"{self.step or 'this program'} refuses missing strings",
+                    where="$" + "".join(f"[{index}]" for index in place),
+                    found=str(value),
+                    hint=HINT,
+                )
+        return x
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.none,)
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        from flour.core.emission import ScalarValue
+
+        def look(_: str, cell: str) -> None:
+            length = e.let(f"ld_int64({cell}, 1)", "int64").expr
+            with e.block(f"if {length} {'< 0' if self.none else '== -2'}:"):
+                e.line("return 1")
+
+        if isinstance(x, ScalarValue):
+            look("0", x.expr)
+        else:
+            x.each(look)
+        return x
+
+
 #: Whether a row that the original refuses is an error, or is computed with.
 OnMissing = Literal["refuse", "answer"]
 
@@ -193,8 +243,14 @@ def refuses(on_missing: str) -> bool:
 
 def without_checks(program: Flow) -> Flow:
     """The program as it answers rows that the original refuses."""
-    if not any(isinstance(item.op, RequireFinite) for item in program.nodes()):
+    if not any(map(_is_answered, program.nodes())):
         return program
     return program.rebuilt(
-        lambda old, inputs: inputs[0] if isinstance(old.op, RequireFinite) else node(old.op, inputs)
+        lambda old, inputs: inputs[0] if _is_answered(old) else node(old.op, inputs)
     )
+
+
+def _is_answered(item: Node) -> bool:
+    """Whether it is a check of values with which there is an answer: not one for documents."""
+    op = item.op
+    return isinstance(op, RequireFinite) or (isinstance(op, RequirePresent) and not op.none)

@@ -31,7 +31,7 @@ from flour.language.adapters import (
     public_name,
 )
 from flour.language.flow import Flow, outputs, source
-from flour.ops.require import OnMissing, refuses
+from flour.ops.require import OnMissing, refuses, without_checks
 from flour.sklearn.inputs import input_type
 from flour.sklearn.parts import take_apart
 from flour.sklearn.validation import PICKS, Refused, refused_by, with_checks
@@ -72,7 +72,9 @@ def from_sklearn(
         importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
         importer.covers = covers
         made = _program(fit, kind, importer)
-        return _without_unread(with_checks(made, importer.asked) if checks else made)
+        return _without_unread(
+            with_checks(made, importer.asked) if checks else without_checks(made)
+        )
 
     def read(fit: Fitted, trace: ArrayTrace | None) -> Flow:
         """Without the sample: where it decides something, there is no other estimator like this."""

@@ -106,7 +106,7 @@ def _note(estimator: Fitted, columns: list[int], kinds: list[Type | None]) -> No
     dtypes = _categories(estimator)
     if dtypes is not None and len(dtypes) == len(columns):
         for column, dtype in zip(columns, dtypes, strict=True):
-            kinds[column] = kinds[column] or dtype
+            kinds[column] = _agreed(kinds[column], dtype)
         return
     for child in _entry_points(estimator):
         _note(child, columns, kinds)
@@ -119,9 +119,15 @@ def _note_child(child: Fitted, columns: list[int], kinds: list[Type | None], *, 
         _note(child, columns, kinds)
 
 
-def _agreed(other: Type | None, kind: Text) -> Text:
-    """A column's type, given the one from another vectoriser that may read it as well."""
-    return kind if other in (None, kind) or not isinstance(other, Text) else Text()
+def _agreed(other: Type | None, kind: Type) -> Type:
+    """A column's type, given the one from another step that may read it as well.
+
+    Beside an encoder a vectoriser reads strings: they may be missing, and are not decoded.
+    """
+    documents = [isinstance(each, Text) for each in (other, kind)]
+    if other is None or other == kind or not any(documents):
+        return other or kind
+    return Text() if all(documents) else Scalar("string")
 
 
 def _categories(estimator: Fitted) -> list[Type] | None:

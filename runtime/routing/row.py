@@ -35,7 +35,8 @@ def values_of(data: object, names: Sequence[str] = ()) -> Mapping[str, Any]:
     return _by_position(data, names) if names else _NOTHING
 
 
-def _of_frame(data: Any) -> Mapping[str, Any]:
+def _of_frame(frame: object) -> Mapping[str, Any]:
+    data: Any = frame
     if hasattr(data, "num_rows"):  # of Arrow
         columns = zip(data.schema.names, data.columns, strict=True)
         one = data.num_rows == 1

@@ -11,6 +11,7 @@ from flour.language.adapters import Fitted, adapts
 from flour.ops.categories import pick, text_columns
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText, IsMissingText
 from flour.ops.record import Bundle
+from flour.ops.require import RequirePresent
 from flour.tracing.traced_array import as_array
 
 if TYPE_CHECKING:
@@ -67,7 +68,14 @@ def _filled(fit: Fitted, x: Flow, to: Importer, columns: Any, *, text: bool) -> 
     fine = all(isinstance(value, str) for value in values)
     to.need(fine, "a column of strings is filled with something that is no string")
     marker, marked = text_marker(fit.missing_values, to)
-    return ImputeText(marker=marker, text=marked, values=values)(x)
+    return ImputeText(marker=marker, text=marked, values=values)(_marked_only(fit, x, marker))
+
+
+def _marked_only(fit: Fitted, x: Flow, marker: str) -> Flow:
+    """The strings; NaN is refused where it is not what marks missing ones, as by the original."""
+    if marker in (NAN, EITHER):
+        return x
+    return RequirePresent(none=False, step=type(fit).__name__)(x)
 
 
 def number_marker(missing: Any, to: Importer) -> float:
@@ -109,9 +117,8 @@ def _missing_indicator(fit: Fitted, x: Flow, to: Importer) -> Flow:
         to.need(all(kinds[j] for j in columns), "one indicator for strings and numbers")
         part = pick(x, columns)
         marker, marked = text_marker(fit.missing_values, to)
-        flags = IsMissingText(marker=marker, text=marked)(
-            part if isinstance(part.type, Vector) else part.as_vector()
-        )
+        part = part if isinstance(part.type, Vector) else part.as_vector()
+        flags = IsMissingText(marker=marker, text=marked)(_marked_only(fit, part, marker))
     if fit.sparse == "auto":
         return flags
     return flags.to_sparse() if fit.sparse else flags.to_dense()

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flour.core.check import is_string
 from flour.core.types import Vector
 from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.python import PythonText, PythonWords
+from flour.ops.require import RequirePresent
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -20,6 +22,9 @@ def _document(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(fit.input == "content", f"input={fit.input!r} reads files while predicting")
     if isinstance(x.type, Vector) and x.type.width == 1:
         x = x.element(0)
+    if is_string(x.type):  # a document is never missing, a string may be
+        own = callable(fit.analyzer) or fit.preprocessor is not None  # functions that may take None
+        x = RequirePresent(none=not own, step=type(fit).__name__)(x)
     if callable(fit.analyzer):
         return x  # a callable analyzer does all the work itself
     if fit.preprocessor is not None:  # nor is anything else done to the document

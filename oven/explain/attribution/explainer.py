@@ -19,7 +19,7 @@ from oven.explain.attribution.shares import shares_of
 from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, terms
 from oven.explain.attribution.tree_code import by_covers, to_background
 from oven.explain.attribution.tree_tables import TreePaths
-from oven.explain.attribution.words import Counted, Documents, counted_of, documents_of
+from oven.explain.attribution.words import Counted, Documents, counted_of
 from oven.plans.attribution import Attribution
 
 if TYPE_CHECKING:
@@ -115,7 +115,10 @@ class Explainer:
                 shares.add(mean, others[f"linear {i}"])
             base, values = against.mean(axis=0), values - mean.mean(axis=0)
         self._add_trees(values, found, others)
-        documents = documents_of(self, block) if others is None else None
+        documents = None
+        if others is None and self.counted:
+            linear, raw = partial(self.values.run, block), partial(self.raw, block)
+            documents = Documents(self.terms.columns, self.counted, linear, raw)
         return self.made(block, values[:, :-1], base, score, documents)
 
     def made(

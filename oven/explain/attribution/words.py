@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from flour.ops.source import Field
 from flour.ops.text import DropWords, Placed, Split, TextMap, Tokenize
 from oven.explain.attribution.terms import Weighted, ours
 from oven.plans.attribution import Part
-
-if TYPE_CHECKING:
-    from oven.explain.attribution.explainer import Explainer
 
 Places = list[tuple[int, int]]
 
@@ -39,16 +36,23 @@ class Counted:
 class Documents:
     """The words of a block's documents, which are counted when they are first looked at."""
 
-    def __init__(self, explainer: Explainer, block: object, counted: Mapping[int, Counted]) -> None:
-        self._explainer, self._block, self._counted = explainer, block, counted
+    def __init__(
+        self,
+        columns: Sequence[str],
+        counted: Mapping[int, Counted],
+        values: Callable[[], Mapping[str, Columns]],
+        raw: Callable[[], Mapping[str, Sequence[Any]]],
+    ) -> None:
+        """`values` computes the linear terms, and `raw` the raw columns, of all rows."""
+        self._columns, self._counted, self._values, self._read = columns, counted, values, raw
 
     @cached_property
     def _found(self) -> Mapping[str, Columns]:
-        return self._explainer.values.run(self._block)
+        return self._values()
 
     @cached_property
     def _raw(self) -> Mapping[str, Sequence[Any]]:
-        return self._explainer.raw(self._block)
+        return self._read()
 
     def words(self, row: int, score: int) -> list[Part]:
         """What each word of the row's documents adds to a score."""
@@ -60,18 +64,13 @@ class Documents:
 
     def _of(self, counted: Counted, held: Sparse, row: int, score: int) -> Iterator[Part]:
         start, end = held.indptr[row : row + 2].tolist()
-        name = self._explainer.terms.columns[counted.column]
+        name = self._columns[counted.column]
         document = self._raw[name][row]
         places = places_of(counted, document)
         for column, number in zip(held.indices[start:end], held.data[start:end], strict=True):
             term = counted.counts.vocabulary[int(column)]
             share = float(number * counted.weights[score, column])
             yield Part(name, document, share, term, tuple(places.get(term, ())))
-
-
-def documents_of(explainer: Explainer, block: object) -> Documents | None:
-    """The documents whose words linear terms count; None where there are none."""
-    return Documents(explainer, block, explainer.counted) if explainer.counted else None
 
 
 def counted_of(term: Weighted) -> Counted | None:

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -17,7 +18,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import flour
-from flour.core.errors import MissingColumn, UnfittedEstimator, UnknownEstimator
+import oven
+from flour.core.errors import InputError, MissingColumn, UnfittedEstimator, UnknownEstimator
 from flour.core.types import Record
 from tests.estimators import check
 
@@ -243,3 +245,30 @@ def test_samplers_leave_rows_alone_when_predicting() -> None:
 def test_what_is_no_estimator_is_not_called_unfitted(other: object) -> None:
     with pytest.raises(UnknownEstimator, match="this is no estimator"):
         flour.from_sklearn(other)
+
+
+ENCODE: dict[str, Any] = {
+    "one hot": OneHotEncoder(handle_unknown="ignore"),
+    "filled": make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()),
+}
+
+
+@pytest.mark.parametrize("encode", ENCODE)
+@pytest.mark.parametrize("vectoriser", [TfidfVectorizer(), CountVectorizer(analyzer="char")])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_column_that_is_a_document_and_a_category(
+    encode: str, vectoriser: Any, *, last: bool
+) -> None:
+    parts = [("words", vectoriser, "city"), ("category", ENCODE[encode], ["city"])]
+    made = ColumnTransformer(parts[:: 1 if last else -1])
+    fitted = make_pipeline(made, LogisticRegression()).fit(FRAME[["city", "a"]], Y)
+    for sample in (FRAME[["city", "a"]], None):
+        check(fitted, FRAME[["city", "a"]], sample=sample, tolerance=1e-9)
+    program = flour.from_sklearn(fitted)
+    for missing in (None, np.nan):
+        row = {"city": [missing], "a": [1.0]}
+        with pytest.raises((ValueError, AttributeError, TypeError)):
+            fitted.predict(pd.DataFrame(row))
+        for run in (program.plan().run, oven.bake(program, background=False).run):
+            with pytest.raises(InputError, match=r"refuses missing strings|not a category"):
+                run(row)

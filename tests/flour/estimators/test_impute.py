@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import flour
 import oven
-from flour.core.errors import TypeMismatch, UnsupportedSetting
+from flour.core.errors import InputError, TypeMismatch, UnsupportedSetting
 from tests.estimators import check
 
 # A few rounds do not converge, and columns without values are part of what is tested.
@@ -93,7 +93,7 @@ GAPS = {
 def test_strings(name: str, strategy: str) -> None:
     data, marker = GAPS[name]
     fitted = SimpleImputer(missing_values=marker, strategy=strategy).fit(data)
-    check(fitted, data, sample=data, black=("ImputeText",))
+    check(fitted, data, sample=data, black=("ImputeText", "RequirePresent"))
 
 
 @pytest.mark.parametrize("name", GAPS)
@@ -105,6 +105,29 @@ def test_strings_that_are_encoded_next_are_never_written(name: str, strategy: st
     other = data.copy()
     other[3, 0] = "never seen"
     check(fitted, other, sample=data, tolerance=0)
+
+
+@pytest.mark.parametrize("name", ["none", "text"])
+@pytest.mark.parametrize("last", [None, OneHotEncoder(handle_unknown="ignore")])
+def test_strings_that_are_nan_are_refused_where_that_is_not_the_marker(
+    name: str, last: Any
+) -> None:
+    data, marker = GAPS[name]
+    for imputer in (SimpleImputer(missing_values=marker, strategy="most_frequent"), None):
+        first = imputer or MissingIndicator(missing_values=marker, features="all")
+        fitted = make_pipeline(first, *([last] if last and imputer else [])).fit(data)
+        program = flour.from_sklearn(fitted, data)
+        other = data.copy()
+        other[3, 1] = np.nan
+        with pytest.raises(ValueError, match="contains NaN"):
+            fitted.transform(other)
+        plan = oven.bake(program, background=False)
+        assert all(stage.native for stage in plan.stages) == (bool(last) or not imputer)
+        for run in (program.plan().run, plan.run):
+            with pytest.raises(InputError, match="refuses missing strings"):
+                run(other)
+        answering = flour.from_sklearn(fitted, data, on_missing="answer").plan()
+        assert answering.run(other)["features"].shape[0] == len(other)
 
 
 @pytest.mark.parametrize("name", ["nan", "none", "text"])
