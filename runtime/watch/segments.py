@@ -6,8 +6,8 @@ combinations, all others are counted in one cell, so that metrics stay bounded.
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError, nearest
+from runtime.watch.distinct import as_floats, numbered_objects
 from runtime.watch.rows import Table
 
 #: Equal parts of 0 to 1 in which scores are counted.
@@ -22,6 +23,8 @@ SCORE_BINS = 10
 OVERFLOW = "(other)"
 #: Whole numbers within so many of each other are told apart without sorting.
 _FEW = 1 << 12
+#: Combinations of values that have a place in a table, and labels that are told apart.
+_MOST, _LABELS = 1 << 20, 100
 _BUCKET = re.compile(r"\s*(.+?)\s*//\s*(\d+(?:\.\d+)?)\s*")
 
 
@@ -45,30 +48,61 @@ class Column(NamedTuple):
             )
         return cls(text, found[1], width)
 
-    def codes(self, table: Table) -> tuple[NDArray[np.int64], list[str]]:
-        """The number of each row's value among the distinct ones, and their texts."""
+    def values(self, table: Table) -> NDArray[Any]:
+        """Each row's value, or the lower end of its bucket."""
         values = table[self.name]
-        if self.width:
-            values = np.floor(np.asarray(values, np.float64) / self.width)
-        codes, distinct = numbered(values)
-        if self.width:
-            distinct = [each * self.width for each in distinct]
-        return codes, [each if isinstance(each, str) else f"{each:g}" for each in distinct]
+        return np.floor(as_floats(values) / self.width) if self.width else values
 
 
-def numbered(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+class Values:
+    """The texts of the distinct values that were seen, up to `limit`, with stable numbers."""
+
+    def __init__(self, limit: int, width: float = 0.0) -> None:
+        self.texts: list[str] = []
+        self._places: dict[str, int] = {}
+        self._limit, self._width = limit, width
+
+    @property
+    def size(self) -> int:
+        """A power of two beyond the largest number, so that tables seldom have to grow."""
+        return 1 << len(self.texts).bit_length()
+
+    def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """The number of each value; those beyond the limit have the limit's."""
+        codes, distinct = numbered(values, floored=self._width > 0 or values.dtype.kind in "iu")
+        present = np.arange(len(distinct))
+        if values.dtype != object:  # whole numbers between the least and the most
+            present = np.flatnonzero(np.bincount(codes, minlength=len(distinct)))
+        numbers = np.zeros(len(distinct), np.int64)
+        numbers[present] = [self._number(distinct[place]) for place in present.tolist()]
+        return numbers[codes]
+
+    def _number(self, value: Any) -> int:
+        if self._width:
+            value *= self._width
+        text = f"{value:.15g}" if isinstance(value, float) else str(value)
+        if text not in self._places and len(self.texts) < self._limit:
+            self._places[text] = len(self.texts)
+            self.texts.append(text)
+        return self._places.get(text, self._limit)
+
+    def text(self, number: int) -> str:
+        """The text of a number."""
+        return self.texts[number] if number < len(self.texts) else OVERFLOW
+
+
+def numbered(values: NDArray[Any], *, floored: bool = False) -> tuple[NDArray[np.int64], list[Any]]:
     """The number of each value among the distinct ones, and these; without sorting if it can."""
     if values.dtype == object:
-        listed = values.tolist()
-        places = {each: n for n, each in enumerate(dict.fromkeys(listed))}
-        codes = np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
-        return codes, [each if isinstance(each, str) else str(each) for each in places]
+        codes, found = numbered_objects(values)
+        return codes, [each if isinstance(each, str) else str(each) for each in found]
     if len(values):
         least, most = float(values.min()), float(values.max())
         few = most - least < _FEW and abs(least) < 1 << 53  # not so where NaN is
         whole = values.astype(np.int64) if few else None
-        if whole is not None and (whole == values).all():
-            return whole - int(least), list(range(int(least), int(most) + 1))
+        if whole is not None and (floored or (whole == values).all()):
+            whole -= int(least)
+            return whole, list(range(int(least), int(most) + 1))
     distinct, codes = np.unique(values, return_inverse=True)
     return codes, distinct.tolist()
 
@@ -96,33 +130,43 @@ class Segments:
                     hint=nearest(column.name, known),
                 )
         self._limit = limit
+        self._values = tuple(Values(limit, column.width) for column in self.columns)
+        self._sizes: tuple[int, ...] = ()
+        self._table = np.zeros(0, np.int64)
         self._cells: dict[tuple[str, ...], int] = {}
         self._rows = np.zeros(limit + 1, np.int64)
         self._errors = np.zeros(limit + 1, np.int64)
         self._scores = np.zeros((limit + 1) * SCORE_BINS, np.int64)
-        self._labels: dict[int, Counter[str]] = {}
+        self._names = Values(_LABELS)
+        self._labels = np.zeros((limit + 1, 1), np.int64)
 
     def cells_of(self, table: Table) -> NDArray[np.int64]:
         """The cell of each row; the last cell is that of all segments beyond the limit."""
-        codes, texts = self.columns[0].codes(table)
-        every = [texts]
-        for column in self.columns[1:]:
-            more, texts = column.codes(table)
-            codes = codes * len(texts) + more
-            every.append(texts)
-        sizes = [len(each) for each in every]
-        size = int(np.prod(sizes))
-        found = np.flatnonzero(np.bincount(codes, minlength=size)) if size < 1 << 16 else None
-        if found is None:
+        codes, *others = (
+            values.codes(column.values(table))
+            for column, values in zip(self.columns, self._values, strict=True)
+        )
+        sizes = tuple(values.size for values in self._values)
+        for size, numbers in zip(sizes[1:], others, strict=True):
+            codes *= size
+            codes += numbers
+        if math.prod(sizes) > _MOST:
             found, codes = np.unique(codes, return_inverse=True)
-            return np.array([self._cell(every, sizes, int(code)) for code in found])[codes]
-        cells = np.zeros(size, np.int64)
-        cells[found] = [self._cell(every, sizes, int(code)) for code in found]
-        return cells[codes]
+            return np.array([self._cell(sizes, int(code)) for code in found], np.int64)[codes]
+        if sizes != self._sizes:
+            self._sizes, self._table = sizes, np.full(math.prod(sizes), -1)
+        cells = self._table[codes]
+        if cells.size and cells.min() < 0:
+            new = np.unique(codes[cells < 0])
+            self._table[new] = [self._cell(sizes, int(code)) for code in new]
+            cells = self._table[codes]
+        return cells
 
-    def _cell(self, texts: list[list[str]], sizes: list[int], code: int) -> int:
-        places = np.unravel_index(code, sizes)
-        segment = tuple(words[place] for words, place in zip(texts, places, strict=True))
+    def _cell(self, sizes: tuple[int, ...], code: int) -> int:
+        numbers = np.unravel_index(code, sizes)
+        segment = tuple(
+            values.text(int(number)) for values, number in zip(self._values, numbers, strict=True)
+        )
         if segment not in self._cells and len(self._cells) >= self._limit:
             return self._limit
         return self._cells.setdefault(segment, len(self._cells))
@@ -139,23 +183,27 @@ class Segments:
         size = self._limit + 1
         self._rows += weight * np.bincount(cells, minlength=size)
         if scores is not None:
-            known = scores == scores  # noqa: PLR0124 (NaN is in no part)
-            parts = np.clip(scores[known] * SCORE_BINS, 0, SCORE_BINS - 1).astype(np.int64)
-            both = np.bincount(cells[known] * SCORE_BINS + parts, minlength=size * SCORE_BINS)
+            parts = scores * SCORE_BINS
+            np.maximum(np.minimum(parts, SCORE_BINS - 1, out=parts), 0, out=parts)
+            known = parts == parts  # noqa: PLR0124 (NaN is in no part)
+            places = cells * SCORE_BINS
+            if not known.all():
+                places, parts = places[known], parts[known]
+            places += parts.astype(np.int64)
+            both = np.bincount(places, minlength=size * SCORE_BINS)
             self._scores += weight * both
         if labels is not None:
             self._count_labels(cells, labels, weight)
 
     def _count_labels(self, cells: NDArray[np.int64], labels: NDArray[Any], weight: int) -> None:
         if labels.dtype == bool:
-            codes, names = labels.astype(np.int64), ["False", "True"]
-        else:
-            codes, distinct = numbered(labels)
-            names = [*map(str, distinct)]
-        counts = np.bincount(cells * len(names) + codes)
-        for place in np.flatnonzero(counts).tolist():
-            cell, label = divmod(place, len(names))
-            self._labels.setdefault(cell, Counter())[names[label]] += weight * int(counts[place])
+            labels = np.array(["False", "True"], object)[labels.astype(np.int64)]
+        codes = self._names.codes(labels)
+        size, wide = self._names.size, self._labels.shape[1]
+        if size > wide:
+            self._labels = np.pad(self._labels, ((0, 0), (0, size - wide)))
+        counts = np.bincount(cells * size + codes, minlength=self._labels.size)
+        self._labels += weight * counts.reshape(self._labels.shape)
 
     def add_errors(self, table: Table, weight: int = 1) -> None:
         """Count rows that were not answered."""
@@ -175,7 +223,10 @@ class Segments:
                 int(self._rows[place]),
                 int(self._errors[place]),
                 tuple(scores[place].tolist()),
-                dict(self._labels.get(place, {})),
+                {
+                    self._names.text(label): int(self._labels[place, label])
+                    for label in np.flatnonzero(self._labels[place]).tolist()
+                },
             )
             for segment, place in named
         ]

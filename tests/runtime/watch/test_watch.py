@@ -25,6 +25,7 @@ from oven import Plan
 from runtime import Runtime
 from runtime.http.metrics_watch import families
 from runtime.watch import Adwin, PageHinkley, Reference, tap, watch
+from runtime.watch.distinct import numbered_objects
 from runtime.watch.segments import OVERFLOW, Segments
 from runtime.watch.sketch import Numbers, Words
 from runtime.watch.statistics import chi_square, drift, ks
@@ -137,6 +138,55 @@ def test_segments_count_rows_scores_and_labels(runtime: Runtime, frame: pd.DataF
     assert cell.labels.get("True", 0) == answers["label"][mine.to_numpy()].sum()
     samples = text["pretzel_segment_rows_total"].samples
     assert sum(float(value) for _, value in samples if isinstance(value, int)) == len(frame)
+
+
+@pytest.mark.parametrize("distinct", [3, 300, 30_000])
+def test_values_are_numbered_by_what_they_are(distinct: int) -> None:
+    rng = np.random.default_rng(distinct)
+    numbers = rng.integers(0, distinct, 40_000)
+    words = np.array([f"word {n}" for n in range(distinct)], object)
+    same = words[numbers]  # the same objects again and again
+    new = np.array([f"word {n}" for n in numbers], object)  # an object for each row
+    values = np.where(rng.uniform(size=len(same)) < 0.5, same, new)
+    values[::1000] = None
+    for part in (values, values[::3]):
+        codes, found = numbered_objects(part)
+        assert len(set(found)) == len(found)
+        assert [found[code] for code in codes] == part.tolist()
+
+
+def test_words_in_a_column_of_numbers_are_missing_and_the_rest_is_counted() -> None:
+    sketch = Numbers.of(np.arange(100.0))
+    counts, missing = sketch.counted(np.array([1.0, "n/a", None, "7", 99], object))
+    assert (counts.sum(), missing) == (3, 2)
+    segments = Segments(("age // 10",), ("age",))
+    segments.add({"age": np.array([11.0, "n/a", 12, 25], object)})
+    assert {cell.segment: cell.rows for cell in segments.cells()} == {
+        ("10",): 2, ("20",): 1, ("nan",): 1,
+    }  # fmt: skip
+
+
+def test_segments_of_blocks_are_those_of_all_rows() -> None:
+    rng = np.random.default_rng(3)
+    city = np.array(["Oslo", "Rome", "Bern"], object)[rng.integers(0, 3, 5000)]
+    zipcode, scores = rng.integers(10**7, 10**7 + 40, 5000), rng.uniform(-0.2, 1.2, 5000)
+    scores[::50] = np.nan
+    labels = rng.integers(0, 120, 5000)
+    segments = Segments(("city", "zip"), ("city", "zip"))
+    for part in np.array_split(np.arange(5000), 7):
+        segments.add({"city": city[part], "zip": zipcode[part]}, scores[part], labels[part])
+    found = {cell.segment: cell for cell in segments.cells()}
+    frame = pd.DataFrame({"city": city, "zip": zipcode.astype(str)})
+    assert {each: cell.rows for each, cell in found.items()} == frame.value_counts().to_dict()
+    assert sum(sum(cell.scores) for cell in found.values()) == 4900
+    counted: dict[str, int] = {}
+    for cell in found.values():
+        assert sum(cell.labels.values()) == cell.rows
+        for label, rows in cell.labels.items():
+            counted[label] = counted.get(label, 0) + rows
+    assert len(counted) == 101  # a hundred labels, and all others
+    assert OVERFLOW in counted
+    assert all(rows == (labels == int(n)).sum() for n, rows in counted.items() if n != OVERFLOW)
 
 
 def test_segments_beyond_the_limit_share_a_cell() -> None:
