@@ -26,6 +26,7 @@ from runtime.http.problems import HttpError
 from runtime.http.routes import Handler, HandlerContext
 from runtime.http.typed_json import body_of, json
 from runtime.routing import Route
+from runtime.routing.comparison import Comparison
 from runtime.routing.shadows import is_sampled, kept
 from runtime.routing.written import as_data, from_data
 from runtime.service.entry import Outputs
@@ -228,6 +229,20 @@ def history(service: HandlerContext, request: Request) -> Answer:
         for each in service.runtime.history(request.params["model"])
     ]
     return json(RouteHistory(changes))
+
+
+def compare(service: HandlerContext, request: Request) -> Answer:
+    """How a shadow's answers differ from the champion's, from the first request of this on."""
+    if service.peers.count > 1:
+        raise HttpError(
+            "versions are compared in servers of one process", 501, found=f"{service.peers.count}"
+        )
+    return _compared(service.runtime.compare(request.params["model"]))
+
+
+async def _compared(comparison: Comparison) -> Response:
+    """The counts; what differs first is computed by definitions, on a thread."""
+    return json(await asyncio.to_thread(comparison.to_dict))
 
 
 def put_route(service: HandlerContext, request: Request) -> Answer:

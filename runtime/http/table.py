@@ -133,6 +133,7 @@ ROUTES: tuple[Route, ...] = (
     _experiment(
         "GET", "history", experiments.history, "The changes of a route", answer=RouteHistory
     ),
+    _experiment("GET", "compare", experiments.compare, "How a shadow differs"),
     _experiment("POST", "promote", experiments.promote, "Make a champion", body=PromoteRequest),
     _experiment("POST", "rollback", experiments.rollback, "Undo the last change of a route"),
     Route(

@@ -16,6 +16,8 @@ from flour.core.errors import nearest
 from flour.core.extension_points import extension
 from flour.core.types import Category, Record, Scalar, Text, Type
 from runtime.errors import BadCall, BadRegistration, InUse, UnknownEndpoint
+from runtime.routing.comparison import Comparison
+from runtime.routing.differing import first_difference
 from runtime.routing.history import Change, History, extended, rolled_back
 from runtime.routing.pairs import Answers, Pair, Pairs
 from runtime.routing.route import Route
@@ -81,6 +83,7 @@ class RoutedEndpoints:
         self._histories: dict[str, History] = {}
         self._clock, self._changing = clock, Lock()
         self._pairs: dict[str, Pairs] = {}
+        self._comparisons: dict[str, tuple[tuple[float, str | None], Comparison]] = {}
         #: What keeps the answers of endpoints, by name; see runtime.provenance.
         self._keepers: dict[str, Keeper] = {}
         hand_over = partial(engines.elsewhere, priority=LOWEST)
@@ -301,6 +304,34 @@ class RoutedEndpoints:
             raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
         self._pairs[name] = WithoutPrivate(pairs, version) if version.private else pairs
 
+    def compare(
+        self, name: str, *, tolerance: float = 1e-6, segment: str | None = None
+    ) -> Comparison:
+        """How the shadow's answers differ from the champion's, from the first call of this on.
+
+        It goes on counting; a call with another `tolerance` or `segment` begins anew.
+        """
+        options = (tolerance, segment)
+        known = self._comparisons.get(name)
+        if known is not None and known[0] == options:
+            return known[1]
+        made = Comparison(tolerance, segment=segment, differing=self._differing)
+        self.observe(name, made)
+        self._comparisons[name] = options, made
+        return made
+
+    def _differing(self, pair: Pair) -> str:
+        """Where the programs of a pair's versions first differ, in words."""
+        try:
+            version = self._find(pair.champion)
+            one, other = version.plan, self._find(pair.challenger).plan
+            if one is None or other is None or pair.rows is None:
+                return "not known: a plan or the rows are not in memory"
+            rows = version.reader.read(pair.rows).block
+            return first_difference(one.flow, other.flow, rows) or "none by the definitions"
+        except Exception as problem:  # noqa: BLE001 (what is told of a pair must not fail)
+            return f"not known: {type(problem).__name__}"
+
     def mute(self, name: str, reason: str) -> None:
         """Answer nothing under a name whose route cannot be read; versions answer by address."""
         if name not in self._histories:
@@ -359,6 +390,7 @@ class RoutedEndpoints:
             if not any(each.name == name for each in self.endpoints()):
                 self._histories.pop(name, None)
                 self._pairs.pop(name, None)
+                self._comparisons.pop(name, None)
                 keeper = self._keepers.pop(name, None)
                 if keeper is not None:
                     keeper.end()

@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runtime.routing.shares import psi
 from runtime.watch.sketch import Counts, Numbers, Sketch
-
-#: The least share of a bin in PSI, so that an empty bin is no infinite distance.
-_LEAST = 1e-4
 
 
 class Drift(NamedTuple):
@@ -54,15 +52,6 @@ def drift(column: str, sketch: Sketch, counts: Counts, missing: int) -> Drift:
         missing / max(rows, 1) - sketch.missing / max(of_reference, 1),
         0.0 if is_numbers else int(counts[-1]) / max(rows, 1),
     )
-
-
-def psi(reference: Counts, window: Counts) -> float:
-    """The population stability index of two histograms."""
-    if not (reference.sum() and window.sum()):
-        return 0.0
-    old = np.maximum(reference / reference.sum(), _LEAST)
-    new = np.maximum(window / window.sum(), _LEAST)
-    return float(((new - old) * np.log(new / old)).sum())
 
 
 def ks(reference: Counts, window: Counts) -> float:

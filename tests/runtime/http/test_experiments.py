@@ -93,6 +93,20 @@ def test_requests_follow_the_route(client: Client) -> None:
     assert client.get("/v2/models/m/route").json == {**route, "header": "x-user", "salt": "m"}
 
 
+def test_a_shadow_is_compared(client: Client, runtime: Runtime) -> None:
+    runtime.route("m", "m@1", shadow="m@2")
+    assert client.get("/v2/models/m/compare").json["pairs"] == 0
+    asked(client, city="Oslo", amount=2.0)
+    end = time.monotonic() + 10
+    while not (found := client.get("/v2/models/m/compare").json)["pairs"]:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert (found["champion"], found["challenger"]) == ("m@1", "m@2")
+    assert found["outputs"]["score"]["agreement"] == 0
+    assert found["first_difference"]
+    assert client.get("/v2/models/nobody/compare").status == 404
+
+
 def test_promotion_and_rollback(client: Client) -> None:
     assert client.get("/v2/models/m/route").json == {"champion": "m@1"}
     assert client.get("/v2/models/m/history").status == 404

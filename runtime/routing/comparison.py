@@ -1,0 +1,256 @@
+"""How the answers of a challenger differ from its champion's: counts in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from html import escape
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.routing.pairs import Pair
+from runtime.routing.row import MANY, values_of
+from runtime.routing.shares import psi
+
+#: Values of a column that are counted apart.
+SEGMENTS = 100
+OTHERS, SEVERAL = "(other)", "(several)"
+#: With so many values in the first block, bins are between its deciles.
+MANY_VALUES = 100
+
+
+@dataclass(slots=True)
+class OutputCounts:
+    """The values of one output; differences are those of finite numbers."""
+
+    values: int = 0
+    agreeing: int = 0
+    shapes: int = 0
+    differences: int = 0
+    total: float = 0.0
+    largest: float = 0.0
+    #: Ends of bins by the first values of the champion, and how many of either are in each.
+    ends: NDArray[np.float64] | None = None
+    bins: NDArray[np.int64] | None = None
+
+    def add(self, expected: object, found: object, tolerance: float) -> bool:
+        """Count the values of a pair; whether all of them agree."""
+        one, other = _dense(expected), _dense(found)
+        if one.shape != other.shape:
+            self.shapes += 1
+            return False
+        same = _same(one, other, tolerance)
+        self.values += one.size
+        self.agreeing += int(same.sum())
+        if one.dtype.kind in "fiub" and other.dtype.kind in "fiub":
+            with np.errstate(all="ignore"):
+                apart = np.abs(one.astype(float) - other.astype(float))
+            apart = apart[np.isfinite(apart)]
+            self.differences += apart.size
+            self.total += float(apart.sum())
+            self.largest = max(self.largest, float(apart.max(initial=0.0)))
+            if one.dtype.kind == "f":
+                self._bin(one.ravel(), other.ravel())
+        return bool(same.all())
+
+    def _bin(self, one: NDArray[Any], other: NDArray[Any]) -> None:
+        """Count values between the deciles of the first block, or in tenths for single rows."""
+        if self.ends is None or self.bins is None:
+            tenths = np.arange(1, 10) / 10
+            many = one.size >= MANY_VALUES and bool(np.isfinite(one).all())
+            self.ends = np.quantile(one, tenths) if many else tenths
+            self.bins = np.zeros((2, 10), np.int64)
+        for side, values in enumerate((one, other)):
+            self.bins[side] += np.bincount(np.searchsorted(self.ends, values), minlength=10)
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """The counts by name; a share or mean of nothing is None."""
+        return {
+            "values": self.values,
+            "agreement": self.agreeing / self.values if self.values else None,
+            "shapes_that_differ": self.shapes,
+            "mean_difference": self.total / self.differences if self.differences else None,
+            "largest_difference": self.largest if self.differences else None,
+            "psi": None if self.bins is None else psi(*self.bins),
+        }
+
+
+@dataclass(slots=True)
+class SegmentCounts:
+    """The pairs of one segment."""
+
+    pairs: int = 0
+    agreeing: int = 0
+    errors: int = 0
+
+
+class Comparison:
+    """Takes pairs of answers, as `Runtime.observe` hands them over, and counts what differs.
+
+    Floating-point numbers agree within `tolerance`, absolute or relative; all else has to be equal,
+    and NaN equals NaN. The last `keep` pairs that disagree are kept with their rows. Pairs are
+    also counted by the value of a column, the `segment`. `differing` says for a pair at which step
+    the programs of the two first differ.
+    """
+
+    def __init__(
+        self,
+        tolerance: float = 1e-6,
+        keep: int = 1000,
+        *,
+        segment: str | None = None,
+        differing: Callable[[Pair], str] | None = None,
+    ) -> None:
+        self._tolerance, self._segment, self._differing = tolerance, segment, differing
+        self._lock = Lock()
+        self._outputs: dict[str, OutputCounts] = {}
+        self._segments: dict[str, SegmentCounts] = {}
+        self._pairs = self._champion_errors = self._challenger_errors = 0
+        self._versions = ("", "")
+        self._seconds: deque[float] = deque(maxlen=1000)
+        self._disagreements: deque[Pair] = deque(maxlen=keep)
+
+    def add(self, pair: Pair) -> None:
+        """Take a pair in."""
+        with self._lock:
+            self._pairs += 1
+            self._versions = (pair.champion, pair.challenger)
+            self._seconds.append(pair.challenger_seconds - pair.champion_seconds)
+            agrees = self._agrees(pair)
+            if not agrees:
+                self._disagreements.append(pair)
+            if self._segment is not None:
+                self._count_segment(pair, agrees=agrees)
+
+    def _agrees(self, pair: Pair) -> bool:
+        expected, found = pair.expected, pair.found
+        if isinstance(expected, Exception) or isinstance(found, Exception):
+            self._champion_errors += isinstance(expected, Exception)
+            self._challenger_errors += isinstance(found, Exception)
+            return isinstance(expected, Exception) and isinstance(found, Exception)
+        agree = True
+        for name in dict.fromkeys((*expected, *found)):
+            counts = self._outputs.setdefault(name, OutputCounts())
+            if name in expected and name in found:
+                agree &= counts.add(expected[name], found[name], self._tolerance)
+            else:
+                counts.shapes += 1
+                agree = False
+        return agree
+
+    def _count_segment(self, pair: Pair, *, agrees: bool) -> None:
+        value = values_of(pair.rows).get(self._segment or "")
+        text = SEVERAL if value is MANY else str(value)[:100]
+        if text not in self._segments and len(self._segments) >= SEGMENTS:
+            text = OTHERS
+        counts = self._segments.setdefault(text, SegmentCounts())
+        counts.pairs += 1
+        counts.agreeing += agrees
+        counts.errors += isinstance(pair.found, Exception)
+
+    @property
+    def disagreements(self) -> tuple[Pair, ...]:
+        """The newest pairs that disagree, the oldest first."""
+        with self._lock:
+            return tuple(self._disagreements)
+
+    def first_difference(self) -> str | None:
+        """At which step the programs first differ, for the newest pair that disagrees."""
+        pairs = self.disagreements
+        return self._differing(pairs[-1]) if pairs and self._differing is not None else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All counts as plain data; seconds are the challenger's less the champion's."""
+        with self._lock:
+            made: dict[str, Any] = {
+                "champion": self._versions[0],
+                "challenger": self._versions[1],
+                "pairs": self._pairs,
+                "disagreements": self._disagreements.maxlen and len(self._disagreements),
+                "champion_errors": self._champion_errors,
+                "challenger_errors": self._challenger_errors,
+                "seconds": _quantiles(self._seconds),
+                "outputs": {name: each.to_dict() for name, each in self._outputs.items()},
+            }
+            if self._segment is not None:
+                cells = {name: asdict(each) for name, each in self._segments.items()}
+                made["segments"] = {"column": self._segment, "values": cells}
+        made["first_difference"] = self.first_difference()
+        return made
+
+    def __str__(self) -> str:
+        """The counts as lines."""
+        return "\n".join(f"{name:<24}{value}" for name, value in self._lines())
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """The counts as a table, which notebooks show."""
+        rows = (f"<tr><td>{escape(a)}</td><td>{escape(b)}</td></tr>" for a, b in self._lines())
+        return f"<table>{''.join(rows)}</table>"
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        found = self.to_dict()
+        if not self._pairs:
+            yield "pairs", "0: no shadow was asked yet"
+            return
+        yield "champion", found["champion"]
+        yield "challenger", found["challenger"]
+        errors = f"{found['champion_errors']} and {found['challenger_errors']} errors"
+        yield "pairs", f"{found['pairs']}, {errors}"
+        slower = ", ".join(f"{name} {1e6 * each:+.1f}" for name, each in found["seconds"].items())
+        yield "challenger's time, us", slower
+        for name, each in found["outputs"].items():
+            yield f"output {name}", _told(each)
+        segments = found.get("segments", {"column": "", "values": {}})
+        for name, each in segments["values"].items():
+            share = each["agreeing"] / each["pairs"]
+            label = f"{segments['column']} = {name}"
+            yield label, f"{each['pairs']} pairs, {share:.2%} agree, {each['errors']} errors"
+        if found["first_difference"]:
+            yield "first difference", found["first_difference"]
+
+
+def _told(counts: Mapping[str, Any]) -> str:
+    """The counts of an output in words."""
+    parts = [] if counts["agreement"] is None else [f"{counts['agreement']:.2%} agree"]
+    if counts["mean_difference"] is not None:
+        mean, most = counts["mean_difference"], counts["largest_difference"]
+        parts.append(f"difference {mean:.3g} in the mean, {most:.3g} at most")
+    if counts["psi"] is not None:
+        parts.append(f"PSI {counts['psi']:.3g}")
+    if counts["shapes_that_differ"]:
+        parts.append(f"{counts['shapes_that_differ']} of another shape")
+    return ", ".join(parts)
+
+
+def _quantiles(values: Iterable[float]) -> dict[str, float]:
+    known = np.fromiter(values, float)
+    if not known.size:
+        return {}
+    median, high = np.quantile(known, (0.5, 0.99)).tolist()
+    return {"mean": float(known.mean()), "median": median, "p99": high}
+
+
+def _dense(value: object) -> NDArray[Any]:
+    dense = getattr(value, "toarray", None)
+    return np.asarray(dense() if callable(dense) else value)
+
+
+def _same(one: NDArray[Any], other: NDArray[Any], tolerance: float) -> NDArray[np.bool_]:
+    if "f" in (kinds := one.dtype.kind + other.dtype.kind) and set(kinds) <= set("fiub"):
+        close = np.isclose(other, one, rtol=tolerance, atol=tolerance, equal_nan=True)
+        return np.asarray(close, bool)
+    pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
+    return np.array([_equal(left, right) for left, right in pairs], dtype=bool)
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float) and np.isnan(one) and np.isnan(other):
+        return True
+    return np.array_equal(np.asarray(one, dtype=object), np.asarray(other, dtype=object))

@@ -1,0 +1,19 @@
+"""How far the shares of two histograms are apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+#: The least share of a bin in PSI, so that an empty bin is no infinite distance.
+_LEAST = 1e-4
+
+
+def psi(reference: Counts, window: Counts) -> float:
+    """The population stability index of two histograms."""
+    if not (reference.sum() and window.sum()):
+        return 0.0
+    old = np.maximum(reference / reference.sum(), _LEAST)
+    new = np.maximum(window / window.sum(), _LEAST)
+    return float(((new - old) * np.log(new / old)).sum())

@@ -1,0 +1,120 @@
+"""What a comparison counts of pairs of answers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import flour
+from runtime import Runtime
+from runtime.routing.comparison import SEGMENTS, Comparison
+from runtime.routing.pairs import Pair
+
+
+def pair(expected: object, found: object) -> Pair:
+    """Two answers to one row, the challenger half a second slower."""
+    return Pair("m@1", "m@2", {"x": 1.0}, expected, found, 0.5, 1.0)  # type: ignore[arg-type]  # any
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "agree"),
+    [
+        (1.0, 1.0 + 1e-9, True),
+        (1.0, 1.1, False),
+        (math.nan, math.nan, True),
+        (math.nan, 1.0, False),
+        (math.inf, math.inf, True),
+        (2**60, 2**60 + 1, False),
+        ("a", "a", True),
+        ("a", "b", False),
+        (None, None, True),
+        (np.array([1.0, 2.0]), np.array([1.0, 2.0]), True),
+        (np.array([1.0, 2.0]), np.array([1.0]), False),
+    ],
+)
+def test_values_agree(expected: object, found: object, *, agree: bool) -> None:
+    comparison = Comparison()
+    comparison.add(pair({"y": expected}, {"y": found}))
+    assert len(comparison.disagreements) == (not agree)
+
+
+def test_counts() -> None:
+    comparison = Comparison(segment="x")
+    comparison.add(pair({"y": np.array([1.0, 2.0])}, {"y": np.array([1.0, 2.5])}))
+    comparison.add(pair({"y": 1.0}, ValueError()))
+    comparison.add(pair({"y": 1.0}, {}))
+    found = comparison.to_dict()
+    assert found["pairs"] == found["disagreements"] == 3
+    assert (found["champion_errors"], found["challenger_errors"]) == (0, 1)
+    assert found["seconds"] == {"mean": 0.5, "median": 0.5, "p99": 0.5}
+    output = found["outputs"]["y"]
+    assert output["agreement"] == 0.5
+    assert output["shapes_that_differ"] == 1
+    assert (output["mean_difference"], output["largest_difference"]) == (0.25, 0.5)
+    assert found["segments"]["values"] == {"1.0": {"pairs": 3, "agreeing": 0, "errors": 1}}
+    text = str(comparison)
+    assert "50.00% agree" in text
+    assert comparison.to_html().startswith("<table>")
+
+
+def test_scores_that_have_moved_have_a_distance() -> None:
+    rng, comparison = np.random.default_rng(0), Comparison()
+    for _ in range(5):
+        scores = rng.normal(size=500)
+        comparison.add(pair({"s": scores, "t": scores}, {"s": scores, "t": scores + 1}))
+    outputs = comparison.to_dict()["outputs"]
+    assert outputs["s"]["psi"] == 0
+    assert outputs["t"]["psi"] > 0.2
+
+
+def test_memory_is_bounded() -> None:
+    comparison = Comparison(keep=10, segment="x")
+    for number in range(1000):
+        made = pair({"y": 1.0}, {"y": 2.0})
+        comparison.add(replace(made, rows={"x": number}))
+    assert len(comparison.disagreements) == 10
+    assert len(comparison.to_dict()["segments"]["values"]) == SEGMENTS + 1
+
+
+def scaled(weight: float) -> flour.Flow:
+    """A program of two steps, whose weight is one of the second."""
+    x = flour.vector("X", 3)
+    return flour.outputs(score=(x * 2.0) * [weight, 1.0, 1.0])
+
+
+def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
+    row = np.array([1.0, 2.0, 3.0])
+    with Runtime() as runtime:
+        for number, weight in enumerate((1.0, 1.0, 5.0), 1):
+            runtime.register("m", scaled(weight), version=number, background=False)
+        runtime.route("m", "m@1", shadow="m@3")
+        comparison = runtime.compare("m")
+        assert "no shadow was asked" in str(comparison)
+        runtime.predict("m", row)
+        wait_for(lambda: comparison.to_dict()["pairs"] == 1)
+        assert runtime.compare("m") is comparison
+        found = comparison.to_dict()
+        assert found["outputs"]["score"]["largest_difference"] == pytest.approx(8.0)
+        where = found["first_difference"]
+        assert where is not None
+        assert "[[10." in where
+        assert "[[2." in where
+        runtime.route("m", "m@1", shadow="m@2")
+        again = runtime.compare("m", segment="X")
+        assert again is not comparison
+        runtime.predict("m", row)
+        wait_for(lambda: again.to_dict()["pairs"] == 1)
+        assert again.to_dict()["first_difference"] is None
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Wait for what shadows do in the background."""
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
