@@ -211,6 +211,21 @@ class RouteHistory(Struct):
     changes: list[RouteChange]
 
 
+class Compared(Struct):
+    """How a shadow's answers differ from its champion's."""
+
+    champion: str
+    challenger: str
+    pairs: int
+    disagreements: int
+    champion_errors: int
+    challenger_errors: int
+    seconds: dict[str, float]
+    outputs: dict[str, dict[str, float | None]]
+    first_difference: str | None
+    segments: dict[str, Any] | None = None
+
+
 class Instances(Struct):
     """Rows, as in version 1 of the protocol."""
 

@@ -18,7 +18,7 @@ import msgspec
 
 from flour.data.arrow_strings import CELLS, as_texts
 from flour.data.batch import Batch
-from runtime.http.bodies import PromoteRequest, RouteBody, RouteChange, RouteHistory
+from runtime.http.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
 from runtime.http.guards import Tokens
 from runtime.http.interfaces import Answering, InferCall
 from runtime.http.messages import ANSWER_HEADER, VERSION_HEADER, Answer, Request, Response
@@ -242,7 +242,7 @@ def compare(service: HandlerContext, request: Request) -> Answer:
 
 async def _compared(comparison: Comparison) -> Response:
     """The counts; what differs first is computed by definitions, on a thread."""
-    return json(await asyncio.to_thread(comparison.to_dict))
+    return json(Compared(**await asyncio.to_thread(comparison.to_dict)))
 
 
 def put_route(service: HandlerContext, request: Request) -> Answer:

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from runtime.http import experiments, health, models, plain_json
 from runtime.http.bodies import (
+    Compared,
     IndexEntry,
     IndexRequest,
     InferResponse,
@@ -133,7 +134,7 @@ ROUTES: tuple[Route, ...] = (
     _experiment(
         "GET", "history", experiments.history, "The changes of a route", answer=RouteHistory
     ),
-    _experiment("GET", "compare", experiments.compare, "How a shadow differs"),
+    _experiment("GET", "compare", experiments.compare, "How a shadow differs", answer=Compared),
     _experiment("POST", "promote", experiments.promote, "Make a champion", body=PromoteRequest),
     _experiment("POST", "rollback", experiments.rollback, "Undo the last change of a route"),
     Route(

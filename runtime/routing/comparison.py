@@ -170,7 +170,7 @@ class Comparison:
                 "champion": self._versions[0],
                 "challenger": self._versions[1],
                 "pairs": self._pairs,
-                "disagreements": self._disagreements.maxlen and len(self._disagreements),
+                "disagreements": len(self._disagreements),
                 "champion_errors": self._champion_errors,
                 "challenger_errors": self._challenger_errors,
                 "seconds": _quantiles(self._seconds),
