@@ -26,6 +26,7 @@ import numpy as np
 import oven
 from flour.core.errors import FlourError, ParameterError
 from flour.data.batch import Batch
+from flour.data.coerce import coerce
 from objectstore.atomic import write_file
 from runtime.provenance.log import AnswerLog
 from runtime.provenance.values import packed, unpacked
@@ -182,6 +183,10 @@ class AnswerKeeper:
         if not isinstance(batch, Batch):
             batch = version.reader.read(batch)
         rows = batch.data
+        if not isinstance(rows, np.ndarray | dict | list | tuple | str | bytes):
+            columns = coerce(version.inputs, batch.block)[0]  # a frame: as the plan reads it
+            rows = next(iter(columns.values())) if len(columns) == 1 else columns
+            batch = batch._replace(data=rows)
         private = version.private
         shown = without(rows, version, self._hide) if private else rows
         record = {
@@ -196,23 +201,31 @@ class AnswerKeeper:
             "inputs": shown if self._inputs else None,
             "kind": batch.kind.name,
             "single": batch.single,
-            "subjects": self._subjects(rows),
+            "subjects": self._subjects(version, batch),
             "answers": dict(noted.answers),
         }
         name = noted.answer.encode()
         return bytes((len(name),)) + name + packed(record)
 
-    def _subjects(self, rows: object) -> list[str]:
+    def _subjects(self, version: ModelVersion, batch: Batch) -> list[str]:
         """The hashes of the subjects of rows."""
-        if self._subject is None:
+        subject = self._subject
+        if subject is None:
             return []
-        listed = rows if isinstance(rows, list) else [rows]
-        values = [row[self._subject] for row in listed if isinstance(row, Mapping)]
+        listed = batch.data if isinstance(batch.data, list) else [batch.data]
+        if all(isinstance(row, Mapping) and subject in row for row in listed):
+            values = [row[subject] for row in listed]
+        else:  # a frame, or rows whose values have no names
+            columns = coerce(version.inputs, batch.block)[0]
+            found = columns if subject in columns else next(iter(columns.values()))
+            values = [found[subject]]
         every = [one for value in values for one in np.atleast_1d(np.asarray(value, object))]
         return sorted({self._hashed(one) for one in every})
 
     def _hashed(self, key: object) -> str:
         plain = key.item() if isinstance(key, np.generic) else key
+        if isinstance(plain, float) and plain.is_integer():
+            plain = int(plain)  # 17 and 17.0 are one subject
         return hmac.new(self._salt, str(plain).encode(), hashlib.sha256).hexdigest()[:32]
 
     def _describe(self, version: ModelVersion) -> None:

@@ -16,6 +16,8 @@ from runtime.routing.pairs import Pair
 from runtime.routing.row import MANY, values_of
 from runtime.routing.shares import psi
 
+#: Rows of all pairs that are kept.
+ROWS = 20_000
 #: Values of a column that are counted apart.
 SEGMENTS = 100
 OTHERS, SEVERAL = "(other)", "(several)"
@@ -122,7 +124,7 @@ class Comparison:
             self._seconds.append(pair.challenger_seconds - pair.champion_seconds)
             agrees = self._agrees(pair)
             if not agrees:
-                self._disagreements.append(pair)
+                self._keep(pair)
             if self._segment is not None:
                 self._count_segment(pair, agrees=agrees)
 
@@ -136,11 +138,26 @@ class Comparison:
         for name in dict.fromkeys((*expected, *found)):
             counts = self._outputs.setdefault(name, OutputCounts())
             if name in expected and name in found:
-                agree &= counts.add(expected[name], found[name], self._tolerance)
+                try:
+                    agree &= counts.add(expected[name], found[name], self._tolerance)
+                except (TypeError, ValueError):  # lists of lists of different lengths
+                    counts.shapes += 1
+                    agree = False
             else:
                 counts.shapes += 1
                 agree = False
         return agree
+
+    def _keep(self, pair: Pair) -> None:
+        """Keep a pair that disagrees, and forget old ones that have too many rows together."""
+        self._disagreements.append(pair)
+        left = ROWS
+        for place in range(len(self._disagreements) - 1, -1, -1):
+            left -= _rows(self._disagreements[place].expected)
+            if left < 0 and place < len(self._disagreements) - 1:
+                for _ in range(place + 1):
+                    self._disagreements.popleft()
+                break
 
     def _count_segment(self, pair: Pair, *, agrees: bool) -> None:
         value = values_of(pair.rows).get(self._segment or "")
@@ -216,6 +233,14 @@ class Comparison:
             yield "first difference", found["first_difference"]
 
 
+def _rows(answers: Mapping[str, Any] | Exception) -> int:
+    """How many rows were answered."""
+    if isinstance(answers, Exception):
+        return 1
+    shape = getattr(next(iter(answers.values()), None), "shape", ())
+    return int(shape[0]) if shape else 1
+
+
 def _told(counts: Mapping[str, Any]) -> str:
     """The counts of an output in words."""
     parts = [] if counts["agreement"] is None else [f"{counts['agreement']:.2%} agree"]
@@ -246,6 +271,8 @@ def _same(one: NDArray[Any], other: NDArray[Any], tolerance: float) -> NDArray[n
     if "f" in (kinds := one.dtype.kind + other.dtype.kind) and set(kinds) <= set("fiub"):
         close = np.isclose(other, one, rtol=tolerance, atol=tolerance, equal_nan=True)
         return np.asarray(close, bool)
+    if "O" not in kinds:
+        return np.asarray(one == other, bool)
     pairs = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
     return np.array([_equal(left, right) for left, right in pairs], dtype=bool)
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -204,6 +206,22 @@ def test_a_subject_is_erased_on_disk(tmp_path: Path) -> None:
             runtime.why(id_of(found["ann-93b1"]))
         assert runtime.why(id_of(found["eve-51d3"])).agrees()
         assert keeper.erase("ann-93b1") == 0
+
+
+def test_a_subject_is_erased_in_whichever_form_its_rows_came(tmp_path: Path) -> None:
+    record = flour.record("row", {"user": flour.Scalar(), "amount": flour.Scalar()})
+    frame = pd.DataFrame({"user": [17, 18], "amount": [1.0, 2.0]})
+    forms: list[Any] = [{"user": 17, "amount": 1.0}, [17.0, 1.0], [[17, 1.0], [18, 2.0]]]
+    forms += [frame, frame.convert_dtypes(), pa.Table.from_pandas(frame), frame.to_dict("records")]
+    with Runtime() as runtime:
+        runtime.register("m", flour.outputs(score=record["user"] + record["amount"]))
+        keeper = runtime.keep("m", tmp_path, subject="user")
+        for rows in forms:
+            runtime.predict("m", rows)
+        runtime.predict("m", {"user": 19, "amount": 1.0})
+        assert keeper.erase(17) == len(forms)
+        assert len(keeper) == 1
+        assert not keeper.failed
 
 
 def in_files(folder: Path) -> bytes:

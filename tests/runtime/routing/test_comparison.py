@@ -81,6 +81,21 @@ def test_memory_is_bounded() -> None:
     assert len(comparison.to_dict()["segments"]["values"]) == SEGMENTS + 1
 
 
+def test_kept_blocks_are_bounded_by_rows() -> None:
+    comparison, block = Comparison(), np.zeros(9000)
+    for _ in range(5):
+        comparison.add(pair({"y": block}, {"y": block + 1}))
+    assert len(comparison.disagreements) == 2
+
+
+def test_answers_that_cannot_be_compared_differ() -> None:
+    comparison = Comparison()
+    comparison.add(pair({"y": [[1], [1, 2]]}, {"y": [[1], [1, 2]]}))
+    comparison.add(pair({"y": np.array(["a", "b"])}, {"y": np.array(["a", "bc"])}))
+    assert comparison.to_dict()["outputs"]["y"]["agreement"] == 0.5
+    assert comparison.to_dict()["disagreements"] == 2
+
+
 def scaled(weight: float) -> flour.Flow:
     """A program of two steps, whose weight is one of the second."""
     x = flour.vector("X", 3)
