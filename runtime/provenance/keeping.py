@@ -183,8 +183,8 @@ class AnswerKeeper:
         if not isinstance(batch, Batch):
             batch = version.reader.read(batch)
         rows = batch.data
-        if not isinstance(rows, np.ndarray | dict | list | tuple | str | bytes):
-            columns = coerce(version.inputs, batch.block)[0]  # a frame: as the plan reads it
+        if hasattr(rows, "columns"):
+            columns = coerce(version.inputs, batch.block)[0]  # of a frame: as the plan reads it
             rows = next(iter(columns.values())) if len(columns) == 1 else columns
             batch = batch._replace(data=rows)
         private = version.private
