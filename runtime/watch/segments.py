@@ -77,8 +77,8 @@ class Values:
         numbers[present] = [self._number(distinct[place]) for place in present.tolist()]
         return numbers[codes]
 
-    def _number(self, value: Any) -> int:
-        if self._width:
+    def _number(self, value: object) -> int:
+        if self._width and isinstance(value, int | float):
             value *= self._width
         text = f"{value:.15g}" if isinstance(value, float) else str(value)
         if text not in self._places and len(self.texts) < self._limit:

@@ -145,6 +145,7 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
     "InRange",
     "ParseNumbers",
     "RequireFinite",
+    "RequirePresent",
     "ToDense",
     "ToSparse",
     "WriteFloats",

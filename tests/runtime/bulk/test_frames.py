@@ -19,6 +19,13 @@ from tests.runtime.bulk import models
 from tests.runtime.bulk.conftest import Known
 
 
+@pytest.fixture(autouse=True)
+def accessors() -> None:
+    """Importing these adds the accessors of frames."""
+    assert pretzel.pandas.predict is not None
+    assert pretzel.polars.predict is not None
+
+
 def names(known: Known) -> list[str]:
     """Return the columns of the rows."""
     return list(known.table.column_names)
