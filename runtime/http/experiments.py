@@ -276,11 +276,8 @@ async def _change(
     service: HandlerContext, request: Request, change: Callable[..., Route]
 ) -> Response:
     """Change a route on a thread, as the change may be written to a file first."""
-    if service.peers.count > 1:
-        raise HttpError(
-            "routes are changed in servers of one process", 501, found=f"{service.peers.count}"
-        )
     made = await asyncio.to_thread(change, who=_who(service, request))
+    await service.peers.settled()
     return json(_body(made))
 
 

@@ -139,6 +139,10 @@ class Peers(Protocol):
         """What the others answer, by their number; who takes longer, or ends, is left out."""
         ...
 
+    async def settled(self) -> None:
+        """Return when all have followed the changes of models and routes so far."""
+        ...
+
 
 class Alone:
     """The peers of a process that has none."""
@@ -151,3 +155,6 @@ class Alone:
     async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
         """Do nothing."""
         return {}
+
+    async def settled(self) -> None:
+        """Return: there is nobody who could be behind."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from runtime.routing.history import History
+from runtime.routing.route import Route
+from runtime.service.endpoint import Endpoint
 
 
 class Registry(Protocol):
@@ -29,4 +33,40 @@ class Registry(Protocol):
 
     def unregister(self, name: str, version: str) -> object:
         """Unregister a version."""
+        ...
+
+
+@runtime_checkable
+class RoutedRegistry(Registry, Protocol):
+    """A registry whose endpoints can have routes, that are read from files and written to them."""
+
+    on_route: Callable[[str, History], object] | None
+    """Called with a name and its history before a change counts; what it raises undoes it."""
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every endpoint with its versions."""
+        ...
+
+    def has_route(self, name: str) -> bool:
+        """Whether an endpoint was given a route."""
+        ...
+
+    def history(self, name: str) -> History:
+        """The changes of an endpoint's route."""
+        ...
+
+    def check_route(self, name: str, route: Route) -> None:
+        """Raise unless the endpoint can follow this route."""
+        ...
+
+    def restore(self, name: str, read: Callable[[], History]) -> None:
+        """Take over a history that was written down; nothing changes while it is read."""
+        ...
+
+    def mute(self, name: str, reason: str) -> None:
+        """Answer nothing under a name whose route cannot be read."""
+        ...
+
+    def unmute(self, name: str) -> None:
+        """Let the version in service answer again, as there is no route to be read."""
         ...

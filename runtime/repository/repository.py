@@ -24,11 +24,10 @@ from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
 from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_directories
 from runtime.repository.preparing import Importer, LocalImporter
-from runtime.repository.registry import Registry
+from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
-from runtime.service.routed import RoutedEndpoints
 
 QUIET_SECONDS = 1.0
 """Files that changed more recently than this may still be being written."""
@@ -120,7 +119,7 @@ class Repository:
             else LocalImporter(folder, staged, trust_pickle=trust_pickle, exact=exact)
         )
         self._routes = (
-            RouteFiles(self.folder, runtime) if isinstance(runtime, RoutedEndpoints) else None
+            RouteFiles(self.folder, runtime) if isinstance(runtime, RoutedRegistry) else None
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._seen: dict[tuple[str, str], _Stability] = {}

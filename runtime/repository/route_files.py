@@ -17,9 +17,9 @@ from objectstore.atomic import make_directory, write_file
 from runtime.errors import BadCall, BadRegistration
 from runtime.repository.files import Folder, Print, is_ignored
 from runtime.repository.listing import reason_of
+from runtime.repository.registry import RoutedRegistry
 from runtime.routing.history import History
 from runtime.routing.written import EDITED, as_toml, from_toml
-from runtime.service.routed import RoutedEndpoints
 
 FILE = EDITED
 
@@ -27,7 +27,7 @@ FILE = EDITED
 class RouteFiles:
     """The files of routes in a folder, for the endpoints of a runtime."""
 
-    def __init__(self, folder: Folder, runtime: RoutedEndpoints) -> None:
+    def __init__(self, folder: Folder, runtime: RoutedRegistry) -> None:
         self._folder, self._runtime = folder, runtime
         #: The files as they were written or read last. Changes of the runtime take turns.
         self._stamps: dict[str, tuple[Print, ...]] = {}

@@ -8,7 +8,7 @@ from math import isfinite
 from types import MappingProxyType
 
 from flour.core.types import Type
-from runtime.errors import BadRegistration
+from runtime.errors import BadRegistration, InUse
 from runtime.routing.predicate import Predicate, predicate
 from runtime.routing.row import values_of
 from runtime.routing.sticky import PLACES, place
@@ -78,6 +78,15 @@ class Route:
     def is_direct(self) -> bool:
         """Whether the champion answers everything, and nothing else is done."""
         return not (self._bounds or self._rules or self.tenants) and self.shadow is None
+
+    def check_unused(self, owner: str) -> None:
+        """Raise InUse if a version that is to go is named here."""
+        if owner in self.addresses:
+            raise InUse(
+                "the endpoint's route names this version",
+                where=owner,
+                hint="change the route first, or unregister the whole name",
+            )
 
     def check(self, inputs: Mapping[str, Type]) -> None:
         """Raise unless the conditions read columns that a model with these inputs has."""

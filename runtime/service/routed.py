@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 from flour.core.errors import nearest
 from flour.core.extension_points import extension
 from flour.core.types import Category, Record, Scalar, Text, Type
-from runtime.errors import BadCall, BadRegistration, InUse, UnknownEndpoint
+from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
 from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
 from runtime.routing.history import Change, History, extended, rolled_back
@@ -377,15 +377,9 @@ class RoutedEndpoints:
         """Take a version out, or the endpoint with its route; refuse one that the route names."""
         with self._changing:
             history = self._histories.get(name)
-            owner = f"{name}@{version}"
             several = any(each.name == name and len(each.versions) > 1 for each in self.endpoints())
-            named = history is not None and owner in history[-1].route.addresses
-            if version is not None and named and several:
-                raise InUse(
-                    "the endpoint's route names this version",
-                    where=owner,
-                    hint="change the route first, or unregister the whole name",
-                )
+            if version is not None and history is not None and several:
+                history[-1].route.check_unused(f"{name}@{version}")
             gone = self._endpoints.remove(name, version)
             if not any(each.name == name for each in self.endpoints()):
                 self._histories.pop(name, None)

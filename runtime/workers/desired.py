@@ -1,4 +1,4 @@
-"""The desired state: for each name its versions, and the one in service.
+"""The desired state: for each name its versions, and which of them answers.
 
 Messages contain the complete state of a name, so that it can be applied in any previous state. A
 repeated message does no harm, and a missed one is corrected by the next message for that name, or
@@ -27,11 +27,15 @@ class Name:
 
     versions: Mapping[str, Version] = field(default_factory=dict)
     current: str = ""
+    route: str = ""
+    """Its route and the history of that, as in `endpoint.toml`; without one `current` answers."""
+    muted: str = ""
+    """Why nothing answers under the name until its route can be read; else empty."""
 
     def having(self, version: str, plan: Version, *, activate: bool) -> Name:
         """With a new version, or another plan for an existing one."""
-        takes = activate or not self.versions
-        return Name({**self.versions, version: plan}, version if takes else self.current)
+        current = version if activate or not self.versions else self.current
+        return replace(self, versions={**self.versions, version: plan}, current=current)
 
     def answering(self, version: str) -> Name:
         """With another version in service."""
@@ -40,12 +44,17 @@ class Name:
     def without(self, version: str) -> Name:
         """Without a version."""
         left = {key: plan for key, plan in self.versions.items() if key != version}
-        return Name(left, self.current if self.current in left else next(iter(left), ""))
+        if not left:
+            return NOTHING
+        current = self.current if self.current in left else next(iter(left))
+        return replace(self, versions=left, current=current)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for a channel."""
         return {
             "current": self.current,
+            "route": self.route,
+            "muted": self.muted,
             "versions": {
                 key: [plan.serial, plan.path, dict(plan.notes)]
                 for key, plan in self.versions.items()
@@ -56,7 +65,8 @@ class Name:
     def of_json(cls, data: Mapping[str, Any]) -> Name:
         """From plain data of a channel."""
         return cls(
-            {key: Version(*parts) for key, parts in data["versions"].items()}, data["current"]
+            {key: Version(*parts) for key, parts in data["versions"].items()},
+            *(data["current"], data["route"], data["muted"]),
         )
 
 

@@ -4,6 +4,7 @@ FlourError (flour.core.errors)
 └── WorkersError         something is wrong with the processes that serve a port
     ├── ChannelClosed        the other process has ended
     ├── NotInStep            not every worker has followed a change in time
+    ├── Overtaken            another worker changed the same route first
     ├── Rejected             a worker could not load what it was told to
     └── NoWorker             no worker comes up
 """
@@ -23,6 +24,10 @@ class ChannelClosed(WorkersError):
 
 class NotInStep(WorkersError):
     """Not every worker has followed a change in time; they go on trying."""
+
+
+class Overtaken(WorkersError):
+    """Another worker changed the same route first."""
 
 
 class Rejected(WorkersError):

@@ -22,6 +22,7 @@ from flour.core.errors import FlourError
 from runtime.errors import UnknownEndpoint
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
+from runtime.workers.routes import FleetRoutes
 
 #: Time limit for a worker to load a plan that it tries.
 TRY_SECONDS = 60.0
@@ -53,10 +54,11 @@ class Member:
         return f"Member({self.number})"
 
 
-class Fleet:
+class Fleet(FleetRoutes):
     """The table of models that should be registered. Safe to use from several threads."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.generation = 0
         self._names: dict[str, Name] = {}
         self._members: list[Member] = []
@@ -94,13 +96,17 @@ class Fleet:
         """Unregister a version in every worker."""
         if version not in self._named(name).versions:
             raise UnknownEndpoint(f"endpoint {name!r} has no version {version!r}")
+        self._check_unused(name, version)
         self._change(name, lambda now: now.without(version))
 
     @property
     def count(self) -> int:
         """The number of endpoints."""
+        return len(self.endpoints())
+
+    def _table(self) -> Mapping[str, Name]:
         with self._lock:
-            return len(self._names)
+            return dict(self._names)
 
     def _named(self, name: str) -> Name:
         with self._lock:
@@ -109,14 +115,22 @@ class Fleet:
     def _change(self, name: str, change: Callable[[Name], Name]) -> None:
         with self._lock:
             wanted = change(self._names.get(name, NOTHING))
-            if wanted.versions:
+            if wanted != NOTHING:
                 self._names[name] = wanted
             else:
                 self._names.pop(name, None)
+                self._forget(name)
             self.generation += 1
             body = {"generation": self.generation, "name": name, "wanted": wanted.to_json()}
             for member in self._members:
                 member.last = member.line.ask("change", body)
+
+    def _ask_a_worker(self, kind: str, body: object) -> None:
+        """Ask the first worker that takes requests and can answer, if there is one."""
+        for member in self.serving():
+            with suppress(ChannelClosed, Late):
+                member.line.ask(kind, body).result(TRY_SECONDS)
+                return
 
     def _try(self, name: str, version: str, wanted: Name) -> None:
         body = {"name": name, "version": version, "wanted": wanted.to_json()}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from flour.core.errors import FlourError
@@ -14,7 +15,8 @@ from runtime.workers.channel import Channel, Refused
 from runtime.workers.errors import ChannelClosed
 
 #: HTTP status for errors from the supervisor.
-_STATUS = {"UnknownModel": 404, "NotLoaded": 400, "NotInStep": 504}
+_STATUS = {"UnknownModel": 404, "UnknownEndpoint": 404, "NotLoaded": 400, "NotInStep": 504}
+_STATUS |= {"Overtaken": 409, "BadCall": 400, "BadRegistration": 400}
 _MARGIN = 0.5
 
 
@@ -51,22 +53,28 @@ class Mirror:
         """Take a model out of every worker."""
         self._ask("unload", name)
 
-    def _ask(self, kind: str, name: str) -> None:
-        try:
-            self._channel.ask(kind, name).result()
-        except ChannelClosed:
-            raise HttpError("the server is shutting down", 503) from None
-        except Refused as problem:
-            status = _STATUS.get(problem.kind, 500)
-            if status == 500:
-                raise
-            raise HttpError(
-                problem.what,
-                status,
-                where=problem.where,
-                found=problem.found,
-                hint=problem.hint,
-            ) from problem
+    def put_route(self, name: str, text: str) -> None:
+        """Have a changed route written down, and sent to every worker."""
+        self._ask("route", {"name": name, "text": text})
+
+    def _ask(self, kind: str, body: object) -> None:
+        with told_to_clients():
+            self._channel.ask(kind, body).result()
+
+
+@contextmanager
+def told_to_clients() -> Iterator[None]:
+    """Errors of the supervisor, as clients are told them."""
+    try:
+        yield
+    except ChannelClosed:
+        raise HttpError("the server is shutting down", 503) from None
+    except Refused as problem:
+        status = _STATUS.get(problem.kind, 500)
+        if status == 500:
+            raise
+        where, found, hint = problem.where, problem.found, problem.hint
+        raise HttpError(problem.what, status, where=where, found=found, hint=hint) from problem
 
 
 class WorkerPeers:
@@ -99,3 +107,8 @@ class WorkerPeers:
         except (TimeoutError, FlourError):
             return {}
         return {int(number): data for number, data in answers.items()}
+
+    async def settled(self) -> None:
+        """Return when all workers have followed the changes so far."""
+        with told_to_clients():
+            await asyncio.wrap_future(self._channel.ask("settle"))

@@ -22,6 +22,8 @@ from runtime.http.assembly import assembled
 from runtime.http.loop_fairness import keep_what_is_here, lock_shared
 from runtime.http.server import Server
 from runtime.repository.staging_locks import WORKERS
+from runtime.routing.history import History
+from runtime.routing.written import as_toml
 from runtime.service.runtime import Runtime
 from runtime.service.version import Compiling
 from runtime.shutdown import Ending
@@ -125,6 +127,8 @@ class Worker:
         match kind:
             case "try":
                 replica.attempt(body["name"], body["version"], body["wanted"])
+            case "check":
+                replica.check(body["name"], body["route"])
             case "change":
                 replica.change(body["generation"], body["name"], body["wanted"])
             case "whole":
@@ -155,6 +159,7 @@ class Worker:
         self._replica = Replica(self._runtime)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])
+        self._runtime.on_route = self._changed_route
         keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = assembled(
@@ -164,6 +169,13 @@ class Worker:
             sockets=[self._listeners[number]],
             peers=self._peers,
         )
+
+    def _changed_route(self, name: str, history: History) -> None:
+        """Ask for a change of a route that this worker has worked out; it may be refused."""
+        text = as_toml(name, history)
+        if self._replica is not None:
+            self._replica.expect(name, text)
+        self._mirror.put_route(name, text)
 
     def _open(self) -> None:
         if self._server is not None and not self._ended.is_set():

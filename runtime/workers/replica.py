@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from objectstore import Explained
 from runtime.errors import UnknownEndpoint
 from runtime.repository.listing import reason_of, without_directories
+from runtime.routing.written import EDITED, from_data, from_toml
 from runtime.service.runtime import Runtime
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import NotInStep, Rejected
@@ -28,6 +30,8 @@ class Replica:
         self.generation = -1
         #: The reasons of versions that could not be loaded, by "name@version".
         self.failed: dict[str, str] = {}
+        #: Routes that this worker changed itself, as the supervisor will send them, too.
+        self._own: list[tuple[str, str]] = []
 
     def whole(self, generation: int, names: Mapping[str, Any]) -> None:
         """Apply the whole table, after any missed change."""
@@ -51,10 +55,20 @@ class Replica:
         if problem:
             raise Rejected("a worker cannot load this", where=f"{name}@{version}", found=problem)
 
+    def check(self, name: str, route: Mapping[str, Any]) -> None:
+        """Raise unless the endpoint can follow this route; nothing changes."""
+        self._runtime.check_route(name, from_data(route, f"{name}/{EDITED}"))
+
+    def expect(self, name: str, route: str) -> None:
+        """Take no notice of this route when it comes: it is in force by then, or was overtaken."""
+        self._own.append((name, route))
+
     # --- one name ----------------------------------------------------------------------------
 
     def _follow(self, name: str, wanted: Name) -> None:
         """Load versions, switch, then unload others: so that requests always find a version."""
+        if wanted.route or wanted.muted:
+            self._runtime.mute(name, wanted.muted or f"{name}/{EDITED} is not read yet")
         for address in [each for each in self.failed if each.rpartition("@")[0] == name]:
             del self.failed[address]
         for version, plan in wanted.versions.items():
@@ -62,10 +76,31 @@ class Replica:
             if problem:
                 self.failed[f"{name}@{version}"] = problem
         held = self._held.get(name, NOTHING)
-        if wanted.current in held.versions:
-            self._runtime.switch(name, wanted.current)
+        if wanted.route:
+            self._take_route(name, wanted.route, held)
+        elif wanted.versions and not wanted.muted:
+            self._runtime.unmute(name)
+            if wanted.current in held.versions:
+                self._runtime.switch(name, wanted.current)
         gone = [version for version in held.versions if version not in wanted.versions]
         self._leave(name, gone, held)
+
+    def _take_route(self, name: str, route: str, held: Name) -> None:
+        """Follow a route; one that cannot be followed changes nothing, or the name is mute."""
+        own = (name, route) in self._own
+        self._own = [each for each in self._own if each != (name, route)]
+        if held.route == route:
+            return
+        try:
+            if not own:
+                where = f"{name}/{EDITED}"
+                self._runtime.restore(name, lambda: from_toml(route, where, 0.0))
+        except Explained as problem:
+            log.exception("the route of %s cannot be followed", name)
+            self._runtime.mute(name, reason_of(problem))
+            return
+        if name in self._held:
+            self._held[name] = replace(self._held[name], route=route)
 
     def _register(self, name: str, version: str, plan: Version) -> str:
         """Load a version; returns the reason if that fails, else an empty text."""

@@ -210,6 +210,10 @@ class Supervisor:
         match kind:
             case "load" | "unload":
                 return self._pool.submit(self._turn, kind, body)
+            case "route":
+                return self._pool.submit(self.fleet.put, body["name"], body["text"])
+            case "settle":
+                return self._pool.submit(self.fleet.settle, STEP_SECONDS)
             case "leaving":
                 slot.leaving = True
                 slot.set_ready(ready=False)

@@ -211,6 +211,9 @@ class Neighbours:
         await asyncio.sleep(0)
         return self.answers
 
+    async def settled(self) -> None:
+        await asyncio.sleep(0)
+
 
 class TestSeveralProcesses:
     def test_one_answers_for_all(self, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,128 @@
+"""The routes that all workers should follow; for a repository, the part of a runtime that has them.
+
+A worker that is asked for a change works it out, and asks here before it counts. Only one change
+follows on another: a worker that had not followed the last one yet is refused. What is accepted is
+written to the folder, and then sent to every worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from threading import Lock
+
+from runtime.errors import UnknownEndpoint
+from runtime.routing.history import History
+from runtime.routing.route import Route
+from runtime.routing.written import EDITED, as_data, as_toml, from_toml
+from runtime.service.endpoint import Endpoint
+from runtime.workers.desired import NOTHING, Name
+from runtime.workers.errors import Overtaken
+
+
+class FleetRoutes:
+    """Which version of an endpoint answers, in every worker."""
+
+    def __init__(self) -> None:
+        self._histories: dict[str, History] = {}
+        self._routing = Lock()
+        #: Called with a name and its history before a change counts; what it raises undoes it.
+        self.on_route: Callable[[str, History], object] | None = None
+
+    def _named(self, name: str) -> Name:
+        raise NotImplementedError
+
+    def _change(self, name: str, change: Callable[[Name], Name]) -> None:
+        raise NotImplementedError
+
+    def _table(self) -> Mapping[str, Name]:
+        raise NotImplementedError
+
+    def _ask_a_worker(self, kind: str, body: object) -> None:
+        raise NotImplementedError
+
+    # --- for a repository --------------------------------------------------------------------
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every endpoint with its versions."""
+        return tuple(
+            Endpoint(name, each.current, tuple(each.versions))
+            for name, each in self._table().items()
+            if each.versions
+        )
+
+    def has_route(self, name: str) -> bool:
+        """Whether an endpoint was given a route."""
+        return name in self._histories
+
+    def history(self, name: str) -> History:
+        """The changes of an endpoint's route."""
+        return self._histories[name]
+
+    def mute(self, name: str, reason: str) -> None:
+        """Answer nothing under a name whose route cannot be read, unless it has one already."""
+        if name not in self._histories and self._named(name).muted != reason:
+            self._change(name, lambda now: replace(now, muted=reason))
+
+    def unmute(self, name: str) -> None:
+        """Let the version in service answer again, as there is no route to be read."""
+        if self._named(name).muted:
+            self._change(name, lambda now: replace(now, muted=""))
+
+    def restore(self, name: str, read: Callable[[], History]) -> None:
+        """Take over a history that was written down."""
+        with self._routing:
+            history = read()
+            self._put(name, history, as_toml(name, history))
+
+    def check_route(self, name: str, route: Route) -> None:
+        """Raise unless a route can be followed; only a worker knows columns for its conditions."""
+        self._check_versions(name, route)
+        self._ask_a_worker("check", {"name": name, "route": as_data(route)})
+
+    def _check_versions(self, name: str, route: Route) -> None:
+        versions = self._named(name).versions
+        for address in route.addresses:
+            base, _, version = address.rpartition("@")
+            if base != name or version not in versions:
+                raise UnknownEndpoint(
+                    f"a route of {name!r} names a version that is not there",
+                    found=repr(address)[:200],
+                    hint="versions: " + ", ".join(list(versions)[-20:]),
+                )
+
+    # --- for workers -------------------------------------------------------------------------
+
+    def put(self, name: str, text: str) -> None:
+        """Take over a change that a worker worked out from the history it has."""
+        with self._routing:
+            if self._named(name) is NOTHING:
+                raise UnknownEndpoint(f"nothing is registered as {name!r}"[:200])
+            history = from_toml(text, f"{name}/{EDITED}", time.time())
+            known = self._histories.get(name, ())
+            follows = history[-1].number == (known[-1].number + 1 if known else 0)
+            if not follows or known[-1:] != history[-2:-1]:
+                raise Overtaken(
+                    "the route was changed elsewhere at the same time",
+                    where=name,
+                    hint="look at it, and ask again",
+                )
+            self._check_versions(name, history[-1].route)
+            if self.on_route is not None:
+                self.on_route(name, history)
+            self._put(name, history, text)
+
+    def _put(self, name: str, history: History, text: str) -> None:
+        self._histories[name] = history
+        self._change(name, lambda now: replace(now, route=text, muted=""))
+
+    def _forget(self, name: str) -> None:
+        """The endpoint is gone, and its route with it."""
+        self._histories.pop(name, None)
+
+    def _check_unused(self, name: str, version: str) -> None:
+        """Raise InUse where the route of an endpoint that stays names this version."""
+        history, owner = self._histories.get(name), f"{name}@{version}"
+        if history is not None and len(self._named(name).versions) > 1:
+            history[-1].route.check_unused(owner)
