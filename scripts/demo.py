@@ -5,7 +5,8 @@
 
 For each pipeline it prints the program's stages, and one answer of the server beside scikit-learn's
 own, with what one row and a block of rows take on both sides. A graph then decides by the answers
-of two of them. An answer that differs ends it.
+of two of them, and a challenger of one of them is compared and promoted. An answer that differs
+ends it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from demo_challenger import challenger_of, promote
 from demo_client import Client, connect, tensors_of
 from demo_samples import ALL, Sample
 
@@ -69,14 +71,16 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         models = Path(place) / "models"
-        samples = [bring(make(), models) for make in ALL]
+        samples = {sample.name: bring(sample, models) for sample in (make() for make in ALL)}
+        challenger = challenger_of(samples["orders"], models)
         write_graph(models)
         say(f"\n=== pretzel serve {models}")
         with serving(models) as url:
             client = connect(url)
-            for sample in samples:
+            for sample in samples.values():
                 ask(sample, client)
-            decide({sample.name: sample for sample in samples}, client)
+            decide(samples, client)
+            promote(url, samples["orders"], challenger, say)
             say("\nall answers are scikit-learn's")
             if not options.once:
                 leave_running(url)

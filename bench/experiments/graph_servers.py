@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +13,7 @@ import numpy as np
 from bench.crew import Absent
 from bench.experiments.end_to_end import first_answer, started
 from bench.goal import Goal
-from bench.servers import GRAPHS, graph_parts
+from bench.servers import GRAPHS, ServerKind, graph_parts
 from bench.wrk import Outcome, race
 
 #: One after the other: so many rounds of so many seconds, and the best of each figure.
@@ -48,12 +49,23 @@ def _goals(title: str, ours: Outcome, theirs: Outcome) -> Iterator[Goal]:
 
 
 def _figures(name: str, file: Path, parts: graph_parts.Parts) -> Outcome:
-    """The best latency with one client, and the best rate with many."""
-    rows = np.random.default_rng(1).normal(size=(64, graph_parts.WIDTH)).tolist()
-    requests = [GRAPHS[name].request(0, row) for row in rows]
+    kind, wanted = GRAPHS[name], partial(graph_parts.expected, parts)
+    return figures(name, kind, [str(file)], graph_parts.WIDTH, wanted)
+
+
+def figures(
+    name: str,
+    kind: ServerKind,
+    arguments: list[str],
+    width: int,
+    expected: Callable[[list[float]], float],
+) -> Outcome:
+    """The best latency with one client, and the best rate with many, of a server that is right."""
+    rows = np.random.default_rng(1).normal(size=(64, width)).tolist()
+    requests = [kind.request(0, row) for row in rows]
     with ExitStack() as stack:
-        entry = started(name, GRAPHS[name], [str(file)], stack)
-        score, wanted = first_answer(entry, requests[0])[0], graph_parts.expected(parts, rows[0])
+        entry = started(name, kind, arguments, stack)
+        score, wanted = first_answer(entry, requests[0])[0], expected(rows[0])
         if abs(score - wanted) > 1e-9:
             raise Absent(f"it answers {score} where scikit-learn says {wanted}")
         few, many = (

@@ -1,6 +1,7 @@
 """HTTP servers that are raced, each started as `python -m bench.servers.NAME FOLDER COUNT PORT`.
 
-Those of a graph of models get the file of its steps instead of a folder and a count.
+Those of a graph of models get the file of its steps instead of a folder and a count; those of a
+champion with its shadow the file of both, and whether the shadow is asked.
 
 `SERVERS` says in which environment each runs and how it wants to be asked.
 """
@@ -50,13 +51,17 @@ def plain(number: int, row: Sequence[float]) -> bytes:
     return post("/predict", {"model": number, "row": list(row)})
 
 
-def decision(_: int, row: Sequence[float]) -> bytes:
-    """A row for the risk graph, as the Open Inference Protocol has it."""
-    tensor = {"name": "X", "shape": [1, len(row)], "datatype": "FP64", "data": list(row)}
-    return post("/v2/models/decide/infer", {"inputs": [tensor]})
+def named(model: str) -> Callable[[int, Sequence[float]], bytes]:
+    """A row for the one model that clients call, as the Open Inference Protocol has it."""
+
+    def request(_: int, row: Sequence[float]) -> bytes:
+        tensor = {"name": "X", "shape": [1, len(row)], "datatype": "FP64", "data": list(row)}
+        return post(f"/v2/models/{model}/infer", {"inputs": [tensor]})
+
+    return request
 
 
-def plain_decision(_: int, row: Sequence[float]) -> bytes:
+def bare(_: int, row: Sequence[float]) -> bytes:
     """The same as a JSON object of our own."""
     return post("/predict", {"row": list(row)})
 
@@ -108,11 +113,23 @@ SERVERS = {
 
 #: Servers of the risk graph, each in `graph_NAME.py`: see bench.servers.graph_parts.
 GRAPHS = {
-    "graph_pretzel": replace(SERVERS["pretzel"], request=decision),
-    "graph_bentoml": replace(SERVERS["bentoml"], request=plain_decision, title="BentoML"),
-    "graph_rayserve": replace(SERVERS["rayserve"], request=plain_decision, title="Ray Serve"),
-    "graph_mlserver": replace(SERVERS["mlserver"], request=decision, title="MLServer"),
+    "graph_pretzel": replace(SERVERS["pretzel"], request=named("decide")),
+    "graph_bentoml": replace(SERVERS["bentoml"], request=bare, title="BentoML"),
+    "graph_rayserve": replace(SERVERS["rayserve"], request=bare, title="Ray Serve"),
+    "graph_mlserver": replace(SERVERS["mlserver"], request=named("decide"), title="MLServer"),
     "graph_kserve": ServerKind(
-        "KServe", "kserve_sklearn", decision, ("kserve", "scikit-learn"), "one worker, no gRPC"
+        "KServe",
+        "kserve_sklearn",
+        named("decide"),
+        ("kserve", "scikit-learn"),
+        "one worker, no gRPC",
     ),
+}
+
+#: Servers of a champion with its shadow, each in `shadow_NAME.py`: see bench.servers.shadow_parts.
+SHADOWS = {
+    "shadow_pretzel": replace(SERVERS["pretzel"], request=named("front")),
+    "shadow_bentoml": replace(SERVERS["bentoml"], request=bare, title="BentoML"),
+    "shadow_rayserve": replace(SERVERS["rayserve"], request=bare, title="Ray Serve"),
+    "shadow_mlserver": replace(SERVERS["mlserver"], request=named("front"), title="MLServer"),
 }

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from runtime.http.batching import Batched, BatchSettings
 from runtime.http.budget import Budget
-from runtime.http.guards import Crowd, Rates, Tokens
+from runtime.http.guards import AtOnce, Crowd, Rates, Tokens
 from runtime.http.interfaces import Answering, Direct, Guard, Peers, Repository
 from runtime.http.result_cache import Cached
 from runtime.http.server import Server, check_address
@@ -76,6 +76,12 @@ def guards(server: Server, settings: ServerSettings) -> list[Guard]:
                 burst=settings.rate_burst,
             )
         )
+    if settings.anonymous_at_once > 0 or settings.known_at_once > 0:
+        at_once = AtOnce(
+            tokens.client, anonymous=settings.anonymous_at_once, known=settings.known_at_once
+        )
+        server.service.enter = at_once.enter
+        active.append(at_once)
     if settings.new_bytes_a_day > 0:
         active.append(Budget(tokens.client, settings.new_bytes_a_day))
     if settings.max_waiting > 0:

@@ -404,6 +404,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._busy = True
             self._task = self._loop.create_task(self._await(request, response))
+            if request.ended is not None:
+                self._task.add_done_callback(request.ended)
 
     async def _await(self, request: Request, coming: Awaitable[Response]) -> None:
         response = await coming

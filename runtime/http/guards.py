@@ -1,6 +1,6 @@
-"""Guards: authentication, rate limits and a limit of concurrent requests, checked first.
+"""Guards: authentication, rate limits and limits of concurrent requests, checked first.
 
-    guards = [Tokens(path), Rates(anonymous=5.0, known=500.0), ...]
+    guards = [Tokens(path), Rates(anonymous=5.0, known=500.0), AtOnce(anonymous=2, known=3), ...]
 
 A client is identified by its bearer token, or without one by its address. Tokens are compared in
 constant time and never stored, logged or sent. Health routes need no token, as load balancers have
@@ -178,6 +178,39 @@ class Rates:
             return None
         wait = ceil((1.0 - bucket.left) / rate)
         return refusal("too many requests", 429, (("Retry-After", str(max(1, wait))),))
+
+
+class AtOnce:
+    """Limits of the requests of one client that are on their way; 0 means no limit.
+
+    What is answered as soon as it was read is never on its way.
+    """
+
+    def __init__(
+        self, who: Callable[[Request], Client], *, anonymous: int = 0, known: int = 0
+    ) -> None:
+        self._who, self._most = who, {False: anonymous, True: known}
+        self._counts: dict[Client, int] = {}
+
+    def __call__(self, request: Request) -> Response | None:
+        """Refuse a client that has as many requests on their way as it may."""
+        client = self._who(request)
+        most = self._most[client.known]
+        if not most or self._counts.get(client, 0) < most or request.path.rstrip("/") in OPEN:
+            return None
+        return refusal(f"more than {most} requests at once", 429, _SOON)
+
+    def enter(self, request: Request) -> Callable[[object], None]:
+        """Count a request from now on; what is returned ends that."""
+        client = self._who(request)
+        self._counts[client] = self._counts.get(client, 0) + 1
+
+        def leave(_: object) -> None:
+            self._counts[client] -= 1
+            if not self._counts[client]:
+                del self._counts[client]
+
+        return leave
 
 
 #: Most clients that are tracked; beyond it the least recently seen one is forgotten.

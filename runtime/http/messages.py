@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,8 +34,8 @@ class Request:
     """One request, complete. Header names are in lower case."""
 
     __slots__ = (
-        *("_headers", "_names", "body", "front", "late", "method", "params", "path", "peer"),
-        *("plain", "query", "started", "trace", "waited"),
+        *("_headers", "_names", "body", "ended", "front", "late", "method", "params", "path"),
+        *("peer", "plain", "query", "started", "trace", "waited"),
     )
 
     def __init__(
@@ -65,6 +65,8 @@ class Request:
         self.params: Mapping[str, str] = {}
         #: The codec of the version that it went to, for observers; None before it is known.
         self.front: Addressed | None = None
+        #: Called once when there is an answer that was awaited, or the client has given up.
+        self.ended: Callable[[object], None] | None = None
         #: Its trace, if it is traced.
         self.trace: Any = None
 

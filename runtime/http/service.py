@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, nullcontext, suppress
 from time import monotonic
@@ -58,6 +58,8 @@ class Service(HandlerContext):
         self.guards, self.observers = list(guards), list(observers)
         self.peers: Peers = peers or Alone()
         self.waiting = 0
+        #: Called with a request whose answer is awaited; gives what is called when it has ended.
+        self.enter: Callable[[Request], Callable[[object], None]] | None = None
         self.lag = Lag()
         self._turns = Turns()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
@@ -112,7 +114,12 @@ class Service(HandlerContext):
         answer = handler(self, request)
         return answer if isinstance(answer, Response) else await answer
 
-    async def _awaited(self, request: Request, coming: Awaitable[Response]) -> Response:
+    def _awaited(self, request: Request, coming: Awaitable[Response]) -> Awaitable[Response]:
+        if self.enter is not None:  # now: another request may be read before this one goes on
+            request.ended = self.enter(request)
+        return self._later(request, coming)
+
+    async def _later(self, request: Request, coming: Awaitable[Response]) -> Response:
         self.waiting += 1
         try:
             response = await self._in_turn(request, coming)

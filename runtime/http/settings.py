@@ -62,6 +62,10 @@ class ServerSettings:
     """Requests a second of each address without a token; 0 is no limit."""
     known_rate: float = 0.0
     """Requests a second of each client with a token; 0 is no limit."""
+    anonymous_at_once: int = 0
+    """Requests of each address without a token that may be on their way; 0 is no limit."""
+    known_at_once: int = 0
+    """Requests of each client with a token that may be on their way; 0 is no limit."""
     rate_burst: float = 1.0
     """Seconds of its rate that an idle client may use at once."""
     explain_rate: float = 10.0

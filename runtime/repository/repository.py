@@ -210,8 +210,11 @@ class Repository:
         troubles = [one for one in scan.troubles if only in (None, one.name)]
         if self._routes is not None:
             self._routes.mute({model.name for model in models})
-        for model in sorted(models, key=lambda one: one.form == formats.GRAPH):  # after its models
-            events += self._load_changed(model, patient=patient)
+        for is_graph in (False, True):  # graphs come after their models, and the routes of these
+            for model in models:
+                if (model.form == formats.GRAPH) is is_graph:
+                    events += self._load_changed(model, patient=patient)
+            events += self._follow_routes(only)
         for trouble in troubles:
             events += self._report(trouble, patient=patient)
         here = _keys(models, troubles)
@@ -227,7 +230,6 @@ class Repository:
         for name in {event.name for event in events} | {name for name, _ in gone}:
             self._serve_latest(name, without=set(gone) if self._unload_removed else set())
         events += self._remove_gone(gone)
-        events += self._follow_routes(only)
         return tuple(events)
 
     def _follow_routes(self, only: str | None) -> list[Event]:

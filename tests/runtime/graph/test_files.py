@@ -223,3 +223,17 @@ def test_the_command_line_opens_a_graph_with_its_folder(
     people(8).to_csv(rows, index=False)
     assert main(["predict", str(tmp_path / "decide"), str(rows)]) == 0
     assert len(capsys.readouterr().out.splitlines()) >= 8
+
+
+def test_a_graph_of_an_endpoint_with_a_route_is_loaded_with_it(tmp_path: Path) -> None:
+    for name, model in (("risk", table_model(0)), ("spam", text_model(0))):
+        for version in ("1", "2"):
+            (tmp_path / name / version).mkdir(parents=True)
+            oven.bake(model, background=False).save(tmp_path / name / version / "m.pretzel")
+    (tmp_path / "risk" / "endpoint.toml").write_text('champion = "risk@1"')
+    (tmp_path / "decide").mkdir()
+    (tmp_path / "decide" / "graph.toml").write_text(TEXT)
+    with Runtime() as runtime, Repository(tmp_path, runtime, quiet_seconds=0) as repository:
+        events = repository.load_all()
+        assert {each.kind for each in events} == {"loaded", "routed"}
+        assert "score" in runtime.predict("decide", ROWS)

@@ -162,3 +162,50 @@ def test_what_a_call_should_take() -> None:
         assert few is not None
         assert many is not None
         assert 0 < few < many
+
+
+def test_a_client_has_so_many_requests_on_their_way(tmp_path: Path) -> None:
+    """Two without a token, three with one, however they come; who gives up makes room."""
+    path = tmp_path / "tokens"
+    path.write_text(f"alice {ALICE}\n", encoding="utf-8")
+    known = {"Authorization": f"Bearer {ALICE}"}
+    settings = {"tokens": str(path), "tokens_required": False}
+    with serving(**settings, anonymous_at_once=2, known_at_once=3) as (server, client):
+        slow = server.service.answering = Slow(server.service.runtime)
+        for headers, most in (({}, 2), (known, 3)):
+            for _ in range(3):
+                found = _asked_at_once(server, client, slow, headers, most)
+                assert found == [200] * most + [429] * (8 - most)
+        # Three that hang up before they are answered.
+        for _ in range(3):
+            with client.raw() as gone:
+                head = f"POST /predict/m HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ALICE}\r\n"
+                gone.sendall(f"{head}Content-Length: 20\r\n\r\n[0.0, 1.0, 2.0, 3.0]".encode())
+                until(lambda: server.service.waiting == 1)
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            until(lambda: not server.service.waiting)
+        slow.waiting.clear()
+        assert _asked_at_once(server, client, slow, known, 3) == [200] * 3 + [429] * 5
+
+
+def _asked_at_once(
+    server: Server, client: Client, slow: Slow, headers: dict[str, str], most: int
+) -> list[int]:
+    """What eight requests at the same time are answered, the smallest status first."""
+    statuses: list[int] = []
+
+    def ask() -> None:
+        statuses.append(client.post("/predict/m", ROW, headers).status)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(statuses) == 8 - most)
+    until(lambda: len(slow.waiting) == most)
+    assert client.get("/v2/health/live").status == 200
+    for asked, made in slow.waiting:
+        made.set_result(server.service.runtime.predict("m", asked.batch.data))
+    slow.waiting.clear()
+    for thread in threads:
+        thread.join(60)
+    return sorted(statuses)
