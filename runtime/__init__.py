@@ -28,6 +28,8 @@ declare("code_users", "runtime.warming:use")
 declare("watch", "runtime.watch:watch")
 declare("tap", "runtime.watch:tap")
 declare("keep", "runtime.provenance:AnswerKeeper")
+declare("rollout", "runtime.rollout:rollout")
+declare("report", "runtime.rollout:report")
 
 _LATER = {
     "Compiled": "runtime.dropin",

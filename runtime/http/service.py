@@ -26,7 +26,7 @@ from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
 from runtime.http.turns import Turns
-from runtime.service.routed import shown
+from runtime.service.private_answers import shown
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 

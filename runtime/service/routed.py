@@ -24,13 +24,27 @@ from runtime.routing.route import Route
 from runtime.routing.shadows import Shadows, ShadowStats, is_sampled, kept
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Engines
-from runtime.service.private import redacted, without
+from runtime.service.private_answers import WithoutPrivate, chained, shown
 from runtime.service.version import ModelVersion
 
 #: The priority of what shadows are asked: below all that callers ask for.
 LOWEST = -(1 << 30)
 _NOTHING: Mapping[str, Any] = {}
 _NO_OPTIONS: dict[str, object] = {}
+
+
+class Noting(Protocol):
+    """What counts the requests of an endpoint; see runtime.rollout."""
+
+    def note(
+        self, owner: str, seconds: float, error: object, headers: Mapping[str, str] | None
+    ) -> None:
+        """Count a request that a version answered, or failed with an error."""
+        ...
+
+    def end(self) -> None:
+        """Count no more: the endpoint is gone, or the runtime is closed."""
+        ...
 
 
 class Keeper(Protocol):
@@ -86,6 +100,9 @@ class RoutedEndpoints:
         self._comparisons: dict[str, tuple[tuple[float, str | None], Comparison]] = {}
         #: What keeps the answers of endpoints, by name; see runtime.provenance.
         self._keepers: dict[str, Keeper] = {}
+        self._rollouts: dict[str, Noting] = {}
+        #: Called with a name and what its rollout needs to go on, before that changes anything.
+        self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
         hand_over = partial(engines.elsewhere, priority=LOWEST)
         self._shadows = Shadows(self.predict, hand_over, self._pairs.get)
         #: Called with a name and its history before a change counts; what it raises undoes it.
@@ -182,9 +199,10 @@ class RoutedEndpoints:
             before.end()
 
     def _end_keepers(self) -> None:
-        """Let all answers that were noted be written."""
-        for keeper in dict.fromkeys(self._keepers.values()):
-            keeper.end()
+        """Let all answers that were noted be written, and rollouts end."""
+        ends: list[Keeper | Noting] = [*dict.fromkeys(self._keepers.values())]
+        for each in (*ends, *self._rollouts.values()):
+            each.end()
 
     def keeper(self, name: str) -> Keeper | None:
         """What keeps the answers of an endpoint."""
@@ -297,6 +315,24 @@ class RoutedEndpoints:
         with self._changing:
             self._put(name, read(), told=True)
 
+    def rollout(self, name: str, to: str | None = None, **terms: Any) -> Any:
+        """Give a challenger more of the requests, step by step; see runtime.rollout.rollout."""
+        self._check_open()
+        return extension("rollout")(self, name, to, **terms)
+
+    def report(self, name: str, request: str, **values: float) -> bool:
+        """Count values of a request that are known later, by its id; False for unknown ids."""
+        known: bool = extension("report")(self, name, request, values)
+        return known
+
+    def put_rollout(self, name: str, rollout: Noting) -> None:
+        """Let an endpoint's requests be counted by this from the next one on."""
+        self._rollouts[name] = rollout
+
+    def rollout_of(self, name: str) -> Noting | None:
+        """What counts the requests of an endpoint."""
+        return self._rollouts.get(name)
+
     def observe(self, name: str, pairs: Pairs) -> None:
         """Hand what the champion and its shadow answer to this, pair by pair."""
         version = self._endpoints.find(name)
@@ -385,9 +421,9 @@ class RoutedEndpoints:
                 self._histories.pop(name, None)
                 self._pairs.pop(name, None)
                 self._comparisons.pop(name, None)
-                keeper = self._keepers.pop(name, None)
-                if keeper is not None:
-                    keeper.end()
+                for each in (self._keepers.pop(name, None), self._rollouts.pop(name, None)):
+                    if each is not None:
+                        each.end()
             return gone
 
     # --- answering ---------------------------------------------------------------------------
@@ -434,8 +470,12 @@ class RoutedEndpoints:
             answers = self.predict(address, data, **options)
         except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
             answers = shown(problem, version)
+        noting, seconds = self._rollouts.get(version.name), perf_counter() - start
+        if noting is not None:
+            failed = answers if isinstance(answers, Exception) else None
+            noting.note(version.owner, seconds, failed, headers)
         if mirrored is not None:
-            self.mirror(mirrored, rows, options, answers, perf_counter() - start)
+            self.mirror(mirrored, rows, options, answers, seconds)
         if isinstance(answers, Exception):
             raise answers
         if keeper is None:
@@ -459,6 +499,9 @@ class RoutedEndpoints:
             future = self.submit(version, data, **options)
         except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
             refused = shown(problem, version)
+        noting = self._rollouts.get(version.name)
+        if noting is not None:
+            note_done(noting, version.owner, headers, start, refused or future)
         if refused is not None:
             raise refused
         if keeper is not None or version.private:
@@ -492,57 +535,23 @@ class RoutedEndpoints:
                 self.mirror(route, rows, {"outputs": outputs}, expected, seconds)
 
 
-class WithoutPrivate:
-    """Hands pairs on whose rows and errors have no values of private columns."""
+def note_done(
+    noting: Noting,
+    owner: str,
+    headers: Mapping[str, str] | None,
+    start: float,
+    coming: Future[Answers] | Exception,
+) -> None:
+    """Have a request counted when it is answered; one that was given up is not."""
+    if isinstance(coming, Exception):
+        noting.note(owner, perf_counter() - start, coming, headers)
+        return
 
-    def __init__(self, inner: Pairs, version: ModelVersion) -> None:
-        self._inner, self._version = inner, version
+    def done(future: Future[Answers]) -> None:
+        if not future.cancelled():
+            noting.note(owner, perf_counter() - start, future.exception(), headers)
 
-    def add(self, pair: Pair) -> None:
-        """Take a pair in."""
-        expected, found = self._answers(pair.expected), self._answers(pair.found)
-        refused = isinstance(expected, Exception) or isinstance(found, Exception)
-        # A refused row may have any value anywhere.
-        rows = None if refused else without(pair.rows, self._version)
-        self._inner.add(replace(pair, rows=rows, expected=expected, found=found))
-
-    def _answers(self, answers: Answers | Exception) -> Answers | Exception:
-        return shown(answers, self._version) if isinstance(answers, Exception) else answers
-
-
-def shown(problem: Exception, version: ModelVersion) -> Exception:
-    """The error as callers may see it: without values, where the endpoint has private columns."""
-    if not version.private:
-        return problem
-    found = redacted(problem, version.inputs)
-    assert isinstance(found, Exception), "an error stays one"
-    return found
-
-
-def chained(
-    inner: Future[Answers],
-    version: ModelVersion,
-    note: Callable[[Answers, Mapping[str, str]], Answers] | None,
-    headers: Mapping[str, str],
-) -> Future[Answers]:
-    """A future of what another gives, once it is kept; its errors have no private values."""
-    outer: Future[Answers] = Future()
-
-    def done(_: object) -> None:
-        if inner.cancelled():
-            outer.cancel()
-        if not outer.set_running_or_notify_cancel():
-            return
-        problem = inner.exception()
-        if isinstance(problem, Exception):
-            outer.set_exception(shown(problem, version))
-            return
-        answers = inner.result()
-        outer.set_result(answers if note is None else note(answers, headers))
-
-    outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
-    inner.add_done_callback(done)
-    return outer
+    coming.add_done_callback(done)
 
 
 def options_of(

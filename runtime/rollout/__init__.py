@@ -1,0 +1,25 @@
+"""Rollouts: a challenger gets more of the requests step by step, and all or none in the end.
+
+runtime.rollout("fraud", to="fraud@4", steps=(5, 20, 50, 100), dwell="10 min",
+                require=("errors < 0.1 %", "p99 < 5 ms", "agreement > 98 %"))
+"""
+
+from __future__ import annotations
+
+from runtime.rollout.criteria import Counts, Criterion
+from runtime.rollout.evidence import lower, upper
+from runtime.rollout.rollout import Event, Rollout, report, resume, rollout
+from runtime.rollout.terms import Terms
+
+__all__ = [
+    "Counts",
+    "Criterion",
+    "Event",
+    "Rollout",
+    "Terms",
+    "lower",
+    "report",
+    "resume",
+    "rollout",
+    "upper",
+]

@@ -1,0 +1,390 @@
+"""Rollouts: steps, criteria, what ends them, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+import flour
+from runtime import Runtime
+from runtime.errors import BadCall, UnknownEndpoint
+from runtime.rollout import Rollout, resume
+from tests.house import until
+
+ROW = {"user": 0.0, "amount": 1.0}
+
+
+class Clock:
+    """Time that goes on when it is told."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime() as made:
+        register(made)
+        yield made
+
+
+def register(runtime: Runtime, name: str = "m", *, same: bool = True) -> None:
+    for version in (1, 2):
+        row = flour.record(user=float, amount=float)
+        flow = flour.outputs(label=row["amount"] * (1.0 if same else float(version)))
+        runtime.register(name, flow, activate=version == 1, background=False)
+
+
+def begun(runtime: Runtime, clock: Clock, **terms: Any) -> Rollout:
+    given = {"steps": (20, 50, 100), "dwell": "1 min", "by": "user", "least": 10, **terms}
+    made: Rollout = runtime.rollout("m", "m@2", clock=clock, watch=False, **given)
+    return made
+
+
+def ask(runtime: Runtime, count: int, first: int = 0) -> None:
+    for user in range(first, first + count):
+        headers = {"x-request-id": f"r{user}"}
+        runtime.predict("m", {"user": float(user), "amount": 1.0}, headers=headers)
+
+
+def test_steps_are_taken_and_the_challenger_promoted(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock)
+    for step, weight in enumerate((20.0, 50.0, 100.0)):
+        assert (made.state, made.step, made.weight) == ("running", step, weight)
+        assert dict(runtime.history("m")[-1].route.split) == {"m@2": weight}
+        ask(runtime, 200)
+        made.look()
+        assert made.step == step
+        clock.now += 61
+        made.look()
+    assert (made.state, made.weight) == ("done", 100.0)
+    assert runtime.find("m").owner == "m@2"
+    assert [each.event for each in made.events] == ["started", "advanced", "advanced", "promoted"]
+    assert [each.action for each in runtime.history("m")] == [
+        *("route", "rollout", "rollout", "rollout", "promote")
+    ]
+    runtime.rollback("m")
+    assert runtime.rollout("m") is made
+    assert "done" in str(made)
+
+
+def test_it_waits_for_answers(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock, require=("conversion > 0.5x champion",))
+    clock.now += 1000
+    made.look()
+    assert made.reason == "0 of 10 answers of m@2 in this step"
+    ask(runtime, 200)
+    made.look()
+    assert made.reason == "nothing is known for 'conversion > 0.5x champion'"
+    for user in range(200):
+        assert runtime.report("m", f"r{user}", conversion=user % 2)
+    made.look()
+    assert (made.step, made.reason) == (1, "")
+    assert [each.event for each in made.events] == ["started", "holding", "advanced"]
+
+
+def test_errors_of_a_challenger_end_it(runtime: Runtime, clock: Clock) -> None:
+    class Broken(Exception):
+        pass
+
+    made = begun(runtime, clock)
+    base = made.base
+    ask(runtime, 300)
+    for _ in range(40):
+        made.note("m@2", 0.001, Broken(), None)
+        made.look()
+    assert made.state == "aborted"
+    assert made.reason.startswith("not errors < 1x champion")
+    assert runtime.history("m")[-1].route == base
+    assert runtime.history("m")[-1].action == "abort"
+    before = made.outcomes.counts("m@2")
+    made.note("m@2", 0.001, Broken(), None)
+    assert made.outcomes.counts("m@2") == before
+
+
+def test_rows_that_are_refused_count_for_who_refused_them(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock)
+    for user in range(200):
+        with pytest.raises(Exception, match="amount"):
+            runtime.predict("m", {"user": float(user), "amount": "?"})
+        future = runtime.submit("m", {"user": float(user), "amount": 1.0})
+        assert future.result()["label"] == 1.0
+    made.look()
+    counts = made.counts()
+    for owner in ("m@1", "m@2"):
+        assert counts[owner]["errors"].total * 2 == counts[owner]["errors"].number > 40
+    assert made.state == "running"  # the champion refuses as many
+
+
+def test_slow_answers_end_it(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock, require=("p99 < 5 ms",))
+    for number in range(1000):
+        made.note("m@2", 0.006 if number % 20 == 0 else 0.001, None, None)
+        made.look()
+    assert made.state == "aborted"
+    assert "p99 < 5 ms" in made.reason
+
+
+def test_agreement_is_that_of_a_shadow(clock: Clock) -> None:
+    for same in (True, False):
+        with Runtime() as runtime:
+            register(runtime, same=same)
+            made = begun(runtime, clock, require=("agreement > 90 %",))
+            assert runtime.history("m")[-1].route.shadow == "m@2"
+            ask(runtime, 300)
+            until(lambda made=made: made.counts()["m@2"]["agreement"].number > 100)  # type: ignore[misc] # bound by default
+            made.look()
+            assert made.state == ("running" if same else "aborted")
+            assert runtime.history("m")[-1].route.shadow == ("m@2" if same else None)
+
+
+def test_a_worse_metric_ends_it_and_a_better_one_does_not(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock, require=("conversion > 1x champion",), steps=(50, 100))
+    ask(runtime, 4000)
+    rng = random.Random(0)
+    for user in range(4000):
+        chosen = runtime.choose("m", {"user": float(user), "amount": 1.0}).owner
+        better = rng.random() < (0.3 if chosen == "m@2" else 0.2)
+        assert runtime.report("m", f"r{user}", conversion=better)
+        assert runtime.report("m", f"r{user}", conversion=better)  # twice counts once
+    made.look()
+    assert made.state == "running"
+    assert made.outcomes.unknown == 4000
+    made.abort("that was a trial")
+    worse = begun(runtime, clock, require=("conversion > 1x champion",), steps=(50, 100))
+    ask(runtime, 4000)
+    for user in range(4000):
+        chosen = runtime.choose("m", {"user": float(user), "amount": 1.0}).owner
+        runtime.report("m", f"r{user}", conversion=rng.random() < (0.1 if chosen == "m@2" else 0.2))
+    worse.look()
+    assert worse.state == "aborted"
+    assert not runtime.report("m", "nobody", conversion=1)
+
+
+def test_what_is_reported_is_a_share(runtime: Runtime, clock: Clock) -> None:
+    begun(runtime, clock)
+    ask(runtime, 3)
+    for values in (
+        {"c": 2.0},
+        {"c": -1},
+        {"c": float("nan")},
+        {"c": "1"},
+        {"errors": 1},
+        {"p99": 1},
+    ):
+        with pytest.raises(BadCall):
+            runtime.report("m", "r1", **values)  # type: ignore[arg-type] # what is refused
+    with pytest.raises(UnknownEndpoint):
+        runtime.report("n", "r1", c=1)
+
+
+def test_pauses_do_not_count(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock)
+    ask(runtime, 200)
+    clock.now += 30
+    made.pause("lunch")
+    assert (made.state, made.reason) == ("paused", "lunch")
+    clock.now += 1000
+    made.look()
+    made.resume()
+    made.look()
+    assert made.step == 0
+    clock.now += 31
+    made.look()
+    assert made.step == 1
+    with pytest.raises(BadCall, match="this rollout is running"):
+        made.resume()
+    made.abort()
+    assert runtime.find("m").owner == "m@1"
+    with pytest.raises(BadCall, match="this rollout is aborted"):
+        made.abort()
+
+
+def test_a_route_that_others_change_is_left_alone(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock)
+    runtime.route("m", "m@2", who="eve")
+    made.look()
+    assert (made.state, made.reason) == ("aborted", "the route was changed by 'eve'")
+    assert runtime.find("m").owner == "m@2"
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ({"steps": ()}, "steps"),
+        ({"steps": (20, 10)}, "steps"),
+        ({"steps": (20, 120)}, "steps"),
+        ({"steps": (0, 10)}, "steps"),
+        ({"dwell": "soon"}, "dwell"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"least": 0}, "least"),
+        ({"header": "x"}, "by"),
+        ({"by": None}, "key"),
+        ({"webhook": "file:///etc/passwd"}, "webhook"),
+        ({"webhook": "http://[x"}, "webhook"),
+        ({"require": ("p99 < 5",)}, "percentile"),
+        ({"require": ("p99 > 5 ms",)}, "percentile"),
+        ({"require": ("errors > 1 %",)}, "errors"),
+        ({"require": ("errors < 3 ms",)}, "no time"),
+        ({"require": ("errors < 100 %",)}, "below 1"),
+        ({"require": ("errors < 0 %",)}, "positive"),
+        ({"require": ("agreement < 98 %",)}, "agreement"),
+        ({"require": ("errors",)}, "no criterion"),
+        ({"require": (3,)}, "no criterion"),
+        ({"require": ("errors < 1 %", "errors < 2 %")}, "same"),
+    ],
+)
+def test_terms_that_cannot_be(
+    runtime: Runtime, clock: Clock, terms: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Exception, match=said):
+        begun(runtime, clock, **terms)
+    assert runtime.predict("m", ROW)["label"] == 1.0
+    assert not runtime.has_route("m") or not runtime.history("m")[-1].route.split
+
+
+def test_endpoints_that_cannot_have_one(runtime: Runtime, clock: Clock) -> None:
+    with pytest.raises(UnknownEndpoint, match="has no rollout"):
+        runtime.rollout("m")
+    with pytest.raises(UnknownEndpoint):
+        runtime.rollout("n", "n@2")
+    with pytest.raises(BadCall, match="champion already"):
+        runtime.rollout("m", "m@1", by="user")
+    made = begun(runtime, clock)
+    with pytest.raises(BadCall, match="has a rollout already"):
+        begun(runtime, clock)
+    made.abort()
+    runtime.route("m", split={"m@2": 5}, by="user")
+    with pytest.raises(BadCall, match="has a split already"):
+        begun(runtime, clock)
+
+
+def test_a_graph_is_rolled_out_as_a_model_is(runtime: Runtime, clock: Clock) -> None:
+    for version, factor in ((1, 1.0), (2, 10.0)):
+        row = flour.record(user=float, amount=float)
+        found = flour.model("m")(row)
+        graph = flour.outputs(score=found["label"] * factor)
+        runtime.register("g", graph, activate=version == 1, background=False)
+    made = runtime.rollout(
+        "g", "g@2", steps=(50,), dwell=1, by="user", least=10, clock=clock, watch=False
+    )
+    scores = {runtime.predict("g", {"user": float(n), "amount": 1.0})["score"] for n in range(100)}
+    assert scores == {1.0, 10.0}
+    clock.now += 2
+    made.look()
+    assert made.state == "done"
+    assert runtime.predict("g", ROW)["score"] == 10.0
+
+
+def test_a_thread_looks_at_it(runtime: Runtime) -> None:
+    made = runtime.rollout("m", "m@2", steps=(50, 100), dwell=0.05, by="user", least=10)
+    end = threading.Event()
+
+    def traffic() -> None:
+        while not end.is_set():
+            ask(runtime, 20)
+
+    thread = threading.Thread(target=traffic)
+    thread.start()
+    until(lambda: made.state == "done")
+    end.set()
+    thread.join()
+    assert runtime.find("m").owner == "m@2"
+
+
+def test_events_are_told_to_an_address_also_when_it_fails_at_first(
+    runtime: Runtime, clock: Clock
+) -> None:
+    told: list[dict[str, Any]] = []
+    failing = [True]
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if failing:
+                failing.pop()
+                self.send_response(500)
+            else:
+                told.append(json.loads(body))
+                self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/events"
+        made = begun(runtime, clock, webhook=address)
+        made.abort("as a trial")
+        until(lambda: len(told) == 2)
+        server.shutdown()
+    assert [each["event"] for each in told] == ["started", "aborted"]
+    assert told[1]["reason"] == "as a trial"
+
+
+def test_it_goes_on_where_it_was_written_down(clock: Clock) -> None:
+    """At every write a copy of what another process would find, which goes on from there."""
+    found: list[tuple[dict[str, Any], Any]] = []
+    with Runtime() as runtime:
+        register(runtime)
+        runtime.on_rollout = lambda _, data: found.append(
+            (json.loads(json.dumps(data)), runtime.history("m"))
+        )
+        made = begun(runtime, clock)
+        for _ in range(3):
+            ask(runtime, 200)
+            clock.now += 61
+            made.look()
+        assert made.state == "done"
+        assert made.base == runtime.history("m")[0].route
+    assert len(found) == 5
+    for data, history in found:
+        with Runtime() as other:
+            register(other)
+            other.restore("m", lambda history=history: history)  # type: ignore[misc] # bound by default
+            again = resume(other, "m", data, clock=clock, watch=False)
+            assert again.state in {"running", "done"}
+            if again.state == "running":
+                assert other.history("m")[-1].route == again.route
+                assert again.step == data["step"]
+                for _ in range(4):
+                    ask(other, 200)
+                    clock.now += 61
+                    again.look()
+            assert again.state == "done"
+            assert other.find("m").owner == "m@2"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "?"},
+        {"step": 9},
+        {"terms": {}},
+        {"counts": {"m@1": {"a": [2, 1]}}},
+        {"events": [1]},
+    ],
+)
+def test_what_was_written_down_is_checked(
+    runtime: Runtime, clock: Clock, change: dict[str, Any]
+) -> None:
+    data = begun(runtime, clock).to_data()
+    with Runtime() as other:
+        register(other)
+        with pytest.raises(BadCall, match="cannot be read"):
+            resume(other, "m", {**data, **change})
+        assert other.predict("m", ROW)["label"] == 1.0
