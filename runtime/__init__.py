@@ -29,6 +29,7 @@ declare("watch", "runtime.watch:watch")
 declare("tap", "runtime.watch:tap")
 declare("keep", "runtime.provenance:AnswerKeeper")
 declare("rollout", "runtime.rollout:rollout")
+declare("resume_rollout", "runtime.rollout:resume")
 declare("report", "runtime.rollout:report")
 
 _LATER = {

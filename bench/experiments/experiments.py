@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments import shadow_servers
+from bench.experiments import rollout_simulations, shadow_servers
 from bench.experiments.graphs import least
 from bench.goal import Goal
 
@@ -37,6 +37,7 @@ def measured() -> Iterator[Goal]:
     for part in parts:
         with Runtime(result_bytes=0) as runtime:  # rows are asked again and again here
             yield from part(runtime)
+    yield from rollout_simulations.measured()
     yield from shadow_servers.measured()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -209,6 +209,57 @@ class RouteHistory(Struct):
     """The changes of a route, the oldest first."""
 
     changes: list[RouteChange]
+
+
+class RolloutRequest(Struct, forbid_unknown_fields=True):
+    """A rollout that is to begin; see runtime.rollout."""
+
+    to: str
+    steps: tuple[float, ...] = (5.0, 20.0, 50.0, 100.0)
+    dwell: str | float = "10 min"
+    require: tuple[str, ...] = ()
+    by: str | None = None
+    header: str | None = None
+    alpha: float = 0.05
+    least: int = 100
+    webhook: str | None = None
+
+
+class RolloutAction(Struct, forbid_unknown_fields=True):
+    """What is done to a rollout, and why."""
+
+    action: Literal["pause", "resume", "abort"]
+    why: str = ""
+
+
+class RolloutBody(Struct):
+    """A rollout: where it is, what was counted of each version, and what happened."""
+
+    endpoint: str
+    champion: str
+    to: str
+    state: str
+    step: int
+    weight: float
+    steps: list[float]
+    dwell: float
+    require: list[str]
+    reason: str
+    counts: dict[str, dict[str, dict[str, float]]]
+    events: list[dict[str, Any]]
+
+
+class ReportRequest(Struct, forbid_unknown_fields=True):
+    """Values from 0 to 1 that became known of a request: of that id in `X-Request-Id`."""
+
+    request: str
+    values: dict[str, float]
+
+
+class Reported(Struct):
+    """Whether the request was remembered."""
+
+    known: bool
 
 
 class Compared(Struct):

@@ -19,10 +19,11 @@ import msgspec
 from flour.data.arrow_strings import CELLS, as_texts
 from flour.data.batch import Batch
 from runtime.http.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
-from runtime.http.guards import Tokens
+from runtime.http.clients import client_name
 from runtime.http.interfaces import Answering, InferCall
 from runtime.http.messages import ANSWER_HEADER, VERSION_HEADER, Answer, Request, Response
 from runtime.http.problems import HttpError
+from runtime.http.rollouts import Noted
 from runtime.http.routes import Handler, HandlerContext
 from runtime.http.typed_json import body_of, json
 from runtime.routing import Route
@@ -101,6 +102,10 @@ def _answered(
     tenant = headers.get(service.settings.tenant_header.lower(), "")
     owner = route.choose(data, headers, tenant)
     request.params = {**request.params, "version": owner.rpartition("@")[2]}
+    noting = service.runtime.rollouts.get(request.params["model"])
+    if noting is not None:
+        service = copy(service)
+        service.answering = Noted(service.answering, noting, headers.get("x-request-id", ""))
     if owner == route.champion and is_sampled(route):
         service = copy(service)
         service.answering = Mirrored(service.answering, service.runtime, route)
@@ -276,15 +281,9 @@ async def _change(
     service: HandlerContext, request: Request, change: Callable[..., Route]
 ) -> Response:
     """Change a route on a thread, as the change may be written to a file first."""
-    made = await asyncio.to_thread(change, who=_who(service, request))
+    made = await asyncio.to_thread(change, who=client_name(service, request))
     await service.peers.settled()
     return json(_body(made))
-
-
-def _who(service: HandlerContext, request: Request) -> str:
-    """The client by its token, else by its address."""
-    tokens = [guard for guard in service.guards if isinstance(guard, Tokens)]
-    return tokens[0].client(request).name if tokens else request.peer
 
 
 def _body(made: Route) -> RouteBody:

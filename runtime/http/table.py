@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from runtime.http import experiments, health, models, plain_json
+from runtime.http import experiments, health, models, plain_json, rollouts
 from runtime.http.bodies import (
     Compared,
     IndexEntry,
@@ -22,7 +22,12 @@ from runtime.http.bodies import (
     Predictions,
     PromoteRequest,
     Ready,
+    Reported,
+    ReportRequest,
     RepositoryRequest,
+    RolloutAction,
+    RolloutBody,
+    RolloutRequest,
     RouteBody,
     RouteHistory,
     ServerMetadata,
@@ -96,7 +101,7 @@ def _experiment(
     changes = method != "GET"
     return Route(
         *(method, f"/v2/models/{{model}}/{tail}", handler, summary, body, answer),
-        statuses=(404, 409, 504) if changes else (404,),
+        statuses=(404, 409, 501, 504) if changes else (404,),
         body_required=method == "PUT",
         tag="experiments",
         right="change" if changes else "read",
@@ -136,6 +141,27 @@ ROUTES: tuple[Route, ...] = (
     ),
     _experiment("GET", "compare", experiments.compare, "How a shadow differs", answer=Compared),
     _experiment("POST", "promote", experiments.promote, "Make a champion", body=PromoteRequest),
+    _experiment("GET", "rollout", rollouts.told, "How far a rollout is", answer=RolloutBody),
+    _experiment(
+        *("POST", "rollout", rollouts.begin, "Begin a rollout"),
+        body=RolloutRequest,
+        answer=RolloutBody,
+    ),
+    _experiment(
+        *("POST", "rollout/state", rollouts.act, "Pause, go on with, or end a rollout"),
+        body=RolloutAction,
+        answer=RolloutBody,
+    ),
+    Route(
+        "POST",
+        "/v2/models/{model}/report",
+        rollouts.report,
+        "Tell what became known of a request",
+        *(ReportRequest, Reported),
+        statuses=(404,),
+        tag="experiments",
+        right="predict",
+    ),
     _experiment("POST", "rollback", experiments.rollback, "Undo the last change of a route"),
     Route(
         "POST",

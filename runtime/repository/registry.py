@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from runtime.routing.history import History
 from runtime.routing.route import Route
@@ -69,4 +69,16 @@ class RoutedRegistry(Registry, Protocol):
 
     def unmute(self, name: str) -> None:
         """Let the version in service answer again, as there is no route to be read."""
+        ...
+
+
+@runtime_checkable
+class RolloutRegistry(RoutedRegistry, Protocol):
+    """A registry whose endpoints can have rollouts, that go on when it starts again."""
+
+    on_rollout: Callable[[str, Mapping[str, Any]], object] | None
+    """Called with a name and what its rollout needs to go on, before that changes anything."""
+
+    def resume_rollout(self, name: str, data: Mapping[str, Any]) -> object:
+        """Go on with a rollout that was written down."""
         ...

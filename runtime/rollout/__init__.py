@@ -6,7 +6,7 @@ runtime.rollout("fraud", to="fraud@4", steps=(5, 20, 50, 100), dwell="10 min",
 
 from __future__ import annotations
 
-from runtime.rollout.criteria import Counts, Criterion
+from runtime.rollout.criteria import Counts, Criterion, read_criteria
 from runtime.rollout.evidence import lower, upper
 from runtime.rollout.rollout import Event, Rollout, report, resume, rollout
 from runtime.rollout.terms import Terms
@@ -18,6 +18,7 @@ __all__ = [
     "Rollout",
     "Terms",
     "lower",
+    "read_criteria",
     "report",
     "resume",
     "rollout",

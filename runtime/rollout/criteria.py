@@ -80,7 +80,7 @@ class Criterion(NamedTuple):
         return against(*challenger, bound) >= -log(level)
 
 
-def read(texts: Iterable[str]) -> tuple[Criterion, ...]:
+def read_criteria(texts: Iterable[str]) -> tuple[Criterion, ...]:
     """The criteria in these texts, and the usual one of errors unless they have one."""
     found = [_read(text) for text in ([texts] if isinstance(texts, str) else texts)]
     if not any(each.name == ERRORS for each in found):

@@ -222,7 +222,7 @@ class Rollout:
         with self._lock:
             if self._compared:
                 runtime.compare(self.name)
-            runtime.put_rollout(self.name, self)
+            runtime.rollouts[self.name] = self
             if self.state == ABORTING:
                 self._abort(self._progress.reason)
             elif self.state == PROMOTING:
@@ -514,7 +514,7 @@ def resume(
             hint="remove its file; the endpoint keeps its route",
         ) from problem
     if made.state in OVER:
-        runtime.put_rollout(name, made)
+        runtime.rollouts[name] = made
         return made
     if made.state in {RUNNING, PAUSED}:
         _check(runtime, made)
@@ -532,7 +532,7 @@ def report(runtime: RoutedEndpoints, name: str, request: str, values: Mapping[st
 
 
 def _of(runtime: RoutedEndpoints, name: str) -> Rollout | None:
-    found = runtime.rollout_of(name)
+    found = runtime.rollouts.get(name)
     return found if isinstance(found, Rollout) else None
 
 

@@ -10,7 +10,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from runtime.errors import BadCall
-from runtime.rollout.criteria import Criterion, read
+from runtime.rollout.criteria import Criterion
+from runtime.rollout.criteria import read_criteria as read
 
 #: The shares of keys, unless told otherwise.
 STEPS = (5.0, 20.0, 50.0, 100.0)

@@ -100,7 +100,8 @@ class RoutedEndpoints:
         self._comparisons: dict[str, tuple[tuple[float, str | None], Comparison]] = {}
         #: What keeps the answers of endpoints, by name; see runtime.provenance.
         self._keepers: dict[str, Keeper] = {}
-        self._rollouts: dict[str, Noting] = {}
+        #: What counts the requests of endpoints, by name; see runtime.rollout.
+        self.rollouts: dict[str, Noting] = {}
         #: Called with a name and what its rollout needs to go on, before that changes anything.
         self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
         hand_over = partial(engines.elsewhere, priority=LOWEST)
@@ -201,7 +202,7 @@ class RoutedEndpoints:
     def _end_keepers(self) -> None:
         """Let all answers that were noted be written, and rollouts end."""
         ends: list[Keeper | Noting] = [*dict.fromkeys(self._keepers.values())]
-        for each in (*ends, *self._rollouts.values()):
+        for each in (*ends, *self.rollouts.values()):
             each.end()
 
     def keeper(self, name: str) -> Keeper | None:
@@ -315,23 +316,19 @@ class RoutedEndpoints:
         with self._changing:
             self._put(name, read(), told=True)
 
-    def rollout(self, name: str, to: str | None = None, **terms: Any) -> Any:
+    def rollout(self, name: str, to: str | None = None, **terms: object) -> Any:
         """Give a challenger more of the requests, step by step; see runtime.rollout.rollout."""
         self._check_open()
         return extension("rollout")(self, name, to, **terms)
+
+    def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Any:
+        """Go on with a rollout that was written down; see runtime.rollout.resume."""
+        return extension("resume_rollout")(self, name, data)
 
     def report(self, name: str, request: str, **values: float) -> bool:
         """Count values of a request that are known later, by its id; False for unknown ids."""
         known: bool = extension("report")(self, name, request, values)
         return known
-
-    def put_rollout(self, name: str, rollout: Noting) -> None:
-        """Let an endpoint's requests be counted by this from the next one on."""
-        self._rollouts[name] = rollout
-
-    def rollout_of(self, name: str) -> Noting | None:
-        """What counts the requests of an endpoint."""
-        return self._rollouts.get(name)
 
     def observe(self, name: str, pairs: Pairs) -> None:
         """Hand what the champion and its shadow answer to this, pair by pair."""
@@ -421,7 +418,7 @@ class RoutedEndpoints:
                 self._histories.pop(name, None)
                 self._pairs.pop(name, None)
                 self._comparisons.pop(name, None)
-                for each in (self._keepers.pop(name, None), self._rollouts.pop(name, None)):
+                for each in (self._keepers.pop(name, None), self.rollouts.pop(name, None)):
                     if each is not None:
                         each.end()
             return gone
@@ -470,7 +467,7 @@ class RoutedEndpoints:
             answers = self.predict(address, data, **options)
         except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
             answers = shown(problem, version)
-        noting, seconds = self._rollouts.get(version.name), perf_counter() - start
+        noting, seconds = self.rollouts.get(version.name), perf_counter() - start
         if noting is not None:
             failed = answers if isinstance(answers, Exception) else None
             noting.note(version.owner, seconds, failed, headers)
@@ -499,7 +496,7 @@ class RoutedEndpoints:
             future = self.submit(version, data, **options)
         except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
             refused = shown(problem, version)
-        noting = self._rollouts.get(version.name)
+        noting = self.rollouts.get(version.name)
         if noting is not None:
             note_done(noting, version.owner, headers, start, refused or future)
         if refused is not None:

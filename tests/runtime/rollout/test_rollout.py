@@ -6,6 +6,7 @@ import json
 import random
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -138,6 +139,10 @@ def test_slow_answers_end_it(runtime: Runtime, clock: Clock) -> None:
     assert "p99 < 5 ms" in made.reason
 
 
+def _has_pairs(made: Rollout, number: int) -> bool:
+    return made.counts()["m@2"]["agreement"].number > number
+
+
 def test_agreement_is_that_of_a_shadow(clock: Clock) -> None:
     for same in (True, False):
         with Runtime() as runtime:
@@ -145,7 +150,7 @@ def test_agreement_is_that_of_a_shadow(clock: Clock) -> None:
             made = begun(runtime, clock, require=("agreement > 90 %",))
             assert runtime.history("m")[-1].route.shadow == "m@2"
             ask(runtime, 300)
-            until(lambda made=made: made.counts()["m@2"]["agreement"].number > 100)  # type: ignore[misc] # bound by default
+            until(partial(_has_pairs, made, 100))
             made.look()
             assert made.state == ("running" if same else "aborted")
             assert runtime.history("m")[-1].route.shadow == ("m@2" if same else None)
@@ -186,7 +191,7 @@ def test_what_is_reported_is_a_share(runtime: Runtime, clock: Clock) -> None:
         {"p99": 1},
     ):
         with pytest.raises(BadCall):
-            runtime.report("m", "r1", **values)  # type: ignore[arg-type] # what is refused
+            runtime.report("m", "r1", **values)
     with pytest.raises(UnknownEndpoint):
         runtime.report("n", "r1", c=1)
 
@@ -367,6 +372,25 @@ def test_it_goes_on_where_it_was_written_down(clock: Clock) -> None:
                     again.look()
             assert again.state == "done"
             assert other.find("m").owner == "m@2"
+
+
+def test_what_was_about_to_be_aborted_is(clock: Clock) -> None:
+    found: list[tuple[dict[str, Any], Any]] = []
+    with Runtime() as runtime:
+        register(runtime)
+        made = begun(runtime, clock)
+        runtime.on_rollout = lambda _, data: found.append(
+            (json.loads(json.dumps(data)), runtime.history("m"))
+        )
+        made.abort("as a trial")
+    assert [data["state"] for data, _ in found] == ["aborting", "aborted"]
+    for data, history in found:
+        with Runtime() as other:
+            register(other)
+            other.restore("m", lambda history=history: history)  # type: ignore[misc] # bound by default
+            again = resume(other, "m", data, clock=clock, watch=False)
+            assert (again.state, again.reason) == ("aborted", "as a trial")
+            assert other.history("m")[-1].route == made.base
 
 
 @pytest.mark.parametrize(
