@@ -7,9 +7,10 @@ An endpoint with a route answers with the version that the route chooses by the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -27,11 +28,12 @@ from runtime.http.rollouts import Noted
 from runtime.http.routes import Handler, HandlerContext
 from runtime.http.typed_json import body_of, json
 from runtime.routing import Route
+from runtime.routing.blocks import Places, taken
 from runtime.routing.comparison import Comparison
 from runtime.routing.shadows import is_sampled, kept
 from runtime.routing.written import as_data, from_data
 from runtime.service.entry import Outputs
-from runtime.service.routed import Keeper
+from runtime.service.following import Keeper, together
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
@@ -100,17 +102,25 @@ def _answered(
         for name, value in request.headers.items()
     }
     tenant = headers.get(service.settings.tenant_header.lower(), "")
-    owner = route.choose(data, headers, tenant)
+    name = request.params["model"]
+    parts = service.runtime.by_version(name, data, headers, tenant) if route.reads_rows else None
+    if parts is None:
+        owner = told = route.choose(data, headers, tenant)
+    else:
+        owner, told = next(iter(parts)), ", ".join(parts)
     request.params = {**request.params, "version": owner.rpartition("@")[2]}
-    noting = service.runtime.rollouts.get(request.params["model"])
+    noting = service.runtime.rollouts.get(name)
     if noting is not None:
         service = copy(service)
         service.answering = Noted(service.answering, noting, headers.get("x-request-id", ""))
     if owner == route.champion and is_sampled(route):
         service = copy(service)
         service.answering = Mirrored(service.answering, service.runtime, route)
+    if parts is not None and len(parts) > 1:
+        service = copy(service)
+        service.answering = Parted(service.answering, service.runtime, parts)
     answer = handler(service, request)
-    return _told(answer, owner) if isinstance(answer, Response) else _later(answer, owner)
+    return _told(answer, told) if isinstance(answer, Response) else _later(answer, told)
 
 
 async def _later(coming: Awaitable[Response], owner: str) -> Response:
@@ -154,6 +164,30 @@ class Mirrored:
         mirror = self._runtime.mirror_done
         future.add_done_callback(partial(mirror, self._route, rows, call.outputs, start))
         return future
+
+
+class Parted:
+    """Answers a block by several versions, each of them its rows."""
+
+    def __init__(self, inner: Answering, runtime: Runtime, parts: Mapping[str, Places]) -> None:
+        self.inner, self._runtime, self._parts = inner, runtime, parts
+
+    def quick(self, _version: ModelVersion, _batch: Batch) -> None:
+        """Nothing is over at once."""
+
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
+        """A future of the answers."""
+        return together(
+            [
+                (places, self.inner.answer(self._part(call, owner, places)))
+                for owner, places in self._parts.items()
+            ]
+        )
+
+    def _part(self, call: InferCall, owner: str, places: Places) -> InferCall:
+        version = self._runtime.find(owner)
+        batch = version.reader.read(taken(call.batch.data, places))
+        return replace(call, version=version, batch=batch)
 
 
 class Keeping:

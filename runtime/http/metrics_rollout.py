@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from runtime.http.metrics_data import Family
 from runtime.rollout import Rollout
-from runtime.service.routed import Noting
+from runtime.service.following import Noting
 
 
 def families(rollouts: Iterable[Noting]) -> list[Family]:

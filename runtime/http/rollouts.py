@@ -21,7 +21,7 @@ from runtime.http.routes import HandlerContext
 from runtime.http.typed_json import body_of, json
 from runtime.rollout import Rollout
 from runtime.service.entry import Outputs
-from runtime.service.routed import Noting, note_done
+from runtime.service.following import Noting, note_done
 from runtime.service.version import ModelVersion
 
 _request = msgspec.json.Decoder(RolloutRequest)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from flour.core.types import Type
 from runtime.errors import BadRegistration, InUse
+from runtime.routing.blocks import Places, rows_of
 from runtime.routing.predicate import Predicate, predicate
 from runtime.routing.row import values_of
 from runtime.routing.sticky import PLACES, place
@@ -120,6 +121,28 @@ class Route:
         key = headers.get(self.header) if self.header else values.get(self.by or "")
         found = place(key, self.salt)
         return self.champion if found is None else self.at(found)
+
+    def by_row(
+        self,
+        block: object,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        tenant: str = "",
+        names: Sequence[str] = (),
+    ) -> dict[str, Places] | None:
+        """The rows of a block by the version that answers them; None for unknown forms."""
+        rows = rows_of(block, self._columns, names)
+        if rows is None:
+            return None
+        found: dict[str, Places] = {}
+        for place_of_row, row in enumerate(rows):
+            found.setdefault(self.choose(row, headers, tenant), []).append(place_of_row)
+        return found
+
+    @property
+    def _columns(self) -> set[str]:
+        """The columns that the choice depends on."""
+        read = {name for each in _conditions(self) for name, _ in each.columns}
+        return read if self.by is None else read | {self.by}
 
     def at(self, found: int) -> str:
         """The version that a place of a key belongs to."""

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from flour.core.types import Category, Record, Scalar, Text, Type
 from runtime.errors import BadCall
 
 _PLAIN = frozenset({str, int, float, bool})
@@ -33,6 +34,16 @@ def values_of(data: object, names: Sequence[str] = ()) -> Mapping[str, Any]:
         values: Mapping[str, Any] = data.to_dict()
         return values
     return _by_position(data, names) if names else _NOTHING
+
+
+def names_by_position(inputs: Mapping[str, Type]) -> Sequence[str]:
+    """The names of the values of a row that has none."""
+    if len(inputs) > 1:
+        return ()
+    ((name, kind),) = inputs.items()
+    if isinstance(kind, Record):
+        return kind.names
+    return (name,) if isinstance(kind, Scalar | Category | Text) else ()
 
 
 def _of_frame(frame: object) -> Mapping[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
 
 from runtime.routing.pairs import Answers, Pair, Pairs
@@ -36,29 +34,3 @@ def shown(problem: Exception, version: ModelVersion) -> Exception:
     found = redacted(problem, version.inputs)
     assert isinstance(found, Exception), "an error stays one"
     return found
-
-
-def chained(
-    inner: Future[Answers],
-    version: ModelVersion,
-    note: Callable[[Answers, Mapping[str, str]], Answers] | None,
-    headers: Mapping[str, str],
-) -> Future[Answers]:
-    """A future of what another gives, once it is kept; its errors have no private values."""
-    outer: Future[Answers] = Future()
-
-    def done(_: object) -> None:
-        if inner.cancelled():
-            outer.cancel()
-        if not outer.set_running_or_notify_cancel():
-            return
-        problem = inner.exception()
-        if isinstance(problem, Exception):
-            outer.set_exception(shown(problem, version))
-            return
-        answers = inner.result()
-        outer.set_result(answers if note is None else note(answers, headers))
-
-    outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
-    inner.add_done_callback(done)
-    return outer

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from flour.core.errors import nearest
 from flour.core.extension_points import extension
-from flour.core.types import Category, Record, Scalar, Text, Type
+from objectstore import Explained
 from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
+from runtime.routing.blocks import Places, length, merged, taken
 from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
 from runtime.routing.history import Change, History, extended, rolled_back
 from runtime.routing.pairs import Answers, Pair, Pairs
 from runtime.routing.route import Route
+from runtime.routing.row import names_by_position
 from runtime.routing.shadows import Shadows, ShadowStats, is_sampled, kept
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Engines
-from runtime.service.private_answers import WithoutPrivate, chained, shown
+from runtime.service.following import Keeper, Noting, chained, note_done, together
+from runtime.service.private_answers import WithoutPrivate, shown
 from runtime.service.version import ModelVersion
 
 #: The priority of what shadows are asked: below all that callers ask for.
@@ -32,47 +35,10 @@ LOWEST = -(1 << 30)
 _NOTHING: Mapping[str, Any] = {}
 _NO_OPTIONS: dict[str, object] = {}
 
-
-class Noting(Protocol):
-    """What counts the requests of an endpoint; see runtime.rollout."""
-
-    def note(
-        self, owner: str, seconds: float, error: object, headers: Mapping[str, str] | None
-    ) -> None:
-        """Count a request that a version answered, or failed with an error."""
-        ...
-
-    def end(self) -> None:
-        """Count no more: the endpoint is gone, or the runtime is closed."""
-        ...
-
-
-class Keeper(Protocol):
-    """What keeps the answers of endpoints; see runtime.provenance."""
-
-    def note(
-        self,
-        version: ModelVersion,
-        rows: object,
-        outputs: object,
-        answers: Answers,
-        headers: Mapping[str, str],
-        answer: str | None = None,
-    ) -> Answers:
-        """Keep an answer, under a new id if none is given; the answer with its id."""
-        ...
-
-    def new_id(self) -> str:
-        """An id that no other answer has."""
-        ...
-
-    def why(self, answer: str) -> object | None:
-        """What is known of an answer; None if this has not kept it."""
-        ...
-
-    def end(self) -> None:
-        """Write what has come, as the runtime is closed."""
-        ...
+#: A version, and the route whose shadow is to be asked, too.
+_Chosen = tuple[ModelVersion, Route | None]
+#: The same for the rows of a block at some places, and these rows.
+_Part = tuple[_Chosen, Places, Any]
 
 
 class RoutedEndpoints:
@@ -436,7 +402,7 @@ class RoutedEndpoints:
 
     def _chosen(
         self, name: str, data: object, headers: Mapping[str, str] | None, tenant: str
-    ) -> tuple[ModelVersion, Route | None]:
+    ) -> _Chosen:
         """The version, and its route if the shadow of that is to be asked, too."""
         history = self._histories.get(name)
         if history is None:
@@ -444,10 +410,31 @@ class RoutedEndpoints:
         route = history[-1].route
         names: Sequence[str] = ()
         if route.reads_rows and type(data) is not dict:
-            names = _columns(self._endpoints.champions[name].inputs)
+            names = names_by_position(self._endpoints.champions[name].inputs)
         address = route.choose(data, headers or _NOTHING, tenant, names)
         mirrors = address == route.champion and is_sampled(route)
         return self._find(address), route if mirrors else None
+
+    def by_version(
+        self, name: str, data: object, headers: Mapping[str, str] | None = None, tenant: str = ""
+    ) -> dict[str, Places] | None:
+        """Which rows of a block each version answers; None for one row, or one version for all."""
+        history = self._histories.get(name)
+        route = None if history is None else history[-1].route
+        if route is None or not route.reads_rows or tenant in route.tenants:
+            return None
+        champion = self._endpoints.champions[name]
+        try:
+            batch = champion.reader.read(data)
+        except Explained:  # who answers it says what is wrong
+            return None
+        number = batch.rows or length(data)
+        if batch.single or number is None or number == 1:
+            return None
+        if not number:
+            return {route.champion: []}
+        found = route.by_row(data, headers or _NOTHING, tenant, names_by_position(champion.inputs))
+        return found if found is not None and sum(map(len, found.values())) == number else None
 
     def _predict_by_route(
         self,
@@ -458,7 +445,33 @@ class RoutedEndpoints:
         options: Mapping[str, Any],
     ) -> Answers:
         """What `predict` answers where the name is not in the table."""
-        version, mirrored = self._chosen(name, data, headers, tenant)
+        parts = self.by_version(name, data, headers, tenant)
+        if parts is None:
+            chosen = self._chosen(name, data, headers, tenant)
+            return self._predict_by(chosen, data, headers, options)
+        return merged(
+            [
+                (rows, self._predict_by(chosen, part, headers, options))
+                for chosen, rows, part in self._parts(name, data, parts)
+            ]
+        )
+
+    def _parts(self, name: str, data: object, parts: dict[str, Places]) -> Iterator[_Part]:
+        """For each version of a block whether its shadow is asked, too, and its rows."""
+        route = self._histories[name][-1].route
+        for owner, places in parts.items():
+            mirrors = owner == route.champion and is_sampled(route)
+            part = taken(data, places) if len(parts) > 1 else data
+            yield (self._find(owner), route if mirrors else None), places, part
+
+    def _predict_by(
+        self,
+        chosen: _Chosen,
+        data: object,
+        headers: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+    ) -> Answers:
+        version, mirrored = chosen
         keeper = self._keepers.get(version.name)
         rows = data if mirrored is None is keeper else kept(data)
         start, address = perf_counter(), self._endpoints.address(version)
@@ -488,7 +501,25 @@ class RoutedEndpoints:
         options: Mapping[str, Any],
     ) -> Future[Answers]:
         """What `submit` answers where the name is not in the table."""
-        version, mirrored = self._chosen(name, data, headers, tenant)
+        parts = self.by_version(name, data, headers, tenant)
+        if parts is None:
+            chosen = self._chosen(name, data, headers, tenant)
+            return self._submit_by(chosen, data, headers, options)
+        return together(
+            [
+                (rows, self._submit_by(chosen, part, headers, options))
+                for chosen, rows, part in self._parts(name, data, parts)
+            ]
+        )
+
+    def _submit_by(
+        self,
+        chosen: _Chosen,
+        data: object,
+        headers: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+    ) -> Future[Answers]:
+        version, mirrored = chosen
         keeper, outputs = self._keepers.get(version.name), options.get("outputs")
         rows, start = data if mirrored is None is keeper else kept(data), perf_counter()
         refused = None
@@ -532,25 +563,6 @@ class RoutedEndpoints:
                 self.mirror(route, rows, {"outputs": outputs}, expected, seconds)
 
 
-def note_done(
-    noting: Noting,
-    owner: str,
-    headers: Mapping[str, str] | None,
-    start: float,
-    coming: Future[Answers] | Exception,
-) -> None:
-    """Have a request counted when it is answered; one that was given up is not."""
-    if isinstance(coming, Exception):
-        noting.note(owner, perf_counter() - start, coming, headers)
-        return
-
-    def done(future: Future[Answers]) -> None:
-        if not future.cancelled():
-            noting.note(owner, perf_counter() - start, future.exception(), headers)
-
-    coming.add_done_callback(done)
-
-
 def options_of(
     outputs: str | Iterable[str] | None,
     timeout: float | None,
@@ -578,13 +590,3 @@ def _only(name: str, route: Route) -> str:
             hint="promote(name, version)",
         )
     return next(iter(challengers))
-
-
-def _columns(inputs: Mapping[str, Type]) -> Sequence[str]:
-    """The names of the values of a row that has none."""
-    if len(inputs) > 1:
-        return ()
-    ((name, kind),) = inputs.items()
-    if isinstance(kind, Record):
-        return kind.names
-    return (name,) if isinstance(kind, Scalar | Category | Text) else ()

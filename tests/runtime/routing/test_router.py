@@ -286,8 +286,9 @@ def test_rules_read_the_columns_of_a_row() -> None:
         block = {name: [value] for name, value in row.items()}
         assert runtime.choose("m", block).owner == "m@2"
         assert runtime.choose("m", [row]).owner == "m@2"
-        with pytest.raises(BadCall, match="one text or number"):
-            runtime.predict("m", {name: [value] * 2 for name, value in row.items()})
+        both = {name: [value] * 2 for name, value in row.items()} | {"age": [41.0, 40.0]}
+        assert runtime.by_version("m", both) == {"m@2": [0], "m@1": [1]}
+        assert len(next(iter(runtime.predict("m", both).values()))) == 2
         with pytest.raises(BadRegistration, match="no column 'cite'") as refused:
             runtime.route("m", "m@1", rules={"cite == 'Oslo'": "m@2"})
         assert "city" in str(refused.value)
