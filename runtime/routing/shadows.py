@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from random import random
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -142,12 +142,17 @@ class Shadows:
                 self._count(each.route.shadow, shed=1)
 
     def _asked(self, some: list[Mirrored]) -> None:
+        done: dict[str, list[bool]] = {}
         for each in some:
             if self._over.is_set():
-                return
-            self._compare(each)
+                break
+            done.setdefault(each.route.shadow or "", []).append(self._compare(each))
+            sleep(0)  # whoever waits for the interpreter's lock does not wait for the next one
+        for challenger, failed in done.items():
+            self._count(challenger, asked=len(failed), failed=sum(failed))
 
-    def _compare(self, one: Mirrored) -> None:
+    def _compare(self, one: Mirrored) -> bool:
+        """Ask the shadow, and hand the pair over; whether it failed."""
         challenger = one.route.shadow
         assert challenger is not None, "only routes with a shadow are mirrored"
         start = perf_counter()
@@ -156,7 +161,6 @@ class Shadows:
         except Exception as problem:  # noqa: BLE001 (that is what is compared)
             found = problem
         seconds = perf_counter() - start
-        self._count(challenger, asked=1, failed=int(isinstance(found, Exception)))
         pairs = self._pairs(challenger.partition("@")[0])
         if pairs is not None:
             champion = one.route.champion
@@ -165,6 +169,7 @@ class Shadows:
                 pairs.add(pair)
             except Exception:
                 log.exception("a pair of %s and %s was not compared", champion, challenger)
+        return isinstance(found, Exception)
 
     def _count(
         self, challenger: str | None, asked: int = 0, failed: int = 0, shed: int = 0
