@@ -20,13 +20,13 @@ import msgspec
 from flour.data.arrow_strings import CELLS, as_texts
 from flour.data.batch import Batch
 from runtime.http.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
-from runtime.http.clients import client_name
+from runtime.http.clients import asked_of, changed, client_name
 from runtime.http.interfaces import Answering, InferCall
 from runtime.http.messages import ANSWER_HEADER, VERSION_HEADER, Answer, Request, Response
 from runtime.http.problems import HttpError
 from runtime.http.rollouts import Noted
 from runtime.http.routes import Handler, HandlerContext
-from runtime.http.typed_json import body_of, json
+from runtime.http.typed_json import json
 from runtime.routing import Route
 from runtime.routing.blocks import Places, taken
 from runtime.routing.comparison import Comparison
@@ -46,6 +46,7 @@ LONGEST = 500
 
 _route = msgspec.json.Decoder(RouteBody)
 _promotion = msgspec.json.Decoder(PromoteRequest)
+_nothing = msgspec.json.Decoder(dict[str, Any])
 
 
 # --- requests that follow a route ----------------------------------------------------------------
@@ -286,7 +287,7 @@ async def _compared(comparison: Comparison) -> Response:
 
 def put_route(service: HandlerContext, request: Request) -> Answer:
     """Give an endpoint a route."""
-    body: RouteBody = body_of(request, _route)
+    body: RouteBody = asked_of(request, _route)
     name, data = request.params["model"], msgspec.to_builtins(body)
     given = {part: value for part, value in data.items() if value is not None}
     service.runtime.find(name)
@@ -301,13 +302,14 @@ def _put(runtime: Runtime, name: str, made: Route, who: str) -> Route:
 
 def promote(service: HandlerContext, request: Request) -> Answer:
     """Make a challenger the champion."""
-    asked: PromoteRequest = body_of(request, _promotion)
+    asked: PromoteRequest = asked_of(request, _promotion)
     change = partial(service.runtime.promote, request.params["model"], asked.version)
     return _change(service, request, change)
 
 
 def rollback(service: HandlerContext, request: Request) -> Answer:
     """Return to the route before the last change."""
+    asked_of(request, _nothing)
     return _change(service, request, partial(service.runtime.rollback, request.params["model"]))
 
 
@@ -317,7 +319,7 @@ async def _change(
     """Change a route on a thread, as the change may be written to a file first."""
     made = await asyncio.to_thread(change, who=client_name(service, request))
     await service.peers.settled()
-    return json(_body(made))
+    return changed(request, _body(made))
 
 
 def _body(made: Route) -> RouteBody:

@@ -96,10 +96,14 @@ class Tokens:
         """Whether a client has the right that a request needs."""
         if self._path is None or self._right_of is None:
             return True
-        rights = _USUAL
-        if client.known:
-            rights = next((each.rights for each in self._digests if each.name == client.name), ALL)
+        rights = self.rights(client)
         return rights == ALL or (self._right_of(request) or "read") in rights
+
+    def rights(self, client: Client) -> frozenset[str]:
+        """What a client may do."""
+        if not client.known:
+            return _USUAL
+        return next((each.rights for each in self._digests if each.name == client.name), ALL)
 
     def client(self, request: Request) -> Client:
         """The sender of a request."""

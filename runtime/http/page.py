@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from html import escape
 from urllib.parse import parse_qs, quote
 
 from runtime.http import page_html as html
+from runtime.http.clients import may_change
 from runtime.http.health import server_version
 from runtime.http.interfaces import ModelState
 from runtime.http.loop_fairness import gently, uncollected
@@ -47,7 +49,8 @@ def status(service: HandlerContext, request: Request) -> Answer:
     query = parse_qs(request.query)
     refresh = query.get("refresh", ["0"])[0]
     again = int(refresh) if refresh.isascii() and refresh.isdigit() and len(refresh) < 6 else 0
-    return _status(service, query.get("q", [""])[0], min(again, LONGEST_REFRESH))
+    changes = may_change(service, request)
+    return _status(service, query.get("q", [""])[0], min(again, LONGEST_REFRESH), changes=changes)
 
 
 def explain(service: HandlerContext, request: Request) -> Answer:
@@ -98,9 +101,10 @@ def _plan(name: str, version: str, step: str) -> str:
 # --- everything ----------------------------------------------------------------------------------
 
 
-async def _status(service: HandlerContext, wanted: str, refresh: int) -> Response:
+async def _status(service: HandlerContext, wanted: str, refresh: int, *, changes: bool) -> Response:
     snapshot = await service.metrics.everywhere() if service.metrics is not None else []
-    body = await asyncio.to_thread(_page, service, snapshot, wanted, refresh)
+    made = partial(_page, service, snapshot, wanted, refresh, changes=changes)
+    body = await asyncio.to_thread(made)
     return Response(body, content_type=HTML, headers=_HEADERS)
 
 
@@ -137,12 +141,16 @@ class Figures:
         return merged
 
 
-def _page(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
+def _page(
+    service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int, *, changes: bool
+) -> bytes:
     with uncollected():
-        return _render(service, snapshot, wanted, refresh)
+        return _render(service, snapshot, wanted, refresh, changes=changes)
 
 
-def _render(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
+def _render(
+    service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int, *, changes: bool
+) -> bytes:
     figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
     again = ("stop refreshing", f"{here}0") if refresh else ("refresh every 5 s", f"{here}5")
@@ -151,7 +159,7 @@ def _render(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: i
         html.facts(_facts(service, figures)),
         _models(service, figures, wanted),
         graphs(service.runtime, wanted),
-        routes(service.runtime, wanted),
+        routes(service.runtime, wanted, changes=changes),
         _repository(service),
         _engines(service),
         html.footer(f"Pretzel {server_version()}. {_TIMES}"),

@@ -116,6 +116,18 @@ def paragraph(text: str, look: str = "") -> str:
     return f'<p class="{look}">{escape(text)}</p>\n'
 
 
+def buttons(known: Iterable[tuple[str, str]]) -> str:
+    """Buttons, each with the address that it posts to."""
+    return (
+        "<div>"
+        + "".join(
+            f'<form method="post" action="{escape(to)}"><button>{escape(text)}</button></form>'
+            for text, to in known
+        )
+        + "</div>\n"
+    )
+
+
 def search(wanted: str) -> str:
     """A search form for models by a part of their names."""
     return (

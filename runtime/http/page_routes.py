@@ -1,12 +1,15 @@
-"""Routes on the status page: which version answers, and the last changes with their authors."""
+"""Routes on the status page: which version answers, the last changes, rollouts, and buttons."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from itertools import islice
+from urllib.parse import quote
 
 from runtime.http.loop_fairness import gently
-from runtime.http.page_html import Cell, box, paragraph, section, table
+from runtime.http.page_html import Cell, box, buttons, paragraph, section, table
+from runtime.rollout import OVER, Rollout
 from runtime.routing import Change, Route
 from runtime.routing.written import as_data
 from runtime.service.runtime import Runtime
@@ -16,20 +19,40 @@ SHOWN, CHANGES = 50, 20
 _COLUMNS = (Cell("change", "number"), *(Cell(name, "short") for name in ("when", "who", "what")))
 
 
-def routes(runtime: Runtime, wanted: str) -> str:
-    """A section with every route; empty where there is none."""
+def routes(runtime: Runtime, wanted: str, *, changes: bool = False) -> str:
+    """A section with every route; empty where there is none. With buttons for who may change."""
     names = [each.name for each in runtime.endpoints() if wanted in each.name]
     found = (name for name in names if runtime.has_route(name))
-    drawn = [_route(name, runtime.history(name)) for name in gently(islice(found, SHOWN))]
+    drawn = [_route(runtime, name, changes=changes) for name in gently(islice(found, SHOWN))]
     return section("Routes", "".join(drawn)) if drawn else ""
 
 
-def _route(name: str, history: tuple[Change, ...]) -> str:
+def _route(runtime: Runtime, name: str, *, changes: bool) -> str:
+    history, running = runtime.history(name), runtime.rollouts.get(name)
     newest = history[: -CHANGES - 1 : -1]
-    changes = table((*_COLUMNS, Cell("route", "name")), map(_change, newest))
-    return box(
-        f"{name}: {history[-1].route.champion}", paragraph(_text(history[-1].route)) + changes
-    )
+    body = paragraph(_text(history[-1].route))
+    if isinstance(running, Rollout):
+        body += paragraph(f"rollout: {running.state}, {running.weight:g} % {running.reason}")
+    if changes:
+        body += buttons(_buttons(name, history, running))
+    body += table((*_COLUMNS, Cell("route", "name")), map(_change, newest))
+    return box(f"{name}: {history[-1].route.champion}", body)
+
+
+def _buttons(name: str, history: tuple[Change, ...], running: object) -> Iterator[tuple[str, str]]:
+    """What may be done now."""
+    model = f"/v2/models/{quote(name, safe='')}"
+    if isinstance(running, Rollout) and running.state not in OVER:
+        other = "resume" if running.state == "paused" else "pause"
+        for action in (other, "abort"):
+            yield f"{action} the rollout", f"{model}/rollout/state?action={action}"
+        return
+    route = history[-1].route
+    for version in route.addresses:
+        if version != route.champion:
+            yield f"promote {version}", f"{model}/promote?version={quote(version, safe='')}"
+    if history[-1].undone_to is not None:
+        yield "roll back", f"{model}/rollback"
 
 
 def _change(change: Change) -> tuple[Cell, ...]:

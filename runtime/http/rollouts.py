@@ -13,7 +13,7 @@ import msgspec
 
 from flour.data.batch import Batch
 from runtime.http.bodies import Reported, ReportRequest, RolloutAction, RolloutBody, RolloutRequest
-from runtime.http.clients import client_name
+from runtime.http.clients import asked_of, changed, client_name
 from runtime.http.interfaces import Answering, InferCall
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.problems import HttpError
@@ -31,10 +31,10 @@ _report = msgspec.json.Decoder(ReportRequest)
 
 def begin(service: HandlerContext, request: Request) -> Answer:
     """Begin a rollout."""
-    asked: RolloutRequest = body_of(request, _request)
+    asked: RolloutRequest = asked_of(request, _request)
     terms = {name: value for name, value in msgspec.structs.asdict(asked).items() if value != ()}
     begun = partial(service.runtime.rollout, request.params["model"], **terms)
-    return _changed(service, partial(begun, who=client_name(service, request)))
+    return _changed(service, request, partial(begun, who=client_name(service, request)))
 
 
 def told(service: HandlerContext, request: Request) -> Answer:
@@ -44,7 +44,7 @@ def told(service: HandlerContext, request: Request) -> Answer:
 
 def act(service: HandlerContext, request: Request) -> Answer:
     """Pause a rollout, go on with it, or end it."""
-    asked: RolloutAction = body_of(request, _action)
+    asked: RolloutAction = asked_of(request, _action)
     running: Rollout = service.runtime.rollout(request.params["model"])
     why = (asked.why,) if asked.action != "resume" else ()
 
@@ -52,7 +52,7 @@ def act(service: HandlerContext, request: Request) -> Answer:
         getattr(running, asked.action)(*why)
         return running
 
-    return _changed(service, change)
+    return _changed(service, request, change)
 
 
 def report(service: HandlerContext, request: Request) -> Answer:
@@ -62,13 +62,15 @@ def report(service: HandlerContext, request: Request) -> Answer:
     return json(Reported(service.runtime.report(name, asked.request, **asked.values)))
 
 
-async def _changed(service: HandlerContext, change: Callable[[], Rollout]) -> Response:
+async def _changed(
+    service: HandlerContext, request: Request, change: Callable[[], Rollout]
+) -> Response:
     """Make a change on a thread, as it is written to a file first."""
     if service.peers.count > 1:
         raise HttpError(
             "rollouts are judged in servers of one process", 501, found=f"{service.peers.count}"
         )
-    return json(_body(await asyncio.to_thread(change)))
+    return changed(request, _body(await asyncio.to_thread(change)))
 
 
 def _body(running: Rollout) -> RolloutBody:

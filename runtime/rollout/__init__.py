@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from runtime.rollout.criteria import Counts, Criterion, read_criteria
 from runtime.rollout.evidence import lower, upper
-from runtime.rollout.rollout import Event, Rollout, report, resume, rollout
+from runtime.rollout.rollout import OVER, Event, Rollout, report, resume, rollout
 from runtime.rollout.terms import Terms
 
 __all__ = [
+    "OVER",
     "Counts",
     "Criterion",
     "Event",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,3 +123,44 @@ def test_changing_needs_the_right(tmp_path: Path) -> None:
             report = {"request": "r", "values": {"c": 1.0}}
             assert client.post("/v2/models/m/report", report, bob).status == 200
             assert runtime.history("m")[-1].who == "alice"
+
+
+def test_buttons_are_for_who_may_change(tmp_path: Path) -> None:
+    from runtime.http.assembly import assembled
+
+    path = tmp_path / "tokens"
+    path.write_text(f"alice {'a' * 20}\nbob {'b' * 20} predict,read\n")
+    with Runtime(executors=1) as runtime:
+        for version in (1, 2):
+            runtime.register("m", shift(float(version)), activate=version == 1, background=False)
+        runtime.route("m", "m@1", shadow="m@2")
+        with assembled(runtime, ServerSettings(port=0, tokens=str(path))) as server:
+            client = Client(server.port)
+            bob, alice = ({"Authorization": f"Bearer {each * 20}"} for each in "ba")
+            assert b"<form method" not in client.ask("GET", "/", headers=bob).body
+            page = client.ask("GET", "/", headers=alice).body.decode()
+            (action,) = re.findall(r'action="([^"]+)"', page)
+            assert client.ask("POST", action, headers=bob).status == 403
+            other = {**alice, "Sec-Fetch-Site": "cross-site"}
+            assert client.ask("POST", action, headers=other).status == 403
+            assert runtime.find("m").owner == "m@1"
+            html = {**alice, "Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+            reply = client.ask("POST", action, headers=html)
+            assert (reply.status, reply.headers["location"]) == (303, "/")
+            assert runtime.find("m").owner == "m@2"
+            page = client.ask("GET", "/", headers=alice).body.decode()
+            (action,) = re.findall(r'action="([^"]+)"', page)
+            assert action.endswith("/rollback")
+            assert client.ask("POST", action, headers=html).status == 303
+            assert runtime.find("m").owner == "m@1"
+            runtime.route("m", "m@1")
+            runtime.rollout("m", "m@2", header="x-user")
+            for wanted in ("pause", "resume", "abort"):
+                page = client.ask("GET", "/", headers=alice).body.decode()
+                actions = [each for each in re.findall(r'action="([^"]+)"', page) if wanted in each]
+                assert client.ask("POST", actions[0], headers=html).status == 303
+            assert runtime.rollout("m").state == "aborted"
+            assert (
+                client.ask("POST", "/v2/models/m/rollout/state?action=x", headers=alice).status
+                == 400
+            )
