@@ -13,7 +13,6 @@ import ctypes
 import os
 import struct
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -51,7 +50,7 @@ def object_layout() -> Layout | None:
 
     Without the GIL there are none: entries share scratch memory and hold borrowed references.
     """
-    shared = sysconfig.get_config_var("Py_GIL_DISABLED")
+    shared = "t" in getattr(sys, "abiflags", "")  # asking sysconfig takes a millisecond
     if sys.implementation.name != "cpython" or struct.calcsize("P") != 8 or shared:
         return None
     try:
