@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:
     for where, value in np.ndenumerate(values):
         if value is None:
             numbers[where] = np.nan
-        elif isinstance(value, int | float | np.number | np.bool_ | Decimal):
+        elif isinstance(value, int | float | np.number | np.bool_ | Decimal | Fraction):
             numbers[where] = _number(value, where, path)
         elif is_missing(value):
             numbers[where] = np.nan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.linear_model import Ridge
 
 import flour
 from flour.core.errors import FlourError, MissingColumn, NotRectangular, WrongDtype
@@ -118,3 +120,16 @@ def test_ragged_rows_name_the_first_that_differs(runtime: Runtime) -> None:
     with pytest.raises(NotRectangular, match="different lengths") as caught:
         runtime.predict("record", [[31.0, 2.5, "Rome"], [45.5, 1.0]])
     assert caught.value.where == "$[1]"
+
+
+def test_fractions_and_decimals_are_numbers() -> None:
+    """As in an array of objects, which the original converts."""
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    original = Ridge().fit(rows, rows[:, 0])
+    with Runtime() as runtime:
+        runtime.register("m", flour.from_sklearn(original))
+        for third in (Fraction(1, 3), Decimal("0.25"), np.float32(0.5)):
+            want = original.predict([[float(third), 1, 2]])[0]
+            assert runtime.predict("m", [third, 1, 2])["value"] == pytest.approx(want, rel=1e-12)
+            many = runtime.predict("m", np.array([[third, 1, 2]] * 2, object))
+            assert many["value"] == pytest.approx([want] * 2, rel=1e-12)
