@@ -48,9 +48,10 @@ class Observer:
             self._waiting += rows
             self._queue.append((copied, rows, weight))
             if self._thread is None:
-                self._start()
+                self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin to fold in the background, which the first batch does otherwise."""
         with self._folding:
             if self._thread is None and not self._ended:
                 self._thread = threading.Thread(target=self._run, name="pretzel-watch", daemon=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from contextlib import suppress
+from threading import Lock
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -47,9 +50,17 @@ class _Watching(Observer):
 
     watch: Watch
 
+    def fold(self) -> None:
+        """Fold what has come so far, and look whether another version answers now."""
+        super().fold()
+        self.watch.follow()
+
 
 class Watch:
-    """Counts the rows of an endpoint's version in service until it is closed."""
+    """Counts the rows of an endpoint's version in service until it is closed.
+
+    Where another version answers, it goes on with that one; with a route, it is the champion's.
+    """
 
     def __init__(
         self,
@@ -60,6 +71,8 @@ class Watch:
         detectors: Sequence[Detector] = (),
         limit: int = 1000,
     ) -> None:
+        self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
+        self._closed = False
         self.version = version = runtime.find(name)
         private = version.private
         self._usual, self._recent = Sample(_KEPT, private), Sample(_KEPT, private)
@@ -83,6 +96,7 @@ class Watch:
         self._observer = _Watching(self._copied, self._fold, _MOST)
         self._observer.watch = self
         attach(version, self._observer)
+        self._observer.start()
 
     def _reference(self, given: object) -> Reference:
         if given is None:
@@ -105,6 +119,18 @@ class Watch:
             )
         private = self.version.private
         return Reference({n: each for n, each in found.columns.items() if n not in private})
+
+    def follow(self) -> None:
+        """Go on with the version that answers now, which the background does with each fold."""
+        runtime = self._runtime()
+        with self._moving, suppress(FlourError):  # the endpoint may be gone, or mute
+            if runtime is None or self._closed:
+                return
+            version = runtime.find(self._name)
+            if version is not self.version and "@" not in self._name:
+                detach(self.version, self._observer)
+                self.version = version
+                attach(version, self._observer)
 
     def _copied(self, batch: Batch) -> tuple[Any, int]:
         return taken(batch, self.version.inputs), batch.rows or 1
@@ -186,7 +212,9 @@ class Watch:
 
     def close(self) -> None:
         """Look at no more calls, and count those that have come."""
-        detach(self.version, self._observer)
+        with self._moving:
+            self._closed = True
+            detach(self.version, self._observer)
         self._observer.end()
 
     def __enter__(self) -> Self:

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 import flour
+from flour.core.sparse import Sparse
 from runtime import Runtime
 from runtime.errors import BadCall
 from runtime.http import Server, ServerSettings
+from runtime.routing.blocks import merged
 from tests.runtime.http.client import Client
 
 ROWS = [
@@ -157,3 +159,23 @@ def _scores(answer: Any) -> list[float]:
         return [row["score"] for row in answer]
     found: list[float] = answer["score"]
     return found
+
+
+def test_sparse_answers_are_put_together() -> None:
+    from scipy.sparse import issparse
+    from sklearn.preprocessing import OneHotEncoder
+
+    frame = FRAME[["country"]]
+    program = flour.from_sklearn(OneHotEncoder().fit(frame), frame)
+    with Runtime(executors=1) as runtime:
+        for version in (1, 2):
+            runtime.register("m", program, activate=version == 1, background=False)
+        (want,) = runtime.predict("m", frame).values()
+        runtime.route("m", "m@1", split={"m@2": 50}, by="user")
+        assert len(runtime.by_version("m", FRAME) or ()) == 2
+        (found,) = runtime.predict("m", FRAME).values()
+        assert issparse(found)
+        assert np.array_equal(found.toarray(), want.toarray())
+    parts = [([2, 0], {"x": Sparse.of(np.eye(2, 3))}), ([1], {"x": Sparse.of(np.zeros((1, 3)))})]
+    made = merged(parts)["x"]
+    assert np.array_equal(made.toarray(), [[0, 1, 0], [0, 0, 0], [1, 0, 0]])

@@ -30,6 +30,7 @@ from runtime.watch.segments import OVERFLOW, Segments
 from runtime.watch.sketch import Numbers, Words
 from runtime.watch.statistics import chi_square, drift, ks
 from runtime.watch.taps import step_node
+from tests.house import until
 from tests.runtime.watch.river_alarms import GOLDEN, stream
 
 
@@ -343,3 +344,24 @@ def test_scores_that_are_no_numbers_are_in_no_part() -> None:
 def test_taps_say_what_they_cannot_take(runtime: Runtime, step: str, sample: Any) -> None:
     with pytest.raises(FlourError):
         tap(runtime, "fraud", step, sample=sample)
+
+
+def test_a_watch_goes_on_with_the_version_that_answers(
+    runtime: Runtime, plan: Plan, frame: pd.DataFrame
+) -> None:
+    runtime.register("fraud", plan, activate=False)
+    runtime.route("fraud", "fraud@1")
+    with watch(runtime, "fraud", reference=frame) as seen, watch(runtime, "fraud@1") as one:
+        for version in ("2", "1", "2"):
+            runtime.promote("fraud", f"fraud@{version}")
+            before = sum(each.rows for each in seen.drift()[:1])
+            until(lambda version=version: seen.version.version == version)  # type: ignore[misc] # bound by default
+            ask(runtime, frame[:100])
+            seen.fold()
+            assert seen.drift()[0].rows == before + 100
+        assert one.version.version == "1"
+        assert [each.name for each in families(runtime.versions().values()) if each.samples]
+    assert all(each.watcher is None for each in runtime.versions().values())
+    runtime.promote("fraud", "fraud@1")
+    seen.follow()
+    assert seen.version.version == "2"
