@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.experiments.placement_hashing import hashing_goals
 from bench.experiments.placement_memory import memory_goals
+from bench.experiments.sentiment_digests import sentiment
 from bench.goal import Goal
 from bench.report.svg import Axis, Series, alone, chart
-from bench.workloads.sa import CHAR_ENTRIES, WORD_ENTRIES, WORD_USERS, assignment
 from runtime.cluster.placement import (
     CHAIN,
     LRU,
@@ -46,8 +47,6 @@ TASKS, SLOTS, SLIDES = 20, 1000, 50
 #: Sizes of the models of a task.
 LADDER = (40.0, 80.0, 160.0, 320.0, 640.0)
 CHARTS = Path(__file__).parents[2] / "docs" / "charts"
-#: Bytes of an entry of a dictionary, and of a weight.
-ENTRY, WEIGHT = 20, 8
 
 
 def measured() -> Iterator[Goal]:
@@ -59,6 +58,7 @@ def measured() -> Iterator[Goal]:
     yield _time()
     yield _shared()
     yield from memory_goals()
+    yield from hashing_goals()
     for name, drawn in figures().items():
         (CHARTS / f"placement-{name}.svg").write_text(alone(drawn), encoding="utf-8")
 
@@ -187,19 +187,6 @@ def _time() -> Goal:
         least = min(least, time.thread_time() - start)
     each = least / len(TREE.names) * 1e3
     return Goal("a slot for each node with 1,000 models, ms", each, 10.0, at_most=True)
-
-
-def sentiment() -> dict[str, dict[str, int]]:
-    """The digests and bytes of the SA population: two dictionaries and own weights each."""
-    chars = (*CHAR_ENTRIES, *[16] * len(WORD_USERS))
-    return {
-        f"sa{number}": {
-            f"chars{char}": chars[char] * ENTRY,
-            f"words{word}": WORD_ENTRIES * ENTRY,
-            f"weights{number}": (WORD_ENTRIES + chars[char]) * WEIGHT,
-        }
-        for number, (char, word) in enumerate(assignment(0))
-    }
 
 
 def _shared() -> Goal:

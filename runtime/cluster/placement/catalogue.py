@@ -80,11 +80,10 @@ def variants(tasks: int, generator: np.random.Generator, ladder: Sequence[float]
     return Catalogue(task, size, 2 + 18 * rank, 0.5 + 0.4 * np.sqrt(rank), np.arange(tasks) * steps)
 
 
-def shared(resident: Mapping[str, Mapping[str, int]]) -> Catalogue:
-    """Models by the digests and bytes of their parameters: one task each, a default elsewhere.
-
-    Digests of one model only count as its own bytes.
-    """
+def holders_of(
+    resident: Mapping[str, Mapping[str, int]],
+) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """The models of each parameter, by their numbers, and its bytes, which have to be the same."""
     holders: dict[str, list[int]] = {}
     bytes_of: dict[str, int] = {}
     for model, digests in enumerate(resident.values()):
@@ -94,8 +93,17 @@ def shared(resident: Mapping[str, Mapping[str, int]]) -> Catalogue:
                 raise ClusterError(
                     "parameters of one digest have one size",
                     where=digest,
-                    found=f"{bytes_of[digest]} and {nbytes} bytes",
+                    found=f"{bytes_of.get(digest, nbytes)} and {nbytes} bytes",
                 )
+    return holders, bytes_of
+
+
+def shared(resident: Mapping[str, Mapping[str, int]]) -> Catalogue:
+    """Models by the digests and bytes of their parameters: one task each, a default elsewhere.
+
+    Digests of one model only count as its own bytes.
+    """
+    holders, bytes_of = holders_of(resident)
     common = [digest for digest, models in holders.items() if len(models) > 1]
     count = len(resident)
     holds = np.zeros((count, len(common)))
