@@ -39,7 +39,7 @@ class Counts(NamedTuple):
     number: int = 0
 
     def __str__(self) -> str:
-        return f"{self.total / self.number:.3g} of {self.number}" if self.number else "none yet"
+        return f"{self.total / self.number:.3g} over {self.number}" if self.number else "none yet"
 
 
 _NONE = Counts()

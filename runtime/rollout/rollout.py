@@ -271,7 +271,8 @@ class Rollout:
                 counted(counts[owner], each) for owner in reversed(self._owners)
             )
             if each.is_broken(challenger, champion, alpha):
-                return f"not {each.text}: {challenger} here, {champion} of {self.terms.champion}"
+                beside = f", {champion} of {self.terms.champion}" if each.relative else ""
+                return f"not {each.text}: {challenger} of {self.terms.to}{beside}"
         return ""
 
     def _advance(self, counts: Mapping[str, Mapping[str, Counts]]) -> None:
