@@ -201,9 +201,13 @@ def test_integrations_are_imported_when_they_are_used() -> None:
     assert eager == []
 
 
+#: What trains a model itself.
+TRAINERS = ("runtime/cli/parity.py",)
+
+
 @pytest.mark.parametrize(
     ("libraries", "where"),
-    [(TRAINING_LIBRARIES, IMPORTERS), (DATA_LIBRARIES, (*IMPORTERS, *COERCION))],
+    [(TRAINING_LIBRARIES, (*IMPORTERS, *TRAINERS)), (DATA_LIBRARIES, (*IMPORTERS, *COERCION))],
     ids=["training", "data"],
 )
 def test_only_importers_know_the_training_world(libraries: set[str], where: tuple[str]) -> None:

@@ -35,6 +35,7 @@ COMMANDS = (
     Command("warm", "warming", "compile ahead of time what a folder of models needs"),
     Command("bench", "benching", "run the project's benchmarks"),
     Command("store", "storing", "look after a store of parameters: report, gc, fsck"),
+    Command("parity", "parity", "whether lost answers can be reconstructed, and a model for it"),
     Command("completion", "completing", "completion for bash, zsh or fish"),
 )
 
