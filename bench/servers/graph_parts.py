@@ -32,15 +32,12 @@ def read(file: str) -> Parts:
 
 def write(file: Path) -> Parts:
     """Train the steps, and keep them in a file."""
-    import numpy as np
     from sklearn.ensemble import GradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(500, WIDTH))
-    labels = (rows[:, 0] * rows[:, 1] + rows[:, 2] > 0).astype(int)
+    rows, labels = sample()
     features = make_pipeline(StandardScaler(), PolynomialFeatures(2)).fit(rows)
     inside = features.transform(rows)
     made = Parts(
@@ -50,6 +47,14 @@ def write(file: Path) -> Parts:
     )
     file.write_bytes(pickle.dumps(tuple(made)))
     return made
+
+
+def sample() -> tuple[Any, Any]:
+    """Rows to train on, and their labels."""
+    import numpy as np
+
+    rows = np.random.default_rng(0).normal(size=(500, WIDTH))
+    return rows, (rows[:, 0] * rows[:, 1] + rows[:, 2] > 0).astype(int)
 
 
 def combined(linear: float, trees: float) -> float:

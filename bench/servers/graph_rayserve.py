@@ -6,11 +6,10 @@ import sys
 from typing import Any
 
 import numpy as np
-import ray
 from ray import serve
 
-from bench.servers import SCRATCH
 from bench.servers.graph_parts import answer, combined, read
+from bench.servers.ray_start import start
 
 # Annotations here are read when the deployments are made, so they are no strings.
 
@@ -65,14 +64,7 @@ class Decide:
 
 
 if __name__ == "__main__":
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=100 << 20,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=str(SCRATCH / "ray"),
-    )
-    serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[2])})
+    start(int(sys.argv[2]))
     models = [
         Model.options(name=name).bind(sys.argv[1], name)  # type: ignore[attr-defined]  # as bentoml
         for name in ("linear", "trees")

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 from ray import serve
 
-from bench.servers import SCRATCH
+from bench.servers.ray_start import start
 from bench.workload import Saved
 
 # Annotations here are read when the deployment is made, so they are no strings.
@@ -40,14 +39,7 @@ class Api:
 
 
 if __name__ == "__main__":
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=100 << 20,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=str(SCRATCH / "ray"),
-    )
-    serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[3])})
+    start(int(sys.argv[3]))
     bound = Api.bind(sys.argv[1], int(sys.argv[2]))  # type: ignore[attr-defined]  # as bentoml
     serve.run(bound, route_prefix="/predict")
     signal.pause()

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-WIDTH = 8
+from bench.servers.graph_parts import WIDTH, sample
+
+__all__ = ["ALONE", "SHADOWED", "WIDTH", "Parts", "answer", "probability", "read", "write"]
+
 #: What a server is told after the file: whether there is a shadow.
 ALONE, SHADOWED = "alone", "shadowed"
 
@@ -31,15 +34,12 @@ def read(file: str) -> Parts:
 
 def write(file: Path) -> Parts:
     """Train the pipelines, and keep them in a file."""
-    import numpy as np
     from sklearn.ensemble import GradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(500, WIDTH))
-    labels = (rows[:, 0] * rows[:, 1] + rows[:, 2] > 0).astype(int)
+    rows, labels = sample()
     last = LogisticRegression(max_iter=200), GradientBoostingClassifier(random_state=0)
     made = Parts(
         *(

@@ -4,10 +4,9 @@ import signal
 import sys
 from typing import Any
 
-import ray
 from ray import serve
 
-from bench.servers import SCRATCH
+from bench.servers.ray_start import start
 from bench.servers.shadow_parts import SHADOWED, answer, probability, read
 
 # Annotations here are read when the deployments are made, so they are no strings.
@@ -51,14 +50,7 @@ class Front:
 
 
 if __name__ == "__main__":
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=100 << 20,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=str(SCRATCH / "ray"),
-    )
-    serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[3])})
+    start(int(sys.argv[3]))
     models = [
         Model.options(name=name).bind(sys.argv[1], name)  # type: ignore[attr-defined]  # as bentoml
         for name in ("champion", "shadow")
