@@ -95,8 +95,9 @@ class RouteFiles:
         path = self._folder.root / name / ROLLOUT
         self._folder.guard(path)
         self._begun.add(name)
+        if not path.parent.is_dir():  # it was removed, or is of an endpoint without a folder
+            return
         try:
-            make_directory(path.parent)
             write_file(path, [json.dumps(data, indent=1).encode()])
         except OSError as problem:
             raise BadRegistration(

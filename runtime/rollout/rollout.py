@@ -19,12 +19,14 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple
 
+from objectstore import Explained
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.rollout.criteria import AGREEMENT, Counts, counted
 from runtime.rollout.outcomes import ANSWERS, Outcomes
 from runtime.rollout.terms import Terms, seconds_of, texts_of
 from runtime.rollout.webhook import Webhook
 from runtime.routing import Route
+from runtime.routing.written import as_data, from_data
 from runtime.service.routed import RoutedEndpoints
 
 log = logging.getLogger("pretzel.rollout")
@@ -35,6 +37,8 @@ OVER = frozenset({ABORTED, DONE})
 STATES = OVER | {RUNNING, PAUSED, ABORTING, PROMOTING}
 #: How often a rollout looks at its counts, and how old those that were written down may be.
 LOOK_SECONDS, JOURNAL_SECONDS = 1.0, 5.0
+#: How long the end of a runtime waits for a look that is under way.
+END_SECONDS = 0.5
 #: Events that are kept for those who look.
 EVENTS = 200
 
@@ -203,12 +207,22 @@ class Rollout:
             self._abort(why or "somebody said so")
 
     def end(self) -> None:
-        """Stop looking, as the runtime is closed; what was written down goes on later."""
+        """Stop looking, as the endpoint goes or the runtime is closed; a process may go on later.
+
+        Whoever looks now may wait for what the caller holds: it is not waited for for long.
+        """
         self._over.set()
-        with self._lock:
-            if self.state in {RUNNING, PAUSED}:
+        runtime = self._runtime()
+        if runtime is None or not self._lock.acquire(timeout=END_SECONDS):
+            return
+        try:
+            if self.state in {RUNNING, PAUSED} and runtime.has_route(self.name):
                 self._tick()
                 self._write()
+        except Explained:
+            log.exception("how far the rollout of %s is was not written down", self.name)
+        finally:
+            self._lock.release()
 
     def _check(self, *states: str) -> None:
         if self.state not in states:
@@ -406,8 +420,6 @@ class Rollout:
 
     def to_data(self) -> dict[str, Any]:
         """All that is needed to go on in another process."""
-        from runtime.routing.written import as_data
-
         made = self._progress
         return {
             "terms": self.terms.to_data(),
@@ -501,8 +513,6 @@ def resume(
     watch: bool = True,
 ) -> Rollout:
     """Go on with a rollout that was written down; data that cannot be raises BadCall."""
-    from runtime.routing.written import from_data
-
     try:
         terms = Terms.of_data(data["terms"])
         base = from_data(data["base"], where=f"the rollout of {name!r}"[:200])

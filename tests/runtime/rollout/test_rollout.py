@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +18,10 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.errors import BadCall, UnknownEndpoint
+from runtime.repository.repository import Repository
 from runtime.rollout import Rollout, resume
 from tests.house import until
+from tests.runtime.repository.folders import save_plan
 
 ROW = {"user": 0.0, "amount": 1.0}
 
@@ -46,7 +51,7 @@ def register(runtime: Runtime, name: str = "m", *, same: bool = True) -> None:
     for version in (1, 2):
         row = flour.record(user=float, amount=float)
         flow = flour.outputs(label=row["amount"] * (1.0 if same else float(version)))
-        runtime.register(name, flow, activate=version == 1, background=False)
+        runtime.register(name, flow, version, activate=version == 1, background=False)
 
 
 def begun(runtime: Runtime, clock: Clock, **terms: Any) -> Rollout:
@@ -412,3 +417,36 @@ def test_what_was_written_down_is_checked(
         with pytest.raises(BadCall, match="cannot be read"):
             resume(other, "m", {**data, **change})
         assert other.predict("m", ROW)["label"] == 1.0
+
+
+def test_an_endpoint_may_go_while_it_is_rolled_out(runtime: Runtime) -> None:
+    """Also just when a step is taken: neither waits for the other for ever."""
+    for _ in range(30):
+        made = runtime.rollout("m", "m@2", steps=(20, 50, 100), dwell=0.0, by="user", least=1)
+        ask(runtime, 20)
+        looking = threading.Thread(target=_look, args=(made,))
+        looking.start()
+        runtime.unregister("m")
+        looking.join(60)
+        assert not looking.is_alive()
+        assert "m" not in runtime.rollouts
+        register(runtime)
+
+
+def _look(made: Rollout) -> None:
+    for _ in range(20):
+        with suppress(UnknownEndpoint):  # it is gone by then
+            made.look()
+
+
+def test_a_folder_that_was_removed_stays_so(tmp_path: Path) -> None:
+    for version in (1, 2):
+        save_plan(tmp_path / "m" / str(version) / "model.pretzel", float(version))
+    (tmp_path / "m" / "endpoint.toml").write_text('champion = "m@1"')
+    with Runtime() as other, Repository(tmp_path, other, quiet_seconds=0) as repository:
+        repository.load_all()
+        made = other.rollout("m", "m@2", header="user", dwell=60)
+        shutil.rmtree(tmp_path / "m")
+        repository.poll()
+        made.end()
+    assert not (tmp_path / "m").exists()
