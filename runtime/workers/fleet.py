@@ -26,6 +26,8 @@ from runtime.workers.routes import FleetRoutes
 
 #: Time limit for a worker to load a plan that it tries.
 TRY_SECONDS = 60.0
+#: The same for a question: a worker that is changing a route itself may not answer before that.
+ASK_SECONDS = 5.0
 #: A plan is rejected when this many workers have ended while trying it.
 _TRIES = 2
 
@@ -129,7 +131,7 @@ class Fleet(FleetRoutes):
         """Ask the first worker that takes requests and can answer, if there is one."""
         for member in self.serving():
             with suppress(ChannelClosed, Late):
-                member.line.ask(kind, body).result(TRY_SECONDS)
+                member.line.ask(kind, body).result(ASK_SECONDS)
                 return
 
     def _try(self, name: str, version: str, wanted: Name) -> None:
