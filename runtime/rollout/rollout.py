@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from objectstore import Explained
 from runtime.errors import BadCall, UnknownEndpoint
-from runtime.rollout.criteria import AGREEMENT, Counts, counted
+from runtime.rollout.criteria import AGREEMENT, ERRORS, Counts, counted
 from runtime.rollout.outcomes import ANSWERS, Outcomes
 from runtime.rollout.terms import Terms, seconds_of, texts_of
 from runtime.rollout.webhook import Webhook
@@ -37,6 +37,8 @@ OVER = frozenset({ABORTED, DONE})
 STATES = OVER | {RUNNING, PAUSED, ABORTING, PROMOTING}
 #: How often a rollout looks at its counts, and how old those that were written down may be.
 LOOK_SECONDS, JOURNAL_SECONDS = 1.0, 5.0
+#: Where so many answers of the challenger all failed, and the champion's did not, that is enough.
+FIRST = 20
 #: How long the end of a runtime waits for a look that is under way.
 END_SECONDS = 0.5
 #: Events that are kept for those who look.
@@ -92,10 +94,13 @@ class Rollout:
         self.outcomes = Outcomes((terms.champion, terms.to), self.criteria)
         self._compared = any(each.name == AGREEMENT for each in self.criteria)
         self._progress = _Progress()
+        #: Agreement that was counted before this process, less what was before the rollout.
+        self._agreed = Counts()
         if data is not None:
             self._take_over(data)
         self._lock, self._over = threading.RLock(), threading.Event()
-        self._webhook = Webhook(terms.webhook) if terms.webhook else None
+        over = self.state in OVER
+        self._webhook = Webhook(terms.webhook) if terms.webhook and not over else None
 
     # --- looking -----------------------------------------------------------------------------
 
@@ -203,7 +208,7 @@ class Rollout:
     def abort(self, why: str = "") -> None:
         """Give all requests back to the champion, and end."""
         with self._lock:
-            self._check(RUNNING, PAUSED)
+            self._check(RUNNING, PAUSED, ABORTING)
             self._abort(why or "somebody said so")
 
     def end(self) -> None:
@@ -223,6 +228,8 @@ class Rollout:
             log.exception("how far the rollout of %s is was not written down", self.name)
         finally:
             self._lock.release()
+            if self._webhook is not None:
+                self._webhook.close()
 
     def _check(self, *states: str) -> None:
         if self.state not in states:
@@ -234,8 +241,9 @@ class Rollout:
         """Take the first step, or go on; with `watch` a thread looks at it from now on."""
         runtime = self._owner()
         with self._lock:
-            if self._compared:
-                runtime.compare(self.name)
+            if self._compared and self._is_new():
+                found = self._agreement()
+                self._agreed = Counts(-found.total, -found.number)
             runtime.rollouts[self.name] = self
             if self.state == ABORTING:
                 self._abort(self._progress.reason)
@@ -261,6 +269,10 @@ class Rollout:
     def look(self) -> None:
         """Judge the challenger by what was counted: advance, hold, or abort."""
         with self._lock:
+            if self.state == ABORTING:  # what was to be written was refused the last time
+                self._abort(self._progress.reason)
+            elif self.state == PROMOTING:
+                self._promote()
             if self.state != RUNNING:
                 return
             self._tick()
@@ -279,6 +291,10 @@ class Rollout:
 
     def _broken(self, counts: Mapping[str, Mapping[str, Counts]]) -> str:
         """The first criterion that is clearly not met, in words."""
+        failed = counts[self.terms.to].get(ERRORS, Counts())
+        other = counts[self.terms.champion].get(ERRORS, Counts())
+        if failed.number >= FIRST and failed.total == failed.number and other.total < other.number:
+            return f"all {failed.number} answers of {self.terms.to} failed"
         alpha = self.terms.alpha / len(self.criteria)
         for each in self.criteria:
             challenger, champion = (
@@ -293,16 +309,24 @@ class Rollout:
         answers = counts[self.terms.to].get(ANSWERS, Counts()).number
         new = answers - self._progress.answered
         empty = [
-            one.text for one in self.criteria if not counted(counts[self.terms.to], one).number
+            one.text
+            for one in self.criteria
+            for owner in (self._owners if one.relative else (self.terms.to,))
+            if not counted(counts[owner], one).number
         ]
         if new < self.terms.least:
             self._hold(f"{new} of {self.terms.least} answers of {self.terms.to} in this step")
         elif empty:
             self._hold(f"nothing is known for {empty[0]!r}")
         elif self.step + 1 < len(self.terms.steps):
-            self._progress.step += 1
-            self._progress.elapsed, self._progress.answered = 0.0, answers
-            self._apply("advanced", "")
+            made = self._progress
+            before = made.step, made.elapsed, made.answered
+            made.step, made.elapsed, made.answered = made.step + 1, 0.0, answers
+            try:
+                self._apply("advanced", "")
+            except Exception:  # the step before goes on, and this one is tried again
+                made.step, made.elapsed, made.answered = before
+                raise
         else:
             self._promote()
 
@@ -407,8 +431,9 @@ class Rollout:
         outputs = self._owner().compare(self.name).to_dict()["outputs"]
         found = outputs.get("label") or next(iter(outputs.values()), None)
         if found is None or not found["values"]:
-            return Counts()
-        return Counts(found["agreement"] * found["values"], int(found["values"]))
+            return self._agreed
+        total, number = self._agreed
+        return Counts(total + found["agreement"] * found["values"], number + int(found["values"]))
 
     def _owner(self) -> RoutedEndpoints:
         runtime = self._runtime()
@@ -430,6 +455,7 @@ class Rollout:
             "answered": made.answered,
             "reason": made.reason,
             "counts": self.outcomes.to_data(),
+            "agreement": list(self._agreement() if self._compared else self._agreed),
             "events": [list(each) for each in made.events],
         }
 
@@ -440,6 +466,8 @@ class Rollout:
         made.reason = str(data["reason"])
         made.events = [Event(*each) for each in data["events"]]
         self.outcomes.take_over(data["counts"])
+        total, number = data["agreement"]
+        self._agreed = Counts(float(total), int(number))
         steps = len(self.terms.steps)
         if made.state not in STATES or not 0 <= made.step < steps or made.elapsed < 0:
             raise ValueError(f"{made.state} at step {made.step} of {steps}")

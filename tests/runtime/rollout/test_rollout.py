@@ -450,3 +450,66 @@ def test_a_folder_that_was_removed_stays_so(tmp_path: Path) -> None:
         repository.poll()
         made.end()
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("how", ["aborting", "promoting", "advancing"])
+def test_what_cannot_be_written_down_is_tried_again(
+    runtime: Runtime, clock: Clock, how: str
+) -> None:
+    made = begun(runtime, clock, steps=(50, 100) if how == "advancing" else (50,))
+    ask(runtime, 200)
+    refused = [True]
+
+    def journal(*_: object) -> None:
+        if refused:
+            refused.pop()
+            raise BadCall("the disk is full")
+
+    runtime.on_rollout = journal
+    clock.now += 61
+    change = partial(made.abort, "as a trial") if how == "aborting" else made.look
+    with pytest.raises(BadCall, match="full"):
+        change()
+    made.look()
+    state = {"aborting": "aborted", "promoting": "done", "advancing": "running"}[how]
+    assert (made.state, made.step) == (state, int(how == "advancing"))
+    weight = {"aborting": {}, "promoting": {}, "advancing": {"m@2": 100.0}}[how]
+    assert dict(runtime.history("m")[-1].route.split) == weight
+
+
+def test_without_a_champion_beside_it_nothing_is_promoted(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock, steps=(100,))
+    ask(runtime, 200)
+    clock.now += 61
+    made.look()
+    assert (made.state, made.reason) == ("running", "nothing is known for 'errors < 1x champion'")
+    for _ in range(20):
+        made.note("m@2", 0.001, ValueError(), None)
+    made.outcomes._counts["m@2"].clear()
+    made.note("m@1", 0.001, None, None)
+    for _ in range(20):
+        made.note("m@2", 0.001, ValueError(), None)
+    made.look()
+    assert (made.state, made.reason) == ("aborted", "all 20 answers of m@2 failed")
+
+
+def test_agreement_goes_on_after_a_restart(clock: Clock) -> None:
+    with Runtime() as runtime:
+        register(runtime)
+        made = begun(runtime, clock, require=("agreement > 90 %",))
+        ask(runtime, 300)
+        until(partial(_has_pairs, made, 100))
+        data = json.loads(json.dumps(made.to_data()))
+        history = runtime.history("m")
+    with Runtime() as other:
+        register(other)
+        other.restore("m", lambda: history)
+        again = resume(other, "m", data, clock=clock, watch=False)
+        assert again.counts()["m@2"]["agreement"] == tuple(data["agreement"])
+
+
+def test_threads_of_webhooks_end(clock: Clock) -> None:
+    with Runtime() as runtime:
+        register(runtime)
+        begun(runtime, clock, webhook="http://127.0.0.1:1/x")
+    until(lambda: not any(each.name == "pretzel-webhook" for each in threading.enumerate()))
