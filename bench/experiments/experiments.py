@@ -33,7 +33,7 @@ def measured() -> Iterator[Goal]:
     from runtime import Runtime
 
     parts: tuple[Callable[[Any], Iterator[Goal]], ...]
-    parts = (_costs, _identity, _keys, _traffic)
+    parts = (_costs, _together, _identity, _keys, _traffic)
     for part in parts:
         with Runtime(result_bytes=0) as runtime:  # rows are asked again and again here
             yield from part(runtime)
@@ -68,7 +68,7 @@ def _costs(runtime: Any) -> Iterator[Goal]:
             flow = flour.outputs(top=x.add([float(version)] * 4).max())
             runtime.register(name, flow, activate=version == 1, background=False)
     runtime.route("champion", "champion@1")
-    runtime.route("shadow", "shadow@1", shadow="shadow@2")
+    runtime.route("shadow", "shadow@1", shadow="shadow@2", inline=False)
     row = {"country": "DE", "amount": 50.0}
     columns, none = "country == 'DE' and amount > 100", "headers['x'] == 'y'"
     ways: dict[str, Callable[[], object]]
@@ -80,7 +80,91 @@ def _costs(runtime: Any) -> Iterator[Goal]:
     yield _most("a champion alone, over no route, ns", 20, times["champion"] - plain)
     one = times["columns"] - times["none"]
     yield _most("a condition of two columns, over one of no column, ns", 50, one)
-    yield _most("a deferred shadow of every request, ns", 200, times["shadow"] - plain)
+    shadowed = _with_pauses({name: ways[name] for name in ("plain", "shadow")})
+    later = 1e9 * (shadowed["shadow"] - shadowed["plain"])
+    yield _most("a deferred shadow of every request, ns", 200, later)
+
+
+def _together(runtime: Any) -> Iterator[Goal]:
+    """A champion whose shadow is asked with it, beside the champion alone: time of the caller."""
+    for name, title, limit, champion, challenger, rows in _shadowed():
+        for version, flow in enumerate((champion, challenger), 1):
+            runtime.register(name, flow, version, activate=version == 1, background=False)
+        runtime.register(f"{name}-alone", champion, background=False)
+        runtime.wait(120)
+        runtime.route(name, f"{name}@1", shadow=f"{name}@2")
+        end = time.monotonic() + 60
+        open_ends = "put together", "next rows"
+        while runtime.mirrors.state(name).endswith(open_ends) and time.monotonic() < end:
+            for row in rows:
+                runtime.predict(name, row)
+            time.sleep(0.01)
+        turns = iter(range(10**12))
+
+        def ask(asked: str, *, rows: list[Any] = rows, turns: Iterator[int] = turns) -> object:
+            return runtime.predict(asked, rows[next(turns) % len(rows)])
+
+        ways: dict[str, Callable[[], object]]
+        ways = {each: partial(ask, each) for each in (name, f"{name}-alone")}
+        found, way = _ratio(least(ways)), runtime.mirrors.state(name)[:60]
+        runtime.compare(name)
+        compared = f"{_ratio(_with_pauses(ways)):.2f} with answers compared"
+        yield _most(f"{title}, asked {way}: over the champion alone ({compared})", limit, found)
+
+
+def _ratio(found: dict[str, float]) -> float:
+    one, other = found.values()
+    return one / other
+
+
+def _with_pauses(ways: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """The least seconds of a call, in rounds after which what waits for a shadow is taken."""
+    least_of = dict.fromkeys(ways, math.inf)
+    for _ in range(20):
+        for name, way in ways.items():
+            start = time.thread_time()
+            for _ in range(400):
+                way()
+            least_of[name] = min(least_of[name], (time.thread_time() - start) / 400)
+            time.sleep(0.1)
+    return least_of
+
+
+def _shadowed() -> Iterator[tuple[str, str, float, Any, Any, list[Any]]]:
+    """Champions and challengers with the most that both may take, and rows."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    import flour
+
+    rng = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(20_000)]
+    texts = [" ".join(rng.choice(words, 100)) for _ in range(400)]
+    labels = [rng.integers(0, 2, 400) for _ in range(2)]
+    both = [
+        make_pipeline(TfidfVectorizer(vocabulary=words), LogisticRegression()).fit(texts, each)
+        for each in labels
+    ]
+    flows = [flour.from_sklearn(each) for each in both]
+    yield "text", "20,000 words, a shadow of other weights", 1.15, flows[0], flows[1], texts
+    rows = rng.normal(size=(3000, 20))
+    rows[rng.random(rows.shape) < 0.05] = math.nan
+    for limit, trees in ((1.5, 50), (2.05, 100)):
+        made = [
+            make_pipeline(
+                SimpleImputer(),
+                StandardScaler(),
+                RandomForestClassifier(count, max_depth=8, random_state=count + place),
+            ).fit(rows, rng.integers(0, 2, len(rows)))
+            for place, count in enumerate((100, trees))
+        ]
+        flows = [flour.from_sklearn(each) for each in made]
+        title = f"100 trees behind a scaler, a shadow of {trees}"
+        yield f"forest{trees}", title, limit, flows[0], flows[1], rows[:400].tolist()
 
 
 def _most(name: str, limit: float, measured: float) -> Goal:

@@ -90,7 +90,10 @@ _BREAK = re.compile(r"[(),]")
 #: Words of the vocabulary that call C functions of floats; others take and return addresses.
 _CALLS = {"PyFloat_FromDouble": "c_call_float", "PyLong_AsDouble": "c_call_to_float"}
 #: C functions that return an int: the upper half of the register may hold anything.
-_INTS = {"PyDict_Next", "PyUnicode_Compare", "PyDict_SetItem", "PyTuple_SetItem", "PyList_SetItem"}
+_INTS = {
+    *("PyDict_Next", "PyUnicode_Compare", "PyDict_SetItem", "PyTuple_SetItem"),
+    *("PyList_SetItem", "PyList_Append"),
+}
 _WIDENED = {"int32": "int64({})", "uint8": "int64({})", "float32": "float64({})"}
 
 

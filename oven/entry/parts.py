@@ -318,11 +318,11 @@ for place in range(count):
 $give_back
 return answers
 """
-#: The answers of a call as a dict, under the names in a tuple.
+#: The first answers of a call as a dict, under the names in a tuple.
 _NAMED_ANSWERS = """\
 made, wrong = PyDict_New(), 0
 if made != 0:
-    for place in range(answers.SIZE):
+    for place in range({0}.SIZE):
         name = ld_int64({0}, TUPLE_ITEMS + place)
         wrong |= PyDict_SetItem(made, name, ld_int64(answers, TUPLE_ITEMS + place))
     if wrong != 0:

@@ -186,6 +186,7 @@ class RouteBody(Struct, omit_defaults=True, forbid_unknown_fields=True):
     tenants: dict[str, str] | None = None
     shadow: str | None = None
     sample: float | None = None
+    inline: bool | None = None
 
 
 class PromoteRequest(Struct, forbid_unknown_fields=True):

@@ -147,22 +147,25 @@ class Mirrored:
 
     def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
+        outputs = self._runtime.mirrors.together(version.name, self._route, batch)
+        if outputs is not None:
+            return outputs
         rows, start = kept(batch.data), perf_counter()
         try:
             outputs = self.inner.quick(version, batch)
         except Exception as problem:
-            self._runtime.mirror(self._route, rows, {}, problem, perf_counter() - start)
+            self._runtime.mirrors.ask(self._route, rows, {}, problem, perf_counter() - start)
             raise
         if outputs is not None:
             answers = dict(zip(version.outputs, outputs, strict=True))
-            self._runtime.mirror(self._route, rows, {}, answers, perf_counter() - start)
+            self._runtime.mirrors.ask(self._route, rows, {}, answers, perf_counter() - start)
         return outputs
 
     def answer(self, call: InferCall) -> Future[dict[str, Any]]:
         """A future of the answers."""
         rows, start = kept(call.batch.data), perf_counter()
         future = self.inner.answer(call)
-        mirror = self._runtime.mirror_done
+        mirror = self._runtime.mirrors.ask_done
         future.add_done_callback(partial(mirror, self._route, rows, call.outputs, start))
         return future
 

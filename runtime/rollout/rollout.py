@@ -35,12 +35,11 @@ RUNNING, PAUSED, ABORTING, ABORTED = "running", "paused", "aborting", "aborted"
 PROMOTING, DONE = "promoting", "done"
 OVER = frozenset({ABORTED, DONE})
 STATES = OVER | {RUNNING, PAUSED, ABORTING, PROMOTING}
-#: How often a rollout looks at its counts, and how old those that were written down may be.
-LOOK_SECONDS, JOURNAL_SECONDS = 1.0, 5.0
+#: How often a rollout looks at its counts, how old those that were written down may be, and how
+#: long the end of a runtime waits for a look that is under way.
+LOOK_SECONDS, JOURNAL_SECONDS, END_SECONDS = 1.0, 5.0, 0.5
 #: Where so many answers of the challenger all failed, and the champion's did not, that is enough.
 FIRST = 20
-#: How long the end of a runtime waits for a look that is under way.
-END_SECONDS = 0.5
 #: Events that are kept for those who look.
 EVENTS = 200
 
@@ -138,13 +137,17 @@ class Rollout:
             found[self.terms.to][AGREEMENT] = self._agreement()
         return found
 
+    @property
+    def counts_on(self) -> bool:
+        """Whether requests are still to be noted."""
+        return self.state not in OVER
+
     def note(
         self, owner: str, seconds: float, error: object, headers: Mapping[str, str] | None
     ) -> None:
         """Count a request of either version, while the rollout is on."""
-        if self.state not in OVER:
-            request = headers.get("x-request-id", "") if headers else ""
-            self.outcomes.note(owner, seconds, error, request)
+        if self.counts_on:
+            self.outcomes.note(owner, seconds, error, (headers or {}).get("x-request-id", ""))
 
     def to_dict(self) -> dict[str, Any]:
         """The rollout as plain data."""
@@ -244,7 +247,7 @@ class Rollout:
             if self._compared and self._is_new():
                 found = self._agreement()
                 self._agreed = Counts(-found.total, -found.number)
-            runtime.rollouts[self.name] = self
+            runtime.put_rollout(self.name, self)
             if self.state == ABORTING:
                 self._abort(self._progress.reason)
             elif self.state == PROMOTING:
@@ -553,7 +556,7 @@ def resume(
             hint="remove its file; the endpoint keeps its route",
         ) from problem
     if made.state in OVER:
-        runtime.rollouts[name] = made
+        runtime.put_rollout(name, made)
         return made
     if made.state in {RUNNING, PAUSED}:
         _check(runtime, made)

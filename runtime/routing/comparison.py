@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from threading import Lock
@@ -23,6 +23,9 @@ SEGMENTS = 100
 OTHERS, SEVERAL = "(other)", "(several)"
 #: With so many values in the first block, bins are between its deciles.
 MANY_VALUES = 100
+#: Answers of up to so many values are compared together with others of their kind.
+SMALL = 1000
+_PLAIN = frozenset({float, int, bool, str})
 
 
 @dataclass(slots=True)
@@ -39,12 +42,12 @@ class OutputCounts:
     ends: NDArray[np.float64] | None = None
     bins: NDArray[np.int64] | None = None
 
-    def add(self, expected: object, found: object, tolerance: float) -> bool:
-        """Count the values of a pair; whether all of them agree."""
+    def add(self, expected: object, found: object, tolerance: float) -> NDArray[np.bool_]:
+        """Count the values of a pair, or of some; which of them agree."""
         one, other = _dense(expected), _dense(found)
         if one.shape != other.shape:
             self.shapes += 1
-            return False
+            return np.zeros(1, bool)
         same = _same(one, other, tolerance)
         self.values += one.size
         self.agreeing += int(same.sum())
@@ -57,7 +60,7 @@ class OutputCounts:
             self.largest = max(self.largest, float(apart.max(initial=0.0)))
             if one.dtype.kind == "f":
                 self._bin(one.ravel(), other.ravel())
-        return bool(same.all())
+        return same
 
     def _bin(self, one: NDArray[Any], other: NDArray[Any]) -> None:
         """Count values between the deciles of the first block, or in tenths for single rows."""
@@ -119,14 +122,39 @@ class Comparison:
     def add(self, pair: Pair) -> None:
         """Take a pair in."""
         with self._lock:
-            self._pairs += 1
-            self._versions = (pair.champion, pair.challenger)
+            self._noted(pair, agrees=self._agrees(pair))
+
+    def add_all(self, pairs: Sequence[Pair]) -> None:
+        """Take some pairs in; those that are alike are compared together."""
+        groups: dict[object, list[Pair]] = {}
+        for pair in pairs:
+            groups.setdefault(_shapes(pair), []).append(pair)
+        with self._lock:
+            for shapes, some in groups.items():
+                agree = self._agree(some) if shapes and len(some) > 1 else None
+                for place, pair in enumerate(some):
+                    agrees = self._agrees(pair) if agree is None else bool(agree[place])
+                    self._noted(pair, agrees=agrees)
+
+    def _agree(self, some: Sequence[Pair]) -> NDArray[np.bool_]:
+        """Which of some pairs agree, whose outputs are alike in names, types and shapes."""
+        agree = np.ones(len(some), bool)
+        sides = [(each.expected, each.found) for each in some]
+        for name in sides[0][0]:  # type: ignore[union-attr]  # these are no errors
+            one, other = (np.array([each[side][name] for each in sides]) for side in (0, 1))  # type: ignore[index]  # as above
+            counts = self._outputs.setdefault(name, OutputCounts())
+            agree &= counts.add(one, other, self._tolerance).reshape(len(some), -1).all(axis=1)
+        return agree
+
+    def _noted(self, pair: Pair, *, agrees: bool) -> None:
+        self._pairs += 1
+        self._versions = (pair.champion, pair.challenger)
+        if pair.challenger_seconds is not None is not pair.champion_seconds:
             self._seconds.append(pair.challenger_seconds - pair.champion_seconds)
-            agrees = self._agrees(pair)
-            if not agrees:
-                self._keep(pair)
-            if self._segment is not None:
-                self._count_segment(pair, agrees=agrees)
+        if not agrees:
+            self._keep(pair)
+        if self._segment is not None:
+            self._count_segment(pair, agrees=agrees)
 
     def _agrees(self, pair: Pair) -> bool:
         expected, found = pair.expected, pair.found
@@ -139,7 +167,7 @@ class Comparison:
             counts = self._outputs.setdefault(name, OutputCounts())
             if name in expected and name in found:
                 try:
-                    agree &= counts.add(expected[name], found[name], self._tolerance)
+                    agree &= bool(counts.add(expected[name], found[name], self._tolerance).all())
                 except (TypeError, ValueError):  # lists of lists of different lengths
                     counts.shapes += 1
                     agree = False
@@ -231,6 +259,24 @@ class Comparison:
             yield label, f"{each['pairs']} pairs, {share:.2%} agree, {each['errors']} errors"
         if found["first_difference"]:
             yield "first difference", found["first_difference"]
+
+
+def _shapes(pair: Pair) -> object:
+    """What pairs have in common that can be compared together; None where they cannot be."""
+    one, other = pair.expected, pair.found
+    if isinstance(one, Exception) or isinstance(other, Exception) or one.keys() != other.keys():
+        return None
+    kinds = [(name, _kind(value), _kind(other[name])) for name, value in one.items()]
+    alike = all(kind is not None and kind == beside for _, kind, beside in kinds)
+    return tuple(kinds) if alike else None
+
+
+def _kind(value: object) -> object:
+    """The type of a number, a text or a small array, and its shape."""
+    if type(value) in _PLAIN:
+        return type(value)
+    small = type(value) is np.ndarray and 0 < value.size <= SMALL and value.dtype.kind in "fiub"
+    return (value.dtype.str, value.shape) if small else None  # type: ignore[attr-defined]  # an array
 
 
 def _rows(answers: Mapping[str, Any] | Exception) -> int:

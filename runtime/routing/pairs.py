@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 Answers = dict[str, Any]
 
 
@@ -12,7 +14,8 @@ Answers = dict[str, Any]
 class Pair:
     """Two answers, or errors, to the same rows: the champion's is what the challenger's should be.
 
-    Versions are named as "name@version". Seconds are those of the calls, without waiting.
+    Versions are named as "name@version". Seconds are those of the calls, without waiting; None
+    where nobody has looked at the clock.
     """
 
     champion: str
@@ -20,8 +23,8 @@ class Pair:
     rows: object
     expected: Answers | Exception
     found: Answers | Exception
-    champion_seconds: float
-    challenger_seconds: float
+    champion_seconds: float | None
+    challenger_seconds: float | None
 
 
 class Pairs(Protocol):
@@ -30,3 +33,11 @@ class Pairs(Protocol):
     def add(self, pair: Pair) -> None:
         """Take a pair in; called by executors, several at once."""
         ...
+
+
+def bits(value: object) -> object:
+    """What a value is in type, shape and every bit, to be compared."""
+    if isinstance(value, np.ndarray):
+        content = value.tolist() if value.dtype == object else value.tobytes()
+        return value.dtype, value.shape, content
+    return type(value), value.hex() if isinstance(value, float) else value

@@ -1,9 +1,11 @@
 """Shadows: what a champion has answered is asked of a challenger, later and elsewhere.
 
-A caller appends its rows and answers to a queue and goes on. A thread looks at the queue every few
-milliseconds, and hands what is there to the executors, a few requests at a time, at the lowest
-priority: at most one such task is on its way, so that a challenger that hangs holds one executor.
-Where the executors refuse it, or the queue is full, requests are shed and counted.
+A caller appends its rows and answers to a queue and goes on, or machine code does so for it
+(runtime.routing.mirror). A thread looks at the queues every few milliseconds, and hands what is
+there to the executors, a few requests at a time, at the lowest priority: at most one such task is
+on its way, so that a challenger that hangs holds one executor. Where the executors refuse it, or a
+queue is full, requests are shed and counted. Of requests that nobody has timed, one in each task is
+asked of both versions again, so that their times are of one moment.
 """
 
 from __future__ import annotations
@@ -12,34 +14,26 @@ import copy
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import random
 from time import perf_counter, sleep
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from runtime.routing.pairs import Answers, Pair, Pairs
+from runtime.routing.mirror import WAITING, Mirror, Mirrored
+from runtime.routing.pairs import Answers, Pair, Pairs, bits
 from runtime.routing.route import Route
 
 log = logging.getLogger("pretzel.shadows")
-#: Requests that wait for a shadow, and how many of them one task asks.
-WAITING, TOGETHER = 4096, 64
+#: How many requests one task asks.
+TOGETHER = 64
 #: Seconds between two looks at the queue.
 LOOK_SECONDS = 0.005
 _VALUES = frozenset({float, int, str, bool, type(None), bytes})
-
-
-class Mirrored(NamedTuple):
-    """A request that the champion has answered."""
-
-    route: Route
-    rows: Any
-    options: Mapping[str, Any]
-    expected: Answers | Exception
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +46,8 @@ class ShadowStats:
     """Of those that were asked: how many raised an error."""
     shed: int = 0
     """Left out, as the executors had other work."""
+    way: str = "later"
+    """How it is asked now: "inline" with its champion, or "later", with the reason if known."""
 
 
 class Task(Protocol):
@@ -78,6 +74,10 @@ class Shadows:
         """
         self._ask, self._elsewhere, self._pairs = ask, elsewhere, pairs
         self._queue: deque[Mirrored] = deque()
+        #: By endpoint; machine code looks names up here.
+        self.mirrors: dict[str, Mirror] = {}
+        #: Told where a champion asked together with its shadow answers otherwise than alone.
+        self.on_apart: Callable[[Mirrored, Answers | Exception], object] = lambda *_: None
         self._stats: dict[str, ShadowStats] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -98,7 +98,7 @@ class Shadows:
         rows: object,
         options: Mapping[str, Any],
         expected: Answers | Exception,
-        seconds: float,
+        seconds: float | None,
     ) -> None:
         """Ask the shadow of a route, later; `rows` are a copy that nobody changes."""
         if len(self._queue) >= WAITING:
@@ -122,18 +122,39 @@ class Shadows:
         """Ask no more; what waits is dropped."""
         self._over.set()
         self._queue.clear()
+        self.mirrors.clear()
+
+    def put(self, name: str, mirror: Mirror | None) -> None:
+        """Let machine code answer an endpoint by this mirror from now on, or by none."""
+        before = self.mirrors.get(name)
+        if mirror is not None:
+            self.mirrors[name] = mirror
+        else:
+            self.mirrors.pop(name, None)
+        if before is not None:
+            self._count(before.route.shadow, **before.news())
+            self._queue.extend(before.take(WAITING))
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
-            while self._queue and not self._over.is_set():
-                self._hand_over()
+            while (some := self._some()) and not self._over.is_set():
+                self._hand_over(some)
 
-    def _hand_over(self) -> None:
-        """Let the executors ask some requests, and wait for that: no more is on its way."""
+    def _some(self) -> list[Mirrored]:
+        """Some of the requests that wait."""
         some: list[Mirrored] = []
         with suppress(IndexError):
             while len(some) < TOGETHER:
                 some.append(self._queue.popleft())
+        for mirror in () if some else tuple(self.mirrors.values()):
+            if any((news := mirror.news()).values()):
+                self._count(mirror.route.shadow, **news)
+            if some := mirror.take(TOGETHER):
+                break
+        return some
+
+    def _hand_over(self, some: list[Mirrored]) -> None:
+        """Let the executors ask some requests, and wait for that: no more is on its way."""
         try:
             self._elsewhere(lambda: self._asked(some)).result()
         except Exception as problem:  # noqa: BLE001 (the executors are busy, or are being closed)
@@ -142,34 +163,56 @@ class Shadows:
                 self._count(each.route.shadow, shed=1)
 
     def _asked(self, some: list[Mirrored]) -> None:
-        done: dict[str, list[bool]] = {}
+        done: dict[str, list[Pair]] = {}
+        timed = False
         for each in some:
             if self._over.is_set():
                 break
-            done.setdefault(each.route.shadow or "", []).append(self._compare(each))
-            sleep(0)  # whoever waits for the interpreter's lock does not wait for the next one
-        for challenger, failed in done.items():
-            self._count(challenger, asked=len(failed), failed=sum(failed))
+            challenger = each.route.shadow or ""
+            if each.found is None or not timed:
+                done.setdefault(challenger, []).append(self._pair(each, challenger, timed=timed))
+                timed = timed or each.seconds is None
+                sleep(0)  # whoever waits for the interpreter's lock does not wait for the next one
+            else:
+                known = (each.route.champion, challenger, each.rows, each.expected, each.found)
+                done.setdefault(challenger, []).append(Pair(*known, None, None))
+        for challenger, pairs in done.items():
+            failed = sum(isinstance(each.found, Exception) for each in pairs)
+            asked = sum(each.found is None for each in some if each.route.shadow == challenger)
+            self._count(challenger, asked=asked, failed=failed)
+            self._compare(challenger, pairs)
 
-    def _compare(self, one: Mirrored) -> bool:
-        """Ask the shadow, and hand the pair over; whether it failed."""
-        challenger = one.route.shadow
-        assert challenger is not None, "only routes with a shadow are mirrored"
+    def _pair(self, one: Mirrored, challenger: str, *, timed: bool) -> Pair:
+        """Ask the shadow; the champion, too, where the first of some was not timed."""
+        champion, seconds = one.route.champion, one.seconds
+        if seconds is None and not timed:
+            again, seconds = self._answered(champion, one)
+            if one.found is not None and not _alike(one.expected, again):
+                self.on_apart(one, again)
+        found, took = self._answered(challenger, one)
+        return Pair(champion, challenger, one.rows, one.expected, found, seconds, took)
+
+    def _answered(self, owner: str, one: Mirrored) -> tuple[Answers | Exception, float]:
+        """What a version answers, and how long it takes."""
         start = perf_counter()
         try:
-            found: Answers | Exception = self._ask(challenger, one.rows, **one.options)
+            found: Answers | Exception = self._ask(owner, one.rows, **one.options)
         except Exception as problem:  # noqa: BLE001 (that is what is compared)
             found = problem
-        seconds = perf_counter() - start
+        return found, perf_counter() - start
+
+    def _compare(self, challenger: str, some: Sequence[Pair]) -> None:
+        """Hand pairs over, all at once where that can be."""
         pairs = self._pairs(challenger.partition("@")[0])
-        if pairs is not None:
-            champion = one.route.champion
-            pair = Pair(champion, challenger, one.rows, one.expected, found, one.seconds, seconds)
+        if pairs is None:
+            return
+        together = getattr(pairs, "add_all", None)
+        calls = [partial(together, some)] if together else [partial(pairs.add, e) for e in some]
+        for call in calls:
             try:
-                pairs.add(pair)
+                call()
             except Exception:
-                log.exception("a pair of %s and %s was not compared", champion, challenger)
-        return isinstance(found, Exception)
+                log.exception("what %s answers was not compared", challenger)
 
     def _count(
         self, challenger: str | None, asked: int = 0, failed: int = 0, shed: int = 0
@@ -180,6 +223,14 @@ class Shadows:
             self._stats[name] = ShadowStats(
                 name, was.asked + asked, was.failed + failed, was.shed + shed
             )
+
+
+def _alike(one: Answers | Exception, other: Answers | Exception) -> bool:
+    """Whether two answers show the same in every bit."""
+    if isinstance(one, Exception) or isinstance(other, Exception):
+        return False
+    same = (bits(one[name]) == bits(other.get(name)) for name in one)
+    return len(one) == len(other) and all(same)
 
 
 def is_sampled(route: Route) -> bool:

@@ -120,6 +120,8 @@ def _lines(data: Mapping[str, Any]) -> list[str]:
 def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_text(k)} = {_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return _text(value) if isinstance(value, str) else repr(value)
 
 

@@ -13,6 +13,9 @@ Outputs = tuple[Any, ...]
 SAMPLE = 64
 INLINE_SAMPLE = 8
 UNTIMED = SAMPLE - 1
+#: Calls by the entry that take longer than this release the GIL, so that two threads compute at
+#: once. Shorter ones would spend as long on getting it back.
+RELEASE_SECONDS = 20e-6
 _ROW = Kind.ROW
 
 

@@ -17,6 +17,11 @@ from runtime.service.version import ModelVersion
 class Noting(Protocol):
     """What counts the requests of an endpoint; see runtime.rollout."""
 
+    @property
+    def counts_on(self) -> bool:
+        """Whether requests are still to be noted."""
+        ...
+
     def note(
         self, owner: str, seconds: float, error: object, headers: Mapping[str, str] | None
     ) -> None:

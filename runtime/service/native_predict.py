@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from flour.data.batch import DOCUMENT
 from oven.entry.builtin import Contents, any_arguments, native_function
 from oven.entry.generator import Template
 from oven.entry.interpreter import slots
 from oven.entry.parts import PARTS
+from runtime.routing.mirror import Mirror
 from runtime.service.entry import SAMPLE, InlineEntry
 from runtime.service.version import ModelVersion
 
@@ -27,17 +30,24 @@ _SLOTS = (
     *("function", "calls", "outputs", "inline_rows", "inline_characters"),
     *("vector", "text", "named", "coarse_timing"),
 )
+#: The slots of a mirror, and what copies an array.
+_MIRROR_SLOTS, _COPY = ("version", "names", "joined", "waiting", "shed", "most"), np.ndarray.copy
+_FLOAT64 = np.dtype(np.float64)
 #: Whom the call is for, and whether it may go by the shortest way.
 _LOOK = """\
 def native_predict(self, arguments, count, names):
     table = self.ARRAY_DATA
     pair = stack_words(3)
     known = False
-    version, entry, call, data = 0, 0, 0, 0
+    version, entry, call, data, mirror = 0, 0, 0, 0, 0
     if count == 2 and names == 0:
         name, data = ld_int64(arguments, 0), ld_int64(arguments, 1)
         if name.TYPE == PyUnicode_Type:
             version = PyDict_GetItemWithError(table.ROUTES, name)
+            if version == 0:
+                mirror = PyDict_GetItemWithError(table.MIRRORS, name)
+                if mirror != 0:
+                    version = ld_int64(mirror, table.AT_VERSION)
     if version != 0:
         entry = ld_int64(version, table.AT_ENTRY)
         call = ld_int64(entry, table.AT_FUNCTION)
@@ -103,26 +113,145 @@ _ANSWER = """\
         return 0
     number = PyLong_AsLong(turn)
     Py_DecRef(turn)
-    outputs = ld_int64(entry, table.AT_OUTPUTS)
+    outputs, joined = ld_int64(entry, table.AT_OUTPUTS), False
+    if mirror != 0:
+        outputs, joined = ld_int64(mirror, table.AT_NAMES), ld_int64(mirror, table.AT_JOINED) == yes
+        Py_IncRef(mirror)
     Py_IncRef(version)
     Py_IncRef(call)
     made = 0
     rest = table.RARE
     if ld_int64(entry, table.AT_COARSE_TIMING) == Py_True:
         rest = table.REST
-    if number & rest == 0:
+    if number & rest == 0 and joined:
+        made = PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
+    elif number & rest == 0:
         st_int64(pair, 0, version)
         st_int64(pair, 1, data)
         made = PyObject_Vectorcall(table.TIMED, pair, 2, 0)
+        if mirror != 0 and made != 0:
+            $mirrored
     else:
         answers = PyObject_CallOneArg(call, data)
         if answers != 0:
+            both = answers
+            if mirror != 0:
+                Py_IncRef(both)
             $named_answers(outputs)
+            if mirror != 0:
+                if made != 0:
+                    $noted
+                Py_DecRef(both)
+        elif mirror != 0:
+            PyErr_Clear()
+            made = PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
+    if mirror != 0:
+        Py_DecRef(mirror)
     Py_DecRef(call)
     Py_DecRef(version)
     return made
 """
-_TEMPLATE = Template("native_predict", _LOOK + _ANSWER, PARTS)
+#: Copy the row and the answers, as their owner may change them, for whoever asks the shadow; see
+#: runtime.routing.mirror. A row that holds more than plain values is copied by Python. Numbers are
+#: kept as bytes, which are made in a tenth of the time of an array, and which the garbage collector
+#: does not look at.
+_NOTED = """\
+waiting, row = ld_int64(mirror, table.AT_WAITING), 0
+if waiting.TYPE == PyList_Type:
+    if waiting.SIZE >= PyLong_AsLong(ld_int64(mirror, table.AT_MOST)):
+        turn = PyIter_Next(ld_int64(mirror, table.AT_SHED))
+        if turn != 0:
+            Py_DecRef(turn)
+    else:
+        $row_copy
+        if row == 0:
+            $mirrored
+        else:
+            $noted_answers
+            Py_DecRef(row)
+"""
+_ROW_COPY = """\
+kind, plain = data.TYPE, True
+if kind == PyUnicode_Type:
+    row = data
+    Py_IncRef(row)
+elif kind == PyDict_Type:
+    st_int64(pair, 0, 0)
+    while plain and PyDict_Next(data, pair, pair + 8, pair + 16) != 0:
+        item = ld_int64(pair, 2)
+        $plain
+    if plain:
+        row = PyDict_Copy(data)
+elif kind == PyArray_Type:
+    row = PyObject_CallOneArg(table.COPY, data)
+elif kind == PyList_Type:
+    items, floats = data.LIST_ITEMS, True
+    for place in range(data.SIZE):
+        item = ld_int64(items, place)
+        floats = floats and item.TYPE == PyFloat_Type
+        $plain
+    if floats:
+        row = PyBytes_FromStringAndSize(0, 8 * data.SIZE)
+        if row != 0:
+            where = PyBytes_AsString(row)
+            for place in range(data.SIZE):
+                item = ld_int64(items, place)
+                st_float64(where, place, item.FLOAT_VALUE)
+    elif plain:
+        row = PyList_GetSlice(data, 0, data.SIZE)
+elif kind == PyTuple_Type:
+    for place in range(data.SIZE):
+        item = ld_int64(data, TUPLE_ITEMS + place)
+        $plain
+    if plain:
+        row = data
+        Py_IncRef(row)
+"""
+_PLAIN = """\
+type_of = item.TYPE
+known = type_of == PyFloat_Type or type_of == PyLong_Type or type_of == PyUnicode_Type
+known = known or item == Py_None or type_of == PyDoubleArrType_Type or item == yes
+plain = plain and known
+"""
+_NOTED_ANSWERS = """\
+PyList_Append(waiting, row)
+for place in range(both.SIZE):
+    item = ld_int64(both, TUPLE_ITEMS + place)
+    if item.TYPE == PyArray_Type:
+        few = item.ARRAY_RANK == 1 and item.ARRAY_DTYPE == table.FLOAT64
+        if few and item.ARRAY_FLAGS | BY_COLUMNS == UNTOUCHED:
+            size = 8 * ld_int64(item.ARRAY_SHAPE, 0)
+            item = PyBytes_FromStringAndSize(item.ARRAY_DATA, size)
+        else:
+            item = PyObject_CallOneArg(table.COPY, item)
+        if item == 0:
+            PyErr_Clear()
+            item = Py_None
+            Py_IncRef(item)
+    else:
+        Py_IncRef(item)
+    PyList_Append(waiting, item)
+    Py_DecRef(item)
+"""
+_MIRRORED = """\
+st_int64(pair, 0, mirror)
+st_int64(pair, 1, data)
+st_int64(pair, 2, made)
+turn = PyObject_Vectorcall(table.MIRRORED, pair, 3, 0)
+if turn == 0:
+    PyErr_Clear()
+else:
+    Py_DecRef(turn)
+"""
+_PARTS = {
+    **PARTS,
+    "noted": _NOTED,
+    "row_copy": _ROW_COPY,
+    "plain": _PLAIN,
+    "mirrored": _MIRRORED,
+    "noted_answers": _NOTED_ANSWERS,
+}
+_TEMPLATE = Template("native_predict", _LOOK + _ANSWER, _PARTS)
 _STYLE = any_arguments(
     "predict",
     "(name, data, *, outputs=None, timeout=None, priority=None, engine=None,"
@@ -138,21 +267,31 @@ Predict = Callable[..., dict[str, Any]]
 
 
 def open_native_predict(
-    routes: dict[str, ModelVersion], general: Predict, timed: Predict
+    routes: dict[str, ModelVersion],
+    mirrors: dict[str, Mirror],
+    general: Predict,
+    timed: Predict,
+    mirrored: Callable[[Mirror, object, dict[str, Any]], object],
 ) -> Predict | None:
     """`predict` over these routes, or None where this interpreter can have no such function.
 
     `general(...)` is called for whatever it does not do itself, and for one call in so many
-    `timed(version, row)`.
+    `timed(version, row)`. A name that is no route may have a mirror: what that version answers is
+    noted for its shadow, by `mirrored(mirror, row, answers)` where machine code cannot.
     """
     at_entry, places = slots(ModelVersion, ("entry",)), slots(InlineEntry, _SLOTS)
-    if at_entry is None or places is None:
+    mirror_places = slots(Mirror, _MIRROR_SLOTS)
+    if at_entry is None or places is None or mirror_places is None:
         return None
 
     def fill() -> Contents:
         words = {f"AT_{name.upper()}": place for name, place in zip(_SLOTS, places, strict=True)}
         words |= {"ROUTES": id(routes), "REST": SAMPLE - 1, "RARE": RARE - 1, "DOCUMENT": DOCUMENT}
         words |= {"FALLBACK": id(general), "TIMED": id(timed), "AT_ENTRY": at_entry[0]}
-        return Contents(words, (routes, general, timed))
+        noted = zip(_MIRROR_SLOTS, mirror_places, strict=True)
+        words |= {f"AT_{name.upper()}": place for name, place in noted}
+        words |= {"MIRRORS": id(mirrors), "MIRRORED": id(mirrored), "COPY": id(_COPY)}
+        words["FLOAT64"] = id(_FLOAT64)
+        return Contents(words, (routes, mirrors, general, timed, mirrored))
 
     return native_function(_TEMPLATE, fill, _STYLE)

@@ -27,6 +27,7 @@ from runtime.routing.shadows import Shadows, ShadowStats, is_sampled, kept
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Engines
 from runtime.service.following import Keeper, Noting, chained, note_done, together
+from runtime.service.mirrors import Mirrors
 from runtime.service.private_answers import WithoutPrivate, shown
 from runtime.service.version import ModelVersion
 
@@ -72,6 +73,10 @@ class RoutedEndpoints:
         self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
         hand_over = partial(engines.elsewhere, priority=LOWEST)
         self._shadows = Shadows(self.predict, hand_over, self._pairs.get)
+        #: What machine code answers although there is a route.
+        self.mirrors = Mirrors(
+            *(self._endpoints, self._histories, self._shadows, self.rollouts, self._pairs)
+        )
         #: Called with a name and its history before a change counts; what it raises undoes it.
         self.on_route: Callable[[str, tuple[Change, ...]], object] | None = None
 
@@ -162,6 +167,7 @@ class RoutedEndpoints:
             private = self._endpoints.find(name).private
             held = keeper is not None or bool(private)
             self._endpoints.hold(name, held=held, direct=self.routed(name) is None)
+            self.mirrors.refresh(name)
         if before is not None:
             before.end()
 
@@ -170,6 +176,11 @@ class RoutedEndpoints:
         ends: list[Keeper | Noting] = [*dict.fromkeys(self._keepers.values())]
         for each in (*ends, *self.rollouts.values()):
             each.end()
+
+    def put_rollout(self, name: str, noting: Noting) -> None:
+        """Let this count the requests of an endpoint."""
+        self.rollouts[name] = noting
+        self.mirrors.refresh(name)
 
     def keeper(self, name: str) -> Keeper | None:
         """What keeps the answers of an endpoint."""
@@ -198,7 +209,10 @@ class RoutedEndpoints:
 
     def shadow_stats(self) -> tuple[ShadowStats, ...]:
         """How many requests each shadow was asked, and how many were shed."""
-        return self._shadows.stats()
+        return tuple(
+            replace(each, way=self.mirrors.state(each.challenger.partition("@")[0]))
+            for each in self._shadows.stats()
+        )
 
     # --- changing ----------------------------------------------------------------------------
 
@@ -230,6 +244,7 @@ class RoutedEndpoints:
         tenants: Mapping[str, str] | None = None,
         shadow: str | None = None,
         sample: float = 1.0,
+        inline: bool | None = None,
         who: str = "",
     ) -> Route:
         """Give an endpoint a route, from the next request on; see runtime.routing.Route.
@@ -243,7 +258,7 @@ class RoutedEndpoints:
         made = Route(
             champion or otherwise or self.find(name).owner,
             *(split or {}, by, header, name if salt is None else salt, where),
-            *(rules or {}, tenants or {}, shadow, sample),
+            *(rules or {}, tenants or {}, shadow, sample, inline),
         )
         self.put_route(name, made, who=who)
         return made
@@ -262,9 +277,8 @@ class RoutedEndpoints:
             history = self._known(name) or self.history(name)
             route = history[-1].route
             champion = version or _only(name, route)
-            made = replace(
-                route, champion=champion, split={}, where=None, rules={}, shadow=None, sample=1.0
-            )
+            without: Any = {"shadow": None, "sample": 1.0, "inline": None, "where": None}
+            made = replace(route, champion=champion, split={}, rules={}, **without)
             self._put(name, extended(history, "promote", made, who, self._clock()))
         return made
 
@@ -302,6 +316,7 @@ class RoutedEndpoints:
         if not callable(getattr(pairs, "add", None)):
             raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
         self._pairs[name] = WithoutPrivate(pairs, version) if version.private else pairs
+        self.mirrors.refresh(name)
 
     def compare(
         self, name: str, *, tolerance: float = 1e-6, segment: str | None = None
@@ -358,6 +373,7 @@ class RoutedEndpoints:
             self._histories[name] = history
             self._endpoints.muted.pop(name, None)
             self._endpoints.serve(name, route.champion, direct=route.is_direct)
+            self.mirrors.refresh(name)
         self._switched()
 
     def check_route(self, name: str, route: Route) -> None:
@@ -387,6 +403,7 @@ class RoutedEndpoints:
                 for each in (self._keepers.pop(name, None), self.rollouts.pop(name, None)):
                     if each is not None:
                         each.end()
+                self.mirrors.refresh(name)
             return gone
 
     # --- answering ---------------------------------------------------------------------------
@@ -485,7 +502,7 @@ class RoutedEndpoints:
             failed = answers if isinstance(answers, Exception) else None
             noting.note(version.owner, seconds, failed, headers)
         if mirrored is not None:
-            self.mirror(mirrored, rows, options, answers, seconds)
+            self.mirrors.ask(mirrored, rows, options, answers, seconds)
         if isinstance(answers, Exception):
             raise answers
         if keeper is None:
@@ -536,31 +553,8 @@ class RoutedEndpoints:
             note = None if keeper is None else partial(keeper.note, version, rows, outputs)
             future = chained(future, version, note, headers or _NOTHING)
         if mirrored is not None:
-            future.add_done_callback(partial(self.mirror_done, mirrored, rows, outputs, start))
+            future.add_done_callback(partial(self.mirrors.ask_done, mirrored, rows, outputs, start))
         return future
-
-    def mirror(
-        self,
-        route: Route,
-        rows: object,
-        options: Mapping[str, Any],
-        expected: Answers | Exception,
-        seconds: float,
-    ) -> None:
-        """Let the shadow of a route be asked what its champion has answered."""
-        known = {"outputs": options["outputs"]} if options.get("outputs") is not None else _NOTHING
-        self._shadows.offer(route, rows, known, expected, seconds)
-
-    def mirror_done(
-        self, route: Route, rows: object, outputs: object, start: float, done: Future[Answers]
-    ) -> None:
-        """The champion's future is done: its shadow is asked the same, unless it was given up."""
-        if not done.cancelled():
-            problem = done.exception()
-            expected = done.result() if problem is None else problem
-            if isinstance(expected, dict | Exception):
-                seconds = perf_counter() - start
-                self.mirror(route, rows, {"outputs": outputs}, expected, seconds)
 
 
 def options_of(

@@ -35,7 +35,7 @@ from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
 from runtime.service.engines import Answers, Engines, shaped
-from runtime.service.entry import INLINE_SAMPLE, SAMPLE, UNTIMED, Outputs
+from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
 from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph
 from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
 #: What materialisation may keep, unless told otherwise.
 RESULT_BYTES = 32 << 20
-#: Calls by the entry that take longer than this release the GIL, so that two threads compute at
-#: once. Shorter ones would spend as long on getting it back.
-RELEASE_SECONDS = 20e-6
 
 
 class Runtime(RoutedEndpoints):
@@ -144,6 +141,8 @@ class Runtime(RoutedEndpoints):
             self._endpoints.disclaim(model)
             raise
         self._endpoints.add(model, activate=activate)
+        if former is not None:
+            self.mirrors.refresh(name)
         self._memory.admit(model, plan, seconds)
         if former is not None:
             former.residence.retired = True
@@ -199,7 +198,8 @@ class Runtime(RoutedEndpoints):
         self._has_native = True
         if type(self).predict is Runtime.predict:  # a subclass may answer with something else
             general = partial(Runtime.predict, self)
-            native = open_native_predict(self._routes, general, self._timed_natively)
+            timed, mirrors = self._timed_natively, self._shadows.mirrors
+            native = open_native_predict(self._routes, mirrors, general, timed, self.mirrors.note)
             if native is not None:
                 vars(self)["predict"] = native
 
