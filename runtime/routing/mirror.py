@@ -84,6 +84,11 @@ class Mirror:
             self.trial = trial
         return some
 
+    @property
+    def left(self) -> int:
+        """How many requests wait."""
+        return len(self.waiting or ()) // (1 + len(self.names) + len(self.others))
+
     def note(self, rows: object, outputs: Iterable[object]) -> None:
         """Note copies of rows and outputs, as machine code does."""
         if self.waiting is not None and len(self.waiting) < self.most:

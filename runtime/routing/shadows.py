@@ -33,6 +33,8 @@ log = logging.getLogger("pretzel.shadows")
 TOGETHER = 64
 #: Seconds between two looks at the queue.
 LOOK_SECONDS = 0.005
+#: After so long a caller that waits for the interpreter's lock is let before.
+LOCKED_SECONDS = 100e-6
 _VALUES = frozenset({float, int, str, bool, type(None), bytes})
 
 
@@ -116,7 +118,7 @@ class Shadows:
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return len(self._queue)
+        return len(self._queue) + sum(each.left for each in tuple(self.mirrors.values()))
 
     def close(self) -> None:
         """Ask no more; what waits is dropped."""
@@ -132,8 +134,9 @@ class Shadows:
         else:
             self.mirrors.pop(name, None)
         if before is not None:
-            self._count(before.route.shadow, **before.news())
-            self._queue.extend(before.take(WAITING))
+            self._queue.extend(before.take(max(0, WAITING - len(self._queue))))
+            news = before.news()
+            self._count(before.route.shadow, asked=news["asked"], shed=news["shed"] + before.left)
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
@@ -164,7 +167,7 @@ class Shadows:
 
     def _asked(self, some: list[Mirrored]) -> None:
         done: dict[str, list[Pair]] = {}
-        timed = False
+        timed, since = False, perf_counter()
         for each in some:
             if self._over.is_set():
                 break
@@ -172,7 +175,9 @@ class Shadows:
             if each.found is None or not timed:
                 done.setdefault(challenger, []).append(self._pair(each, challenger, timed=timed))
                 timed = timed or each.seconds is None
-                sleep(0)  # whoever waits for the interpreter's lock does not wait for the next one
+                if perf_counter() - since >= LOCKED_SECONDS:
+                    sleep(0)
+                    since = perf_counter()
             else:
                 known = (each.route.champion, challenger, each.rows, each.expected, each.found)
                 done.setdefault(challenger, []).append(Pair(*known, None, None))
