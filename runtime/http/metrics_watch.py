@@ -20,7 +20,7 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
     rows = Family("pretzel_segment_rows_total", "counter", "Rows of a segment.")
     errors = Family("pretzel_segment_errors_total", "counter", "Rows that were refused.")
     labels = Family("pretzel_segment_labels_total", "counter", "Answers by their label.")
-    scores = Family("pretzel_segment_scores_total", "counter", "Scores up to the bound `le`.")
+    scores = Family("pretzel_segment_scores_total", "counter", "Scores up to the bound `up_to`.")
     dropped = Family("pretzel_watch_dropped_rows_total", "counter", "Rows not looked at.")
     alarms = Family("pretzel_watch_alarms_total", "counter", "Alarms of detectors on scores.")
     for version in versions:
@@ -61,4 +61,4 @@ def _cell(into: tuple[Family, ...], watch: Watch, cell: Cell, model: Labels) -> 
         labels.put(count, (*where, ("label", label)))
     if any(cell.scores):
         for place, count in enumerate(accumulate(cell.scores), 1):
-            scores.put(count, (*where, ("le", f"{place / SCORE_BINS:g}")))
+            scores.put(count, (*where, ("up_to", f"{place / SCORE_BINS:g}")))

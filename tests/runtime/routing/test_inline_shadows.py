@@ -85,6 +85,7 @@ class Seen:
         return self.pairs
 
 
+@pytest.mark.rules  # texts are joined only as the rules hold them
 def test_a_text_is_read_once_for_both(runtime: Runtime) -> None:
     registered(runtime, text_flow(1), text_flow(2))
     runtime.route("m", "m@1", shadow="m@2")
@@ -142,6 +143,7 @@ def test_a_shadow_that_refuses_rows_changes_nothing(runtime: Runtime) -> None:
     assert isinstance(seen.wait(2)[1].expected, Exception)
 
 
+@pytest.mark.rules  # texts are joined only as the rules hold them
 def test_a_replaced_version_answers_at_once(runtime: Runtime) -> None:
     registered(runtime, text_flow(1), text_flow(2))
     runtime.route("m", "m@1", shadow="m@2")
