@@ -17,7 +17,7 @@ from time import perf_counter
 
 from runtime.http.messages import Request
 from runtime.http.response_options import timeout
-from scheduler import Overloaded, cores
+from scheduler import DeadlineExceeded, Overloaded, cores
 
 #: How much of a new measurement goes into what a byte of a path takes.
 _NEWEST = 0.25
@@ -90,10 +90,12 @@ class Turns:
 
 def _check(deadline: float, seconds: float) -> None:
     left = deadline - perf_counter()
-    if left < seconds or left <= 0:
+    if left <= 0:
+        raise DeadlineExceeded("the deadline passed while the request was read or waited")
+    if left < seconds:
         raise Overloaded(
             "the answer would come after the deadline",
-            found=f"{max(0.0, left):.3g} s left, and it would take some {seconds:.3g} s",
+            found=f"{left:.3g} s left, and it would take some {seconds:.3g} s",
             hint="send fewer rows in a request, allow more time, or ask another server",
             retry_after=seconds,
         )

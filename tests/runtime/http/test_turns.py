@@ -14,7 +14,7 @@ from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.messages import TIMEOUT_HEADER, Request
 from runtime.http.turns import Turns
-from scheduler import Overloaded
+from scheduler import DeadlineExceeded, Overloaded
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift_flow
 
@@ -74,6 +74,19 @@ def test_what_would_be_too_late_is_refused_unless_nothing_else_is_to_be_done() -
 
     asyncio.run(all_of_them())
     assert work.began[-2:] == ["busy", "in time"]
+
+
+def test_a_deadline_that_has_passed_is_not_overload() -> None:
+    work, request = Work(1), asked(50)
+    request.started -= 1.0
+
+    async def late() -> None:
+        async with work.turns.taken(request):
+            work.began.append("late")
+
+    with pytest.raises(DeadlineExceeded):
+        asyncio.run(late())
+    assert work.began == []
 
 
 def test_a_client_that_goes_gives_its_turn_to_the_next() -> None:
