@@ -18,6 +18,7 @@ _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _MODEL = 'model=~"$model"'
 _LABELS = f"sum by (model, label) (rate(pretzel_segment_labels_total{{{_MODEL}}}[15m]))"
 _ALL_LABELS = f"sum by (model) (rate(pretzel_segment_labels_total{{{_MODEL}}}[15m]))"
+_OUTLIERS = f"rate(pretzel_outliers_total{{{_MODEL}}}[15m])"
 
 
 class Panel(NamedTuple):
@@ -116,6 +117,16 @@ PANELS = (
         (
             (f"topk(10, pretzel_drift_missing{{{_MODEL}}})", "{{model}} {{column}} missing"),
             (f"topk(10, pretzel_drift_unseen{{{_MODEL}}})", "{{model}} {{column}} unseen"),
+        ),
+    ),
+    Panel(
+        "Outliers",
+        "percentunit",
+        (
+            (
+                f"{_OUTLIERS} / rate(pretzel_outlier_rows_total{{{_MODEL}}}[15m])",
+                "{{model}} {{detector}}",
+            ),
         ),
     ),
     Panel(

@@ -22,6 +22,8 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
     labels = Family("pretzel_segment_labels_total", "counter", "Answers by their label.")
     scores = Family("pretzel_segment_scores_total", "counter", "Scores up to the bound `up_to`.")
     dropped = Family("pretzel_watch_dropped_rows_total", "counter", "Rows not looked at.")
+    looked = Family("pretzel_outlier_rows_total", "counter", "Rows that were looked at.")
+    strange = Family("pretzel_outliers_total", "counter", "Rows unlike the reference's.")
     alarms = Family("pretzel_watch_alarms_total", "counter", "Alarms of detectors on scores.")
     for version in versions:
         model: Labels = (("model", version.name), ("version", version.version))
@@ -31,9 +33,12 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
             _drift(drift, watch, model)
             for cell in watch.cells():
                 _cell((rows, errors, labels, scores), watch, cell, model)
+            for each in watch.outliers:
+                looked.put(each.rows, (*model, ("detector", each.name)))
+                strange.put(each.found, (*model, ("detector", each.name)))
             dropped.put(watch.dropped, model)
             alarms.put(len(watch.alarms), model)
-    return [*drift.values(), rows, errors, labels, scores, dropped, alarms]
+    return [*drift.values(), rows, errors, labels, scores, looked, strange, dropped, alarms]
 
 
 def _gauge(name: str) -> Family:

@@ -121,11 +121,18 @@ class RoutedEndpoints:
         segments: Sequence[str] = (),
         detectors: Sequence[object] = (),
         limit: int = 1000,
+        outliers: object = (),
     ) -> Any:
         """Compare rows in service with reference rows; see runtime.watch.watch."""
         self._check_open()
         return extension("watch")(
-            self, name, reference=reference, segments=segments, detectors=detectors, limit=limit
+            self,
+            name,
+            reference=reference,
+            segments=segments,
+            detectors=detectors,
+            limit=limit,
+            outliers=outliers,
         )
 
     def tap(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from runtime.watch.causes import Cause, causes_of
 from runtime.watch.context import context_test, two_sample_test
 from runtime.watch.detectors import Adwin, PageHinkley
+from runtime.watch.outliers import Outliers, Stranger, mahalanobis, out_of_range, pca_residual
 from runtime.watch.segments import Segments
 from runtime.watch.sketch import Numbers, Reference, Words
 from runtime.watch.statistics import Drift, drift
@@ -21,15 +22,20 @@ __all__ = [
     "Cause",
     "Drift",
     "Numbers",
+    "Outliers",
     "PageHinkley",
     "Reference",
     "Segments",
+    "Stranger",
     "Tap",
     "Watch",
     "Words",
     "causes_of",
     "context_test",
     "drift",
+    "mahalanobis",
+    "out_of_range",
+    "pca_residual",
     "tap",
     "two_sample_test",
     "watch",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flour.core.errors import FlourError
 from oven import Plan
-from runtime.watch.rows import Table
+from runtime.watch.rows import Table, answers_of
 from runtime.watch.statistics import Drift
 
 #: PSI of a small shift: below it, a column's own drift counts little.
@@ -76,7 +76,7 @@ def _explained(
     rng = np.random.default_rng(seed)
     old, new, again = (_drawn(each, rows, rng) for each in (reference, window, reference))
     try:
-        usual, control = _outputs(plan, old), _outputs(plan, again)
+        usual, control = answers_of(plan, old), answers_of(plan, again)
     except FlourError:
         return {}
     noise, shift = _shift(usual, control), _shifted(plan, usual, new)
@@ -102,17 +102,10 @@ def _drawn(table: Table, rows: int, rng: np.random.Generator) -> Table:
     return {name: values[places] for name, values in table.items()}
 
 
-def _outputs(plan: Plan, table: Table) -> dict[str, Any]:
-    names = list(table)
-    if names == [str(place) for place in range(len(names))]:
-        return plan.run(np.column_stack([table[name] for name in names]))
-    return plan.run(dict(table))
-
-
 def _shifted(plan: Plan, usual: dict[str, Any], table: Table) -> float | None:
     """How far the answers are from the usual ones; None if there are none."""
     try:
-        return _shift(usual, _outputs(plan, table))
+        return _shift(usual, answers_of(plan, table))
     except FlourError:
         return None
 

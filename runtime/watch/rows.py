@@ -13,6 +13,7 @@ from flour.core.types import Record, Type
 from flour.data.arrow_strings import CELLS, as_texts
 from flour.data.batch import Batch, Kind
 from flour.data.coerce import coerce
+from oven import Plan
 
 #: Columns by name. The columns of an array without names are called "0", "1", ...
 Table = dict[str, NDArray[Any]]
@@ -47,6 +48,14 @@ def taken(batch: Batch, inputs: Mapping[str, Type], places: NDArray[np.int64] | 
         if len(inputs) == 1:
             (block,) = block.values()
     return take(block, np.arange(rows) if places is None else places)
+
+
+def answers_of(plan: Plan, table: Table) -> dict[str, Any]:
+    """What a plan answers to rows by column."""
+    names = list(table)
+    if names == [str(place) for place in range(len(names))]:
+        return plan.run(np.column_stack([table[name] for name in names]))
+    return plan.run(dict(table))
 
 
 def _names(inputs: Mapping[str, Type], count: int) -> list[str]:

@@ -19,6 +19,7 @@ from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
 from runtime.watch.observers import Observer, attach, detach, observers_of
+from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, read_table, table_of, taken
 from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
@@ -70,13 +71,14 @@ class Watch:
         segments: Sequence[str] = (),
         detectors: Sequence[Detector] = (),
         limit: int = 1000,
+        outliers: Detectors = (),
     ) -> None:
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
         self._closed = False
         self.version = version = runtime.find(name)
         private = version.private
         self._usual, self._recent = Sample(_KEPT, private), Sample(_KEPT, private)
-        self.reference = self._reference(reference)
+        self.reference, rows = self._reference(reference)
         texts = columns_of(version.inputs) or {}
         known = [*self.reference.columns] or [*version.reader.columns]
         known = [name for name in known if name not in version.private]
@@ -89,6 +91,9 @@ class Watch:
                 found = f"the class {each.__name__}" if isinstance(each, type) else repr(each)[:80]
                 raise ParameterError("a detector has a method `update`", found=found)
         self.detectors = tuple(detectors)
+        rows = {name: each for name, each in rows.items() if name not in private}
+        #: What finds outliers, and what it has found.
+        self.outliers = outlier_plans(outliers, rows, private)
         #: When detectors have alarmed.
         self.alarms: list[Alarm] = []
         self.scores = 0
@@ -98,9 +103,10 @@ class Watch:
         attach(version, self._observer)
         self._observer.start()
 
-    def _reference(self, given: object) -> Reference:
+    def _reference(self, given: object) -> tuple[Reference, Table]:
+        table: Table = {}
         if given is None:
-            return Reference({})
+            return Reference({}), table
         if isinstance(given, Reference):
             found = given
         else:
@@ -118,7 +124,7 @@ class Watch:
                 hint="pass rows as the model takes them, the more the better",
             )
         private = self.version.private
-        return Reference({n: each for n, each in found.columns.items() if n not in private})
+        return Reference({n: each for n, each in found.columns.items() if n not in private}), table
 
     def follow(self) -> None:
         """Go on with the version that answers now, which the background does with each fold."""
@@ -144,6 +150,8 @@ class Watch:
                 self._window[name] = before + counts, gone + missing
         if self._usual.table:
             self._recent.add(table)
+        for each in self.outliers:
+            each.add(table, weight)
         if self.segments is not None or self.detectors:
             self._fold_answers(block, table, weight)
 
@@ -201,7 +209,9 @@ class Watch:
         return [] if self.segments is None else self.segments.cells()
 
     def restart(self) -> None:
-        """Begin a new window of the columns; segments count on."""
+        """Begin a new window of the columns and of outliers; segments count on."""
+        for each in self.outliers:
+            each.restart()
         self._window = {}
         self._recent = Sample(_KEPT, self.version.private)
 
@@ -241,13 +251,15 @@ def watch(
     segments: Sequence[str] = (),
     detectors: Sequence[Detector] = (),
     limit: int = 1000,
+    outliers: Detectors = (),
 ) -> Watch:
     """Watch the version that answers under this name.
 
     `reference` are rows as the plan takes them, or sketches of such. `segments` are columns or
     buckets of columns, of which `limit` combinations are told apart. `detectors` see the scores.
+    `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by name.
     """
-    return Watch(runtime, name, reference, segments, detectors, limit)
+    return Watch(runtime, name, reference, segments, detectors, limit, outliers)
 
 
 def watches_of(version: ModelVersion) -> list[Watch]:

@@ -40,7 +40,7 @@ def monitored() -> Iterator[Client]:
         runtime.wait(60)
         runtime.route("m", "m@1", shadow="m@2", inline=False)
         reference = {"amount": amounts, "city": cities}
-        runtime.watch("m", reference=reference, segments=("city",))
+        runtime.watch("m", reference=reference, segments=("city",), outliers=("range",))
         rollout = runtime.rollout("rolled", to="rolled@2", steps=(50,), dwell=60, header="x-user")
         rollout.abort("it is enough")
         with Server(runtime, ServerSettings(port=0)) as server:
