@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,7 @@ def runtime() -> Iterator[Runtime]:
         yield made
 
 
-FORMS = {
+FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
     "frame": lambda rows: rows,
     "columns": lambda rows: {name: rows[name].to_numpy() for name in rows},
     "dicts": lambda rows: rows.to_dict("records"),
