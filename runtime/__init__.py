@@ -25,7 +25,7 @@ __all__ = ["Compiled", "Endpoint", "InferenceSession", "Runtime", "RuntimeStats"
 belongs_to_us(__file__)
 
 declare("code_users", "runtime.warming:use")
-declare("watch", "runtime.watch:watch")
+declare("watch", "runtime.watch:Watch")
 declare("tap", "runtime.watch:tap")
 declare("keep", "runtime.provenance:AnswerKeeper")
 declare("rollout", "runtime.rollout:rollout")

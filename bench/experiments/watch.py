@@ -66,7 +66,7 @@ def _segments(rng: np.random.Generator) -> Iterator[Goal]:
 
 def _endpoint() -> Iterator[Goal]:
     from runtime import Runtime
-    from runtime.watch import tap, watch
+    from runtime.watch import Watch, tap
 
     model = census()
     rows = {name: model.rows[name].to_numpy() for name in model.rows.column_names}
@@ -97,7 +97,7 @@ def _endpoint() -> Iterator[Goal]:
         for column, values in sample.items():
             fault: Any = values + 3 * values.std() if values.dtype.kind == "f" else "?"
             moved = {**sample, column: np.broadcast_to(fault, 5000).astype(values.dtype)}
-            with watch(runtime, "census", reference=rows) as seen_rows:
+            with Watch(runtime, "census", reference=rows) as seen_rows:
                 runtime.predict("census", moved, engine="inline")
                 seen_rows.fold()
                 found += seen_rows.drift()[0].column == column

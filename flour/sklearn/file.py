@@ -14,14 +14,22 @@ from flour.core.errors import ImportRefused
 
 def read_pickle(data: bytes, where: str | None = None) -> Any:
     """The object in a pickle or joblib file; a failure is an error in four parts."""
+    return read_with_version(data, where)[0]
+
+
+def read_with_version(data: bytes, where: str | None = None) -> tuple[Any, str]:
+    """The same, and the version of scikit-learn that wrote it."""
     import joblib
+    import sklearn
 
     try:
-        with warnings.catch_warnings():
-            # A warning about the library's version; an estimator that cannot be imported is refused
+        with warnings.catch_warnings(record=True) as said:
+            # scikit-learn warns of another version; an estimator that cannot be imported is refused
             # later.
-            warnings.simplefilter("ignore")
-            return joblib.load(io.BytesIO(data))
+            warnings.simplefilter("always")
+            found = joblib.load(io.BytesIO(data))
+        told = (getattr(each.message, "original_sklearn_version", None) for each in said)
+        return found, next(filter(None, told), str(sklearn.__version__))
     except Exception as problem:
         raise ImportRefused(
             "this pickle cannot be read",

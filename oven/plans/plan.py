@@ -58,6 +58,8 @@ class Plan:
 
     #: Whether a request may have to wait for something else than a processor: a graph's may.
     waits = False
+    #: What was known at its import, read from its file when asked for; see oven.plans.training.
+    training: Callable[[], Mapping[str, Any]] = dict
 
     def __init__(
         self,
@@ -558,15 +560,18 @@ class Plan:
         text: str = extension("explain")(self, stage, form, data)
         return text
 
-    def save(self, path: str | Path, *, durable: bool = True, code: Sequence[str] = ()) -> None:
-        """Write the plan as data: a manifest and blobs.
-
-        `code` adds machine code for levels of processors, such as "x86-64-v3" or "host", which
-        `oven.load(path, trust_code=True)` uses: see docs/83-cold-start.md.
-        """
+    def save(
+        self,
+        path: str | Path,
+        *,
+        durable: bool = True,
+        code: Sequence[str] = (),
+        training: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the plan as data, a manifest and blobs; `oven.plans.saved.save` has the options."""
         from oven.plans.saved import save
 
-        save(self, path, durable=durable, code=code)
+        save(self, path, durable=durable, code=code, training=training)
 
     def parameters(self) -> frozenset[Parameter]:
         """Every array and table the plan refers to: as written, optimised, and derived for code."""
@@ -590,8 +595,3 @@ class Plan:
 
 def _needed_entry(code: EntryCode) -> Needed:
     return Needed(code.key, code.name, lambda: code.text)
-
-
-def digests_in(joined: str) -> Iterator[str]:
-    """Digests that stand one after the other."""
-    return (joined[start : start + 32] for start in range(0, len(joined), 32))

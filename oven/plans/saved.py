@@ -10,6 +10,7 @@ unless it was asked for, which is not looked at unless the reader trusts the fil
     derived     [digest, ...]                                parameters made for native code
     unicode     the version whose characters the program knows; absent where it reads no text
     code        {level of processors: digest of a pack}; absent unless it was asked for
+    training    digest of what was known at the import; absent where nothing was
 
 Operators and types are written by `flour.core.op.to_data` and `flour.core.types.to_data`;
 parameters are blobs of the container (see objectstore.archive), named by digest and mapped, not
@@ -25,7 +26,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
@@ -42,6 +43,7 @@ from objectstore.mapping import AT_ONCE, read_only, release, settle
 from oven import debug
 from oven.errors import CompileError, DamagedPlan
 from oven.plans import characters, image_cache
+from oven.plans import training as told
 from oven.plans.image import PlanImage, image_of
 from oven.plans.image_cache import Entry
 from oven.plans.limits import MAX_NODES, check_limits
@@ -78,13 +80,22 @@ STUMBLES = (
 """What an operator raises that trips over parameters or inputs it was never written for."""
 
 KEYS = {"derived", "exact", "flow", "format", "nodes", "optimised", "origins"}
-MORE_KEYS = {"unicode", "code"}
+MORE_KEYS = {"unicode", "code", "training"}
 
 
-def save(plan: Plan, path: str | Path, *, durable: bool = True, code: Sequence[str] = ()) -> None:
+def save(
+    plan: Plan,
+    path: str | Path,
+    *,
+    durable: bool = True,
+    code: Sequence[str] = (),
+    training: Mapping[str, Any] | None = None,
+) -> None:
     """Write the plan; a file that is there is replaced in one step.
 
-    `code` names levels of processors whose machine code goes into the file.
+    `code` adds machine code for levels of processors, such as "x86-64-v3" or "host", which
+    `oven.load(path, trust_code=True)` uses: see docs/83-cold-start.md. `training` is what is known
+    of it, as data; without one, what the plan was loaded with.
     """
     derived = _derived(plan)
     manifest = describe(plan) | {"derived": sorted(derived)}
@@ -105,6 +116,10 @@ def save(plan: Plan, path: str | Path, *, durable: bool = True, code: Sequence[s
             made = carried.compiled(alone, names)
         manifest["code"] = {name: blob.digest for name, blob in made.items()}
         more = {blob.digest: blob for blob in made.values()}
+    known = plan.training() if training is None else training
+    if known:
+        kept = told.as_blob(known)
+        manifest["training"], more[kept.digest] = kept.digest, kept
     write(path, manifest, named | derived | more, durable=durable)
     _remember(plan, path)
 
@@ -158,6 +173,7 @@ def load(
         release(buffer)  # verifying has read all of it, a row reads a part
     if not plan.unfolded:
         _settle(plan, buffer)
+    plan.training = partial(told.read, buffer, str(path))
     return plan
 
 
@@ -376,6 +392,8 @@ class _Reader:
         known = self.manifest.get("unicode", "")
         if not isinstance(known, str) or len(known) > _LONG_VERSION:
             raise self.damaged("this is no version of Unicode", repr(known)[:80])
+        if not isinstance(self.manifest.get("training", ""), str):
+            raise self.damaged("what is known of the training is named by a digest")
 
     def _list(self, key: str, most: int = MAX_NODES) -> list[Any]:
         found = self.manifest[key]

@@ -7,7 +7,7 @@ oven.plans.image) is a skeleton and a table of parameters.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -241,3 +241,8 @@ def classes(label: Node | None) -> tuple[Any, ...] | None:
         case TakeText(table=strings):
             return tuple(strings.to_list())
     return None
+
+
+def digests_in(joined: str) -> Iterator[str]:
+    """Digests that stand one after the other."""
+    return (joined[start : start + 32] for start in range(0, len(joined), 32))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,7 @@ from runtime.cli.progress import Progress
 
 if TYPE_CHECKING:
     from oven import Plan
+    from runtime.cli.blocks import Options
     from runtime.cli.comparing import Compared
     from runtime.repository.files import Folder
     from runtime.repository.listing import Model
@@ -59,6 +63,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", metavar="ROWS", help="rows for which plan and original must answer alike"
     )
+    parser.add_argument(
+        "--training",
+        metavar="ROWS",
+        help="rows of the training, of which sketches go into the plan (those of --verify)",
+    )
+    parser.add_argument(
+        "--private", metavar="COLUMNS", default="", help="columns whose values are not to be seen"
+    )
     common.tolerance(parser)
     common.rows(parser)
 
@@ -74,9 +86,9 @@ def run(options: argparse.Namespace, out: Output) -> int:
     target = _target(options, model)
     levels = level_names(options.cpu.split(","), "--cpu") if options.cpu else []
     with Progress(f"import {model.name}", hidden=out.as_json) as progress:
-        plan, compared = _imported(options, folder, model, progress)
+        plan, compared, training = _imported(options, folder, model, progress)
         progress.step("saving")
-        _save(plan, target, compared, levels)
+        _save(plan, target, compared, _private(options, plan), code=levels, training=training)
     facts: dict[str, Any] = {
         "file": str(target),
         "format": model.form,
@@ -84,6 +96,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
         "code": levels,
         "verified_rows": compared.rows if compared else 0,
         "verified_outputs": list(compared.outputs) if compared else [],
+        "training": {name: each for name, each in training.items() if name != "reference"},
     }
     out.result(facts, _text(facts))
     if compared is None:
@@ -101,10 +114,11 @@ def _text(facts: dict[str, Any]) -> str:
 
 def _imported(
     options: argparse.Namespace, folder: Folder, model: Model, progress: Progress
-) -> tuple[Plan, Compared | None]:
+) -> tuple[Plan, Compared | None, dict[str, Any]]:
     import flour
     import oven
     from runtime.repository import formats
+    from runtime.repository.written_by import written_by
 
     if model.form == formats.PLAN:
         raise CommandError(
@@ -116,33 +130,68 @@ def _imported(
     raw = folder.read(model.path)
     where = str(model.path)
     if model.form == formats.SKLEARN:
-        source: Any = formats.estimator(raw, where)
+        source: Any
+        source, libraries = formats.pickled(raw, where)
         program = flour.from_sklearn(source, covers=options.covers)
     else:
         source, program = raw, formats.program(model.form, raw, where, covers=options.covers)
+        libraries = written_by(model.form, raw)
     progress.step("baking")
     plan = oven.bake(program, exact=options.exact, on_missing=options.on_missing)
     compared = _compared(options, plan, model.form, source, progress) if options.verify else None
-    return plan, compared
+    progress.step("looking at the rows of the training")
+    return plan, compared, _training(options, plan, libraries)
+
+
+def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]) -> dict[str, Any]:
+    """Libraries, and what the rows of a file were like, whose digest is kept."""
+    from runtime.bulk.files import parts_of
+    from runtime.cli import reading
+    from runtime.watch.rows import table_of
+    from runtime.watch.training import training_of_tables
+
+    known: dict[str, Any] = {"libraries": libraries} if libraries else {}
+    path = options.training or options.verify
+    if not path or path == "-":
+        return known
+    blocks = reading.blocks(path, plan.inputs, _how(options, path))
+    tables = (table_of(block.data, plan.inputs) for block in blocks)
+    first = next(tables, {})
+    if not first and not options.training:
+        return known  # documents have no columns
+    found = training_of_tables(chain([first], tables), private=_private(options, plan))
+    digest = hashlib.sha256()
+    for part in parts_of(path):
+        with part.path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return known | found | {"data": f"{Path(path).name}: sha256 {digest.hexdigest()}"}
 
 
 def _compared(
     options: argparse.Namespace, plan: Plan, form: str, source: object, progress: Progress
 ) -> Compared:
     from flour.sklearn.originals import original
-    from runtime.cli import reading
-    from runtime.cli.blocks import Options
     from runtime.cli.comparing import compare_file
 
-    path = options.verify
-    how = Options(
-        reading.format_of(path, options.format),
-        header=options.header,
-        separator=options.separator,
-    )
+    path, how = options.verify, _how(options, options.verify)
     total = Path(path).stat().st_size if Path(path).is_file() else 0
     with Progress("verify", total, hidden=not progress.shown) as inner:
         return compare_file(plan, original(form, source), path, how, options.tolerance, inner.at)
+
+
+def _how(options: argparse.Namespace, path: str) -> Options:
+    from runtime.cli import reading
+    from runtime.cli.blocks import Options
+
+    form = reading.format_of(path, options.format)
+    return Options(form, header=options.header, separator=options.separator)
+
+
+def _private(options: argparse.Namespace, plan: Plan) -> list[str]:
+    from runtime.service.private import private_columns
+
+    names = [each.strip() for each in options.private.split(",") if each.strip()]
+    return sorted(private_columns({"private": names}, plan.inputs, "--private"))
 
 
 def _target(options: argparse.Namespace, model: Model) -> Path:
@@ -174,10 +223,13 @@ def _next_version(folder: Path) -> str:
     return str(max(taken, default=0) + 1)
 
 
-def _save(plan: Plan, target: Path, compared: Compared | None, levels: list[str]) -> None:
+def _save(
+    plan: Plan, target: Path, compared: Compared | None, private: list[str], **how: Any
+) -> None:
     """Save the plan after its rows, so that a server that sees the plan also sees the rows."""
     from objectstore import atomic
     from runtime.repository.layout_own import ROWS
+    from runtime.repository.notes_file import NAME
 
     target.parent.mkdir(parents=True, exist_ok=True)
     own_folder = target.parent.name != "" and target.stem == target.parent.parent.name
@@ -186,4 +238,7 @@ def _save(plan: Plan, target: Path, compared: Compared | None, levels: list[str]
         atomic.write_file(rows, [("\n".join(compared.kept) + "\n").encode()], durable=True)
     else:
         rows.unlink(missing_ok=True)  # they are another model's
-    plan.save(target, code=levels)
+    if private:
+        notes = target.with_name(NAME if own_folder else f"{target.stem}.{NAME}")
+        atomic.write_file(notes, [f"private = {json.dumps(private)}\n".encode()], durable=True)
+    plan.save(target, **how)

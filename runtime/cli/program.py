@@ -36,6 +36,7 @@ COMMANDS = (
     Command("bench", "benching", "run the project's benchmarks"),
     Command("store", "storing", "look after a store of parameters: report, gc, fsck"),
     Command("parity", "parity", "whether lost answers can be reconstructed, and a model for it"),
+    Command("why", "answering", "where a kept answer comes from, and compute it again"),
     Command("dashboard", "dashboards", "a board for Grafana and alert rules for Prometheus"),
     Command("completion", "completing", "completion for bash, zsh or fish"),
 )

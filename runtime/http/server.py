@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from time import perf_counter
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from runtime.http.body_reading import READ_BYTES
 from runtime.http.connection import Connection
 from runtime.http.heads import Heads
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
+from runtime.http.noted import Noted
 from runtime.http.routes import REMEMBERED, Route
 from runtime.http.service import Service
 from runtime.http.settings import ServerSettings
@@ -108,6 +110,7 @@ class Server:
         #: What connections read into, one after the other.
         self.memory = memoryview(bytearray(READ_BYTES))
         self._sockets = list(sockets)
+        self._number = 0 if peers is None else peers.number
         self._listeners: dict[int, tuple[socket.socket, asyncio.AbstractServer]] = {}
         self._taking = False
         self._coming: set[asyncio.Task[Any]] = set()
@@ -180,7 +183,10 @@ class Server:
 
     def _run(self, *, signals: bool = False) -> None:
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            with (
+                closing(Noted(self.service.runtime, self.settings.answers, self._number)),
+                asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+            ):
                 runner.run(self._serve(signals=signals))
         except BaseException as problem:  # noqa: BLE001 (it is raised where the server was started)
             self._failure = problem

@@ -75,6 +75,8 @@ class ServerSettings:
     new_bytes_a_day: int = 0
     """Bytes of bodies not sent before, for each client and day, so that models are not easily
     copied by asking; 0 is no limit."""
+    answers: str = ""
+    """A folder for the answers of models whose notes say that they are kept."""
     tenant_header: str = "x-tenant"
     """The header that names the tenant of a request, for routes; clients are believed."""
     max_waiting: int = 0

@@ -29,7 +29,7 @@ from flour.data.batch import Batch
 from flour.data.coerce import coerce
 from objectstore.atomic import write_file
 from runtime.provenance.log import AnswerLog
-from runtime.provenance.values import packed, unpacked
+from runtime.provenance.values import content_of, id_of, packed
 from runtime.provenance.why import Plans, Why
 from runtime.routing.shadows import kept
 from runtime.service.private import column_names, drop, without
@@ -100,7 +100,7 @@ class AnswerKeeper:
         self._runtime, self._name, self._folder = runtime, name, Path(folder)
         self._inputs, self._sample, self._subject = inputs, sample, subject
         self._hide = drop if private == _DROP else RotatingHash(rotate)
-        self._log = AnswerLog(self._folder, _id_of, most_bytes, seconds)
+        self._log = AnswerLog(self._folder, id_of, most_bytes, seconds)
         (self._folder / "plans").mkdir(exist_ok=True)
         self._plans = Plans(self._folder / "plans", runtime)
         self._salt = _salt(self._folder / "salt")
@@ -245,7 +245,7 @@ class AnswerKeeper:
             if plan is None and version.residence.path is not None:
                 plan = oven.load(version.residence.path)
             if plan is not None and not path.exists():
-                plan.save(path)
+                plan.save(path, training={})  # it is beside it
         except (FlourError, OSError) as problem:
             log.warning("a plan could not be kept with its answers: %s", type(problem).__name__)
         return path.exists()
@@ -258,7 +258,7 @@ class AnswerKeeper:
         record = self._log.find(answer)
         if record is None:
             return None
-        return Why(answer, _read(record), self._plans)
+        return Why(answer, content_of(record), self._plans)
 
     def erase(self, key: object) -> int:
         """Delete all answers to rows of a subject, with all rows of the same calls; how many."""
@@ -266,7 +266,7 @@ class AnswerKeeper:
             raise ParameterError("answers are kept without a subject", hint='subject="customer"')
         self.flush()
         meant = self._hashed(key)
-        return self._log.remove(lambda record: meant in _read(record)["subjects"])
+        return self._log.remove(lambda record: meant in content_of(record)["subjects"])
 
     def __len__(self) -> int:
         return len(self._log)
@@ -307,15 +307,6 @@ class RotatingHash:
         return hmac.new(self._key, str(value).encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def _id_of(record: bytes) -> str:
-    return record[1 : 1 + record[0]].decode()
-
-
-def _read(record: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = unpacked(record[1 + record[0] :])
-    return found
-
-
 def _rows(answers: Mapping[str, Any]) -> int:
     for value in answers.values():
         return len(value) if isinstance(value, np.ndarray) and value.ndim else 1
@@ -329,9 +320,18 @@ def _salt(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def _told(version: ModelVersion) -> dict[str, Any]:
+    """What is known of the training, without sketches and private columns."""
+    told = {name: each for name, each in version.training.items() if name != "reference"}
+    if isinstance(told.get("columns"), Mapping):
+        private = version.private
+        told["columns"] = {n: each for n, each in told["columns"].items() if n not in private}
+    return told
+
+
 def _facts(version: ModelVersion) -> dict[str, Any]:
     """What is known of a version's plan: parameters, types, where it was imported, libraries."""
-    plan, notes = version.plan, version.notes
+    plan = version.plan
     flow = None if plan is None else plan.flow
     origins = {} if flow is None else flow.origins()
     places = dict.fromkeys(str(origin) for every in origins.values() for origin in every)
@@ -344,6 +344,6 @@ def _facts(version: ModelVersion) -> dict[str, Any]:
         "outputs": {name: str(kind) for name, kind in version.kinds.items()},
         "parameters": sorted({each.digest for each in parameters}),
         "imported": list(places),
-        "training": notes.get("training"),
+        "training": _told(version) or None,
         "libraries": {name: str(getattr(it, "__version__", "")) for name, it in found.items()},
     }

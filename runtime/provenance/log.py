@@ -12,6 +12,7 @@ import fcntl
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
@@ -157,6 +158,16 @@ class AnswerLog:
             if not self._path.stat().st_size:
                 self._path.unlink()
             self._owner.close()
+
+
+def read_record(folder: Path, is_meant: Callable[[bytes], bool]) -> bytes | None:
+    """The first such record of a folder that another process may write."""
+    for path in sorted(folder.glob("answers-*.log")):
+        with suppress(FileNotFoundError):  # its writer has deleted it meanwhile
+            for _, record in _records(path):
+                if is_meant(record):
+                    return record
+    return None
 
 
 def _records(path: Path) -> Iterator[tuple[int, bytes]]:

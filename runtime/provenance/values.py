@@ -135,3 +135,14 @@ class _Reader:
         data, indices, indptr = self.value(matrix)
         made = Sparse(data, indices, indptr, (rows, columns))
         return made.to_scipy() if foreign else made
+
+
+def id_of(record: bytes) -> str:
+    """The id of the answer in a record of a log."""
+    return record[1 : 1 + record[0]].decode()
+
+
+def content_of(record: bytes) -> dict[str, Any]:
+    """What is behind it."""
+    found: dict[str, Any] = unpacked(record[1 + record[0] :])
+    return found

@@ -14,7 +14,8 @@ from flour.core.errors import InputError
 from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.errors import LostPlan
-from runtime.provenance.values import packed
+from runtime.provenance.log import read_record
+from runtime.provenance.values import content_of, id_of, packed
 from runtime.service.engines import shaped
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Why:
         #: The rows, if they are kept: without private values.
         self.inputs: Any = record["inputs"]
         self.answers: dict[str, Any] = record["answers"]
+        #: Whether the rows are kept, with all columns.
+        self.whole: bool = record["whole"]
 
     @property
     def plan_facts(self) -> dict[str, Any]:
@@ -48,7 +51,7 @@ class Why:
 
     def recomputed(self, rows: object = _NONE) -> dict[str, Any]:
         """The answers of the same plan to the same rows, which are needed where none are kept."""
-        if rows is _NONE and not self._record["whole"]:
+        if rows is _NONE and not self.whole:
             raise InputError(
                 "the rows of this answer were not kept, or without their private columns",
                 where=self.id,
@@ -85,7 +88,8 @@ class Why:
         libraries = (f"{name} {version}" for name, version in facts.get("libraries", {}).items())
         digests, training = facts.get("parameters", ()), facts.get("training")
         found = [
-            ("training", "" if training is None else json.dumps(training, sort_keys=True)),
+            ("training", _training(training)),
+            ("assumed", _assumed((training or {}).get("columns", {}))),
             ("imported", "; ".join(facts.get("imported", ())[:8])),
             ("parameters", f"{len(digests)}: " + ", ".join(each[:12] for each in digests[:6])),
             ("libraries", ", ".join(libraries)),
@@ -111,7 +115,7 @@ class Why:
 class Plans:
     """The plans that have answered: those of a runtime, and files beside the answers."""
 
-    def __init__(self, folder: Path, runtime: Runtime) -> None:
+    def __init__(self, folder: Path, runtime: Runtime | None = None) -> None:
         self.folder, self._runtime = folder, runtime
         self._loaded: dict[str, Plan] = {}
 
@@ -123,7 +127,8 @@ class Plans:
 
     def find(self, digest: str, owner: str) -> Plan:
         """The plan of this digest; an error says which file is missing."""
-        for version in self._runtime.versions().values():
+        versions = {} if self._runtime is None else self._runtime.versions()
+        for version in versions.values():
             if version.digest == digest and version.plan is not None:
                 return version.plan
         if digest not in self._loaded:
@@ -143,6 +148,34 @@ class Plans:
         if plan.digest != digest:
             raise LostPlan("this file has another plan", where=path.name, found=plan.digest)
         return plan
+
+
+def find_answer(folder: Path, answer: str) -> Why | None:
+    """An answer of this id in a folder of kept answers, or in one of several in this folder."""
+    for each in [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]:
+        record = read_record(each, lambda record: id_of(record) == answer)
+        if record is not None:
+            return Why(answer, content_of(record), Plans(each / "plans"))
+    return None
+
+
+def _training(training: Mapping[str, Any] | None) -> str:
+    told = {name: each for name, each in (training or {}).items() if name != "columns"}
+    return json.dumps(told, sort_keys=True) if told else ""
+
+
+def _assumed(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the rows of the training were like, by column."""
+    said = []
+    for name, facts in columns.items():
+        kind = (
+            f"{facts['words']} words"
+            if "words" in facts
+            else f"{facts['least']} to {facts['most']}"
+        )
+        missing = facts.get("missing", 0.0)
+        said.append(f"{name}: {kind}" + (f", {missing:.1%} missing" if missing else ""))
+    return "; ".join(said)
 
 
 def _dot(steps: list[tuple[str, str]]) -> str:

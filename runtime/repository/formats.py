@@ -82,9 +82,15 @@ def check_whole(folder: Folder, path: Path, form: str) -> None:
 
 def estimator(raw: bytes, where: str) -> Any:
     """The fitted estimator in a pickle that is trusted."""
-    from flour.sklearn.file import read_pickle
+    return pickled(raw, where)[0]
 
-    return read_pickle(raw, where)
+
+def pickled(raw: bytes, where: str) -> tuple[Any, dict[str, str]]:
+    """The fitted estimator in a pickle that is trusted, and which library wrote it."""
+    from flour.sklearn.file import read_with_version
+
+    found, version = read_with_version(raw, where)
+    return found, {"sklearn": version}
 
 
 def program(form: str, raw: bytes, where: str, *, covers: bool = False) -> Flow:

@@ -9,6 +9,7 @@ from flour.core.errors import FlourError
 from runtime.repository import layout_mlserver, layout_own, layout_triton
 from runtime.repository.files import Folder
 from runtime.repository.listing import Findings, Scan
+from runtime.repository.notes_file import with_notes
 
 MAX_DEPTH = 8
 """Deepest nesting of folders, as MLServer's settings may be at any depth."""
@@ -24,7 +25,7 @@ def scan(folder: Folder, *, gentle: bool = False) -> Scan:
                 _entry(folder, entry, into)
             except OSError as problem:  # removed meanwhile, or not readable
                 into.trouble(entry.name, "", entry, problem.strerror or type(problem).__name__)
-    return into.scan()
+    return with_notes(folder, into.scan())
 
 
 def _entry(folder: Folder, entry: Path, into: Findings) -> None:

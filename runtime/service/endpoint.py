@@ -44,6 +44,8 @@ class Endpoints:
         #: Names that are not in the table, and neither are their versions, as something is done
         #: beside each call: answers are kept, or errors must not show values.
         self._held: set[str] = set()
+        #: How often what is in service may have changed.
+        self.changes = 0
         self.lock = RLock()
 
     def next_version(self, name: str) -> str:
@@ -111,6 +113,7 @@ class Endpoints:
         """Put a version into service; unless it is `direct`, its name is not in the table."""
         with self.lock:
             self.champions[name] = version = self.find(owner)
+            self.changes += 1
             if direct and name not in self._held and name not in self.muted:
                 self.routes[name] = version
             else:
@@ -166,6 +169,7 @@ class Endpoints:
                 del self._versions[name], self.champions[name]
                 self._held.discard(name)
                 self.routes.pop(name, None)
+            self.changes += 1
             return gone
 
     def find(self, name: str, version: str | None = None) -> ModelVersion:

@@ -34,7 +34,7 @@ from flour.data.coerce import coerce
 from oven import Plan
 from oven.entry.array_entry import Call as Entry
 from oven.plans.background import shared as background
-from oven.plans.plan import digests_in
+from oven.plans.skeleton import digests_in
 from runtime.service.entry import SAMPLE
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.split_program import Cut, cut

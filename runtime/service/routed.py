@@ -96,6 +96,11 @@ class RoutedEndpoints:
         """Every endpoint with its versions."""
         return self._endpoints.list()
 
+    @property
+    def changes(self) -> int:
+        """How often what is in service may have changed: for those who follow that."""
+        return self._endpoints.changes
+
     def versions(self) -> dict[str, ModelVersion]:
         """Every registered version, by "name@version"; for those who look, as `find` is."""
         return {each.owner: each for each in self._endpoints.all()}
@@ -122,8 +127,9 @@ class RoutedEndpoints:
         detectors: Sequence[object] = (),
         limit: int = 1000,
         outliers: object = (),
+        drift: bool | None = None,
     ) -> Any:
-        """Compare rows in service with reference rows; see runtime.watch.watch."""
+        """Compare rows in service with reference rows; see runtime.watch.Watch."""
         self._check_open()
         return extension("watch")(
             self,
@@ -133,6 +139,7 @@ class RoutedEndpoints:
             detectors=detectors,
             limit=limit,
             outliers=outliers,
+            drift=drift,
         )
 
     def tap(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
@@ -178,6 +178,13 @@ class ModelVersion:
     def plan(self) -> Plan | None:
         """The plan; None while it is dropped for memory."""
         return self.residence.plan
+
+    @property
+    def training(self) -> Mapping[str, Any]:
+        """What is known of the training: by the file of the plan, and by the notes."""
+        plan, noted = self.plan, self.notes.get("training")
+        known = {} if plan is None else plan.training()
+        return {**known, **noted} if isinstance(noted, Mapping) else known
 
     def clock(self) -> float:
         """Seconds to measure calls by: processor time of native code, wall time of other code."""

@@ -14,7 +14,8 @@ from runtime.watch.segments import Segments
 from runtime.watch.sketch import Numbers, Reference, Words
 from runtime.watch.statistics import Drift, drift
 from runtime.watch.taps import Tap, tap
-from runtime.watch.watching import Alarm, Watch, watch
+from runtime.watch.training import training_of
+from runtime.watch.watching import Alarm, Watch
 
 __all__ = [
     "Adwin",
@@ -37,6 +38,6 @@ __all__ = [
     "out_of_range",
     "pca_residual",
     "tap",
+    "training_of",
     "two_sample_test",
-    "watch",
 ]

@@ -7,6 +7,7 @@ most frequent words. Both count what is missing, and words also what the referen
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
@@ -32,6 +33,9 @@ class Numbers(NamedTuple):
     edges: NDArray[np.float64]
     counts: Counts
     missing: int
+    #: The ends of the reference; None where it has no number.
+    least: float | None = None
+    most: float | None = None
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Self:
@@ -40,7 +44,9 @@ class Numbers(NamedTuple):
         levels = np.arange(1, BINS) / BINS
         edges = np.unique(np.quantile(known, levels, method="lower")) if len(known) else known
         counts, missing = Numbers(edges, np.zeros(0, np.int64), 0).counted(values)
-        return cls(edges, counts, missing)
+        finite = known[np.isfinite(known)]
+        ends = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
+        return cls(edges, counts, missing, *ends)
 
     def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
         """How many values each bin has, and how many are missing.
@@ -113,35 +119,61 @@ class Reference:
             }
         )
 
+    def to_data(self) -> dict[str, Any]:
+        """The sketches as plain data."""
+        return {name: _plain(each) for name, each in self.columns.items()}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """The sketches of `to_data`."""
+        try:
+            return cls({name: _sketch(each) for name, each in data.items()})
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise InputError(
+                "this holds no sketches of reference rows",
+                found=str(problem)[:80],
+                hint="they are what Reference.to_data or Reference.to_json gave",
+            ) from problem
+
     def to_json(self) -> str:
-        """The sketches as text, to be kept beside the plan's file."""
-        return json.dumps({name: _plain(each) for name, each in self.columns.items()})
+        """The sketches as text."""
+        return json.dumps(self.to_data())
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The sketches of `to_json`."""
         try:
-            return cls({name: _sketch(each) for name, each in json.loads(text).items()})
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            data = json.loads(text)
+        except ValueError as problem:
             raise InputError(
-                "this text holds no sketches of reference rows",
-                found=str(problem)[:80],
-                hint="it is what Reference.to_json wrote",
+                "this text holds no sketches of reference rows", found=str(problem)[:80]
             ) from problem
+        return cls.from_data(data)
 
 
 def _plain(sketch: Sketch) -> dict[str, Any]:
     same = {"counts": sketch.counts.tolist(), "missing": sketch.missing}
     if isinstance(sketch, Numbers):
-        return {"edges": sketch.edges.tolist(), **same}
+        ends = {"least": sketch.least, "most": sketch.most}
+        return {"edges": list(map(_edge, sketch.edges.tolist())), **ends, **same}
     return {"top": list(sketch.top), "known": sorted(sketch.known), **same}
 
 
 def _sketch(data: Mapping[str, Any]) -> Sketch:
     counts, missing = np.array(data["counts"], np.int64), int(data["missing"])
     if "edges" in data:
-        return Numbers(np.array(data["edges"], np.float64), counts, missing)
+        edges = np.array([float(each) for each in data["edges"]], np.float64)
+        if len(counts) != len(edges) + 1 or (np.diff(edges) <= 0).any():
+            raise ValueError("edges that do not rise, or without counts")
+        return Numbers(edges, counts, missing, data.get("least"), data.get("most"))
+    if len(counts) != len(data["top"]) + 2:
+        raise ValueError("words without counts")
     return Words(tuple(data["top"]), frozenset(data["known"]), counts, missing)
+
+
+def _edge(value: float) -> float | str:
+    """An end of a bin; an infinite one as text, as JSON has no such number."""
+    return value if math.isfinite(value) else str(value)
 
 
 def _is_missing(value: object) -> bool:

@@ -23,7 +23,9 @@ from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, read_table, table_of, taken
 from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
-from runtime.watch.statistics import Drift, drift
+from runtime.watch.statistics import Drift
+from runtime.watch.statistics import drift as drift_of
+from runtime.watch.training import reference_of
 
 _MOST = 1 << 18
 #: Rows of the reference and of the window that are kept to find causes.
@@ -61,24 +63,30 @@ class Watch:
     """Counts the rows of an endpoint's version in service until it is closed.
 
     Where another version answers, it goes on with that one; with a route, it is the champion's.
+    `reference` are rows as the plan takes them, or sketches of such; without it, the sketches that
+    were made at the import, if there are any: `drift=True` insists on them. `segments` are columns
+    or buckets of columns, of which `limit` combinations are told apart. `detectors` see the scores.
+    `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by name.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each has a default)
         self,
         runtime: Runtime,
         name: str,
+        *,
         reference: object = None,
         segments: Sequence[str] = (),
         detectors: Sequence[Detector] = (),
         limit: int = 1000,
         outliers: Detectors = (),
+        drift: bool | None = None,
     ) -> None:
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
         self._closed = False
         self.version = version = runtime.find(name)
         private = version.private
         self._usual, self._recent = Sample(_KEPT, private), Sample(_KEPT, private)
-        self.reference, rows = self._reference(reference)
+        self.reference, rows = self._reference(reference, drift)
         texts = columns_of(version.inputs) or {}
         known = [*self.reference.columns] or [*version.reader.columns]
         known = [name for name in known if name not in version.private]
@@ -103,9 +111,17 @@ class Watch:
         attach(version, self._observer)
         self._observer.start()
 
-    def _reference(self, given: object) -> tuple[Reference, Table]:
+    def _reference(self, given: object, wanted: object) -> tuple[Reference, Table]:
         table: Table = {}
+        if given is None and wanted is not False:
+            given = reference_of(self.version.training)
         if given is None:
+            if wanted:
+                raise ParameterError(
+                    "nothing is known of this model's training, which drift is measured from",
+                    where=self.version.owner,
+                    hint="pass `reference`, or import with `pretzel import --training ROWS`",
+                )
             return Reference({}), table
         if isinstance(given, Reference):
             found = given
@@ -190,7 +206,7 @@ class Watch:
     def drift(self) -> list[Drift]:
         """Each column of the window against the reference, the one that moved most first."""
         found = [
-            drift(name, self.reference.columns[name], *counted)
+            drift_of(name, self.reference.columns[name], *counted)
             for name, counted in self._window.items()
         ]
         return sorted(found, key=lambda each: each.score, reverse=True)
@@ -241,25 +257,6 @@ def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:
         if isinstance(found, np.ndarray) and found.dtype.kind == "f":
             return found if found.ndim == 1 else found[:, -1]
     return None
-
-
-def watch(
-    runtime: Runtime,
-    name: str,
-    *,
-    reference: object = None,
-    segments: Sequence[str] = (),
-    detectors: Sequence[Detector] = (),
-    limit: int = 1000,
-    outliers: Detectors = (),
-) -> Watch:
-    """Watch the version that answers under this name.
-
-    `reference` are rows as the plan takes them, or sketches of such. `segments` are columns or
-    buckets of columns, of which `limit` combinations are told apart. `detectors` see the scores.
-    `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by name.
-    """
-    return Watch(runtime, name, reference, segments, detectors, limit, outliers)
 
 
 def watches_of(version: ModelVersion) -> list[Watch]:

@@ -55,7 +55,8 @@ from flour.sklearn import parts
 from flour.tracing.fitted import Access, Reading
 from flour.tracing.model_flow import ModelFlow
 from oven.plans import template_lookup
-from oven.plans.plan import Plan, digests_in
+from oven.plans.plan import Plan
+from oven.plans.skeleton import digests_in
 from oven.plans.template_lookup import TemplateHit
 
 NAMES = np.array(["no", "yes", "maybe"])

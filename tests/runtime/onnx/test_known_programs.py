@@ -19,7 +19,8 @@ from flour.core import provenance
 from flour.tracing import model_flow
 from flour.tracing.model_flow import ModelFlow
 from oven.plans import template_lookup
-from oven.plans.plan import Plan, digests_in
+from oven.plans.plan import Plan
+from oven.plans.skeleton import digests_in
 from oven.plans.template_lookup import TemplateHit
 from runtime import Runtime
 from tests.runtime.onnx.test_known import (

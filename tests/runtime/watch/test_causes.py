@@ -11,7 +11,7 @@ import pytest
 import flour
 from bench.experiments.watch_causes import numeric_model, table_model, traced
 from runtime import Runtime
-from runtime.watch import Adwin, Reference, causes_of, watch
+from runtime.watch import Adwin, Reference, Watch, causes_of
 from runtime.watch.rows import Sample
 
 
@@ -42,7 +42,7 @@ def runtime() -> Iterator[Runtime]:
 def test_columns_explain_what_goes_away_with_them(runtime: Runtime) -> None:
     today = rows(1)
     today = {"age": today["age"] + 9, "hours": today["hours"] + 9, "height": today["height"] + 90}
-    with watch(runtime, "fraud", reference=rows(0)) as seen:
+    with Watch(runtime, "fraud", reference=rows(0)) as seen:
         runtime.predict("fraud", today, engine="inline")
         seen.fold()
         first, second, third = seen.causes()
@@ -58,7 +58,7 @@ def test_columns_explain_what_goes_away_with_them(runtime: Runtime) -> None:
 
 def test_columns_that_move_scores_against_each_other_are_told_apart(runtime: Runtime) -> None:
     today = rows(1)
-    with watch(runtime, "fraud", reference=rows(0)) as seen:
+    with Watch(runtime, "fraud", reference=rows(0)) as seen:
         moved = {**today, "age": today["age"] + 9, "hours": today["hours"] - 20}
         runtime.predict("fraud", moved, engine="inline")
         seen.fold()
@@ -67,7 +67,7 @@ def test_columns_that_move_scores_against_each_other_are_told_apart(runtime: Run
 
 
 def test_an_alarm_has_its_causes(runtime: Runtime) -> None:
-    with watch(runtime, "fraud", reference=rows(0), detectors=[Adwin()]) as seen:
+    with Watch(runtime, "fraud", reference=rows(0), detectors=[Adwin()]) as seen:
         for seed in range(1, 4):
             runtime.predict("fraud", rows(seed, 500), engine="inline")
         seen.fold()
@@ -82,7 +82,7 @@ def test_an_alarm_has_its_causes(runtime: Runtime) -> None:
 
 
 def test_of_private_columns_no_rows_are_kept(runtime: Runtime) -> None:
-    with watch(runtime, "secret", reference=rows(0)) as seen:
+    with Watch(runtime, "secret", reference=rows(0)) as seen:
         today = rows(1)
         runtime.predict("secret", {**today, "hours": today["hours"] + 9}, engine="inline")
         seen.fold()
@@ -92,7 +92,7 @@ def test_of_private_columns_no_rows_are_kept(runtime: Runtime) -> None:
 
 
 def test_sketches_alone_order_columns_by_their_own_drift(runtime: Runtime) -> None:
-    with watch(runtime, "fraud", reference=Reference.of(rows(0))) as seen:
+    with Watch(runtime, "fraud", reference=Reference.of(rows(0))) as seen:
         today = rows(1)
         runtime.predict("fraud", {**today, "height": today["height"] + 9}, engine="inline")
         seen.fold()

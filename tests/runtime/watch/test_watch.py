@@ -24,7 +24,7 @@ from flour.core.errors import FlourError
 from oven import Plan
 from runtime import Runtime
 from runtime.http.metrics_watch import families
-from runtime.watch import Adwin, PageHinkley, Reference, tap, watch
+from runtime.watch import Adwin, PageHinkley, Reference, Watch, tap
 from runtime.watch.distinct import numbered_objects
 from runtime.watch.segments import OVERFLOW, Segments
 from runtime.watch.sketch import Numbers, Words
@@ -72,7 +72,7 @@ def test_the_column_that_moved_comes_first(runtime: Runtime, frame: pd.DataFrame
     for column in ("age", "hours", "city"):
         moved = frame.sample(3000, random_state=1)
         moved[column] = "Lima" if column == "city" else moved[column] + 12.0
-        with watch(runtime, "fraud", reference=frame) as seen:
+        with Watch(runtime, "fraud", reference=frame) as seen:
             ask(runtime, moved)
             seen.fold()
             first, second, _ = seen.drift()
@@ -206,7 +206,7 @@ def test_single_rows_are_sampled_and_stand_for_others(
     runtime: Runtime, frame: pd.DataFrame
 ) -> None:
     row = frame.iloc[0].to_dict()
-    with watch(runtime, "fraud", segments=("city",)) as seen:
+    with Watch(runtime, "fraud", segments=("city",)) as seen:
         for _ in range(64 * 20):
             runtime.predict("fraud", row)
         seen.fold()
@@ -261,7 +261,7 @@ def test_a_bucket_holds_its_middle_where_the_width_is_no_binary_fraction() -> No
 )
 def test_rows_are_watched_in_every_form(runtime: Runtime, frame: pd.DataFrame, change: Any) -> None:
     rows = change(frame[:500])
-    with watch(runtime, "fraud", reference=rows, segments=("city", "age // 10")) as found:
+    with Watch(runtime, "fraud", reference=rows, segments=("city", "age // 10")) as found:
         assert found.reference.columns.keys() >= {"age", "hours", "city"}
         runtime.predict("fraud", rows, engine="inline")
         found.fold()
@@ -289,7 +289,7 @@ def test_folding_ends_under_traffic(runtime: Runtime, frame: pd.DataFrame) -> No
             runtime.predict("fraud", block, engine="inline")
 
     asking = threading.Thread(target=ask)
-    with watch(runtime, "fraud", reference=frame) as watched:
+    with Watch(runtime, "fraud", reference=frame) as watched:
         asking.start()
         try:
             folding = threading.Thread(target=watched.fold)
@@ -312,17 +312,17 @@ def test_folding_ends_under_traffic(runtime: Runtime, frame: pd.DataFrame) -> No
 )
 def test_what_can_watch_nothing_is_refused(runtime: Runtime, asked: Any) -> None:
     with pytest.raises(FlourError):
-        watch(runtime, "fraud", **asked)
+        Watch(runtime, "fraud", **asked)
 
 
 def test_an_empty_reference_is_refused(runtime: Runtime, frame: pd.DataFrame) -> None:
     with pytest.raises(FlourError, match="say nothing"):
-        watch(runtime, "fraud", reference=frame[:0])
+        Watch(runtime, "fraud", reference=frame[:0])
 
 
 def test_two_watches_have_series_of_their_own(runtime: Runtime, frame: pd.DataFrame) -> None:
-    one = watch(runtime, "fraud", reference=frame)
-    with one, watch(runtime, "fraud", reference=frame) as other:
+    one = Watch(runtime, "fraud", reference=frame)
+    with one, Watch(runtime, "fraud", reference=frame) as other:
         runtime.predict("fraud", frame, engine="inline")
         one.fold()
         other.fold()
@@ -351,7 +351,7 @@ def test_a_watch_goes_on_with_the_version_that_answers(
 ) -> None:
     runtime.register("fraud", plan, activate=False)
     runtime.route("fraud", "fraud@1")
-    with watch(runtime, "fraud", reference=frame) as seen, watch(runtime, "fraud@1") as one:
+    with Watch(runtime, "fraud", reference=frame) as seen, Watch(runtime, "fraud@1") as one:
         for version in ("2", "1", "2"):
             runtime.promote("fraud", f"fraud@{version}")
             before = sum(each.rows for each in seen.drift()[:1])

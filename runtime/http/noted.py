@@ -1,0 +1,109 @@
+"""Watches models and keeps their answers, where notes of the version in service ask for it.
+
+The notes come from the folder (see runtime.repository.notes_file) or from a registration:
+`notes={"watch": {"segments": ["country"]}, "keep": {"seconds": 86400}}`. A version that comes into
+service brings its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, NamedTuple
+
+from flour.core.errors import FlourError
+from objectstore import Explained
+from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
+
+log = logging.getLogger("pretzel.noted")
+#: Seconds between looks at which versions answer.
+_EVERY = 0.5
+
+
+class _Held(NamedTuple):
+    """What was opened for an endpoint, and what for: None where it could not be."""
+
+    wanted: Hashable
+    opened: Any
+
+
+class Noted:
+    """Follows the notes of a runtime's endpoints, until it is closed."""
+
+    def __init__(self, runtime: Runtime, answers: str, number: int = 0) -> None:
+        """`answers` is the folder for answers, in which each process has folders of its own."""
+        self._runtime, self._answers, self._number = runtime, answers, number
+        self._held: dict[tuple[str, str], _Held] = {}
+        self._changes = -1
+        self._ended = Event()
+        self._thread = Thread(target=self._run, name="pretzel-noted", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.look()
+            except Exception:  # a thread that has to go on
+                log.exception("notes of models could not be followed")
+            if self._ended.wait(_EVERY):
+                return
+
+    def look(self) -> None:
+        """Open and close what the notes of the versions in service ask for now."""
+        changes = self._runtime.changes
+        if changes == self._changes:
+            return
+        self._changes = changes
+        seen: set[tuple[str, str]] = set()
+        for endpoint in self._runtime.endpoints():
+            name = endpoint.name
+            with suppress(FlourError):  # mute, or gone meanwhile
+                version = self._runtime.find(name)
+                for kind, opened in (("watch", self._watch), ("keep", self._keep)):
+                    if version.notes.get(kind) is not None:
+                        seen.add((name, kind))
+                        self._follow(name, kind, version, opened)
+        for key in self._held.keys() - seen:
+            self._close(key)
+
+    def _follow(
+        self, name: str, kind: str, version: ModelVersion, opened: Callable[..., Any]
+    ) -> None:
+        options: Any = version.notes[kind]
+        by = version.digest if kind == "watch" else version.private
+        wanted = repr((options, by))
+        held = self._held.get((name, kind))
+        if held is not None and held.wanted == wanted:
+            return
+        self._close((name, kind))
+        try:
+            made = opened(name, dict(options))
+        except (Explained, OSError, TypeError, ValueError) as problem:
+            log.warning("%s: %s is not done: %s", version.owner, kind, problem)
+            made = None
+        self._held[name, kind] = _Held(wanted, made)
+
+    def _watch(self, name: str, options: dict[str, Any]) -> Any:
+        return self._runtime.watch(name, **options)
+
+    def _keep(self, name: str, options: dict[str, Any]) -> Any:
+        if not self._answers:
+            log.warning("%s: answers are not kept: --set answers=DIR says where to", name)
+            return None
+        return self._runtime.keep(name, Path(self._answers) / f"{name}-{self._number}", **options)
+
+    def _close(self, key: tuple[str, str]) -> None:
+        held = self._held.pop(key, None)
+        if held is not None and held.opened is not None:
+            held.opened.close()
+
+    def close(self) -> None:
+        """End all of it; what was noted is written."""
+        self._ended.set()
+        self._thread.join()
+        for key in [*self._held]:
+            self._close(key)
