@@ -26,7 +26,7 @@ belongs_to_us(__file__)
 
 declare("code_users", "runtime.warming:use")
 declare("watch", "runtime.watch:Watch")
-declare("tap", "runtime.watch:tap")
+declare("tap", "runtime.watch:Tap")
 declare("keep", "runtime.provenance:AnswerKeeper")
 declare("rollout", "runtime.rollout:rollout")
 declare("resume_rollout", "runtime.rollout:resume")

@@ -66,7 +66,7 @@ def _segments(rng: np.random.Generator) -> Iterator[Goal]:
 
 def _endpoint() -> Iterator[Goal]:
     from runtime import Runtime
-    from runtime.watch import Watch, tap
+    from runtime.watch import Tap, Watch
 
     model = census()
     rows = {name: model.rows[name].to_numpy() for name in model.rows.column_names}
@@ -80,7 +80,7 @@ def _endpoint() -> Iterator[Goal]:
         runtime.register("census", model.plan)
         runtime.register("tapped", model.plan)
         runtime.wait(300)
-        with tap(runtime, "tapped", step, sample=0.01) as seen:
+        with Tap(runtime, "tapped", step, sample=0.01) as seen:
 
             def block(name: str) -> float:
                 start = time.process_time_ns()

@@ -142,15 +142,8 @@ class RoutedEndpoints:
             drift=drift,
         )
 
-    def tap(
-        self,
-        name: str,
-        step: str,
-        *,
-        sample: float = 0.01,
-        to: Callable[[Any], object] | None = None,
-    ) -> Any:
-        """Collect what a step computes for a share of the rows; see runtime.watch.tap."""
+    def tap(self, name: str, step: str, *, sample: float = 0.01, to: object = None) -> Any:
+        """Collect what a step computes for a share of the rows; see runtime.watch.Tap."""
         self._check_open()
         return extension("tap")(self, name, step, sample=sample, to=to)
 

@@ -13,7 +13,7 @@ from runtime.watch.outliers import Outliers, Stranger, mahalanobis, out_of_range
 from runtime.watch.segments import Segments
 from runtime.watch.sketch import Numbers, Reference, Words
 from runtime.watch.statistics import Drift, drift
-from runtime.watch.taps import Tap, tap
+from runtime.watch.taps import Tap
 from runtime.watch.training import training_of
 from runtime.watch.watching import Alarm, Watch
 
@@ -37,7 +37,6 @@ __all__ = [
     "mahalanobis",
     "out_of_range",
     "pca_residual",
-    "tap",
     "training_of",
     "two_sample_test",
 ]

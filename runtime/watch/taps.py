@@ -7,21 +7,31 @@ without a tap, and a tap that was closed leaves nothing behind.
 
 from __future__ import annotations
 
+import logging
+import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Self
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
 import oven
-from flour.core.errors import ParameterError, nearest
+from flour.core.errors import FlourError, ParameterError, nearest
 from flour.core.node import Node
 from flour.data.batch import Batch
 from flour.language.flow import Flow
+from oven import Plan
 from runtime.service.private import read_columns
 from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
 from runtime.watch.observers import Observer, attach, detach
 from runtime.watch.rows import taken
+from runtime.watch.sinks import sink
+
+log = logging.getLogger("pretzel.watch")
 
 _MOST, _RING = 1 << 16, 1 << 10
 OUTPUT = "tap"
@@ -55,51 +65,112 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float)
 
 
+class _Tapped(Observer):
+    """Samples the rows of one version, and runs them through the step; the tap follows versions."""
+
+    def __init__(self, tap: Tap, version: ModelVersion, plan: Plan) -> None:
+        super().__init__(self._copied, self._put, _MOST)
+        self.version, self._tap, self._plan = version, tap, plan
+        self._owed, self._last = 0.0, False
+        attach(version, self)
+        self.start()
+
+    def _copied(self, batch: Batch) -> tuple[Any, int]:
+        """Every n-th row, counted over batches."""
+        owed = self._owed + batch.rows * self._tap.sample
+        count, self._owed = int(owed), owed % 1.0
+        if not count:
+            return None, 0
+        places = np.linspace(0, batch.rows - 1, count).astype(np.int64)
+        return taken(batch, self.version.inputs, places), count
+
+    def _put(self, block: object, weight: int) -> None:
+        del weight  # each sampled row is given once
+        self._tap.give(self._plan.run(block)[OUTPUT])
+
+    def fold(self) -> None:
+        """Fold what has come so far, and look whether another version answers now."""
+        super().fold()
+        if not self._last:
+            self._tap.follow()
+
+    def end(self) -> None:
+        """Sample no more, and fold what is left."""
+        self._last = True
+        detach(self.version, self)
+        super().end()
+
+
 class Tap:
-    """Collects a step's values; a context manager that detaches it at the end."""
+    """Collects a step's values for a share of the rows; a context manager that detaches at the end.
+
+    `to` is a function, the name of a file that ends in .parquet or .arrows and is not there yet, a
+    binary file, which gets a stream of Arrow, or "opentelemetry", whose provider then has the mean,
+    least and most of each column. Without it, values are in `ring`. Of single rows by the shortest
+    way one in 64 is looked at; `sample` is a share of these. Where another version answers, the tap
+    goes on with it.
+    """
 
     def __init__(
         self,
         runtime: Runtime,
         name: str,
         step: str,
-        sample: float,
-        to: Callable[[Any], object] | None,
+        *,
+        sample: float = 0.01,
+        to: Callable[[Any], object] | str | Path | BinaryIO | None = None,
     ) -> None:
         if not (is_number(sample) and 0 < sample <= 1):
             raise ParameterError("a sample is a share of the rows", found=repr(sample), hint="0.01")
-        self._version = version = runtime.find(name)
+        self._runtime, self._name, self._step = weakref.ref(runtime), name, step
+        self._moving, self._closed, self.sample = Lock(), False, sample
+        #: The rows' values that came last, a block for each sampled batch.
+        self.ring: deque[Any] = deque(maxlen=_RING)
+        #: The version that was looked at last; it may have no such step.
+        self.version = version = runtime.find(name)
+        plan = self._baked(version)
+        names = {"model": version.name, "step": step}
+        self._sink, self._giving = sink(self.ring.append if to is None else to, names), Lock()
+        self._observer = _Tapped(self, version, plan)
+
+    def _baked(self, version: ModelVersion) -> Plan:
+        """A plan of this version's program with the step as its output."""
         plan = version.plan
         if plan is None:
             raise ParameterError("this plan was dropped for memory", where=version.owner)
-        node = step_node(plan.flow, step)
+        node = step_node(plan.flow, self._step)
         if version.private & read_columns(node):
             raise ParameterError(
                 "this step reads private columns, so its values are not to be seen",
-                where=step,
+                where=self._step,
                 found=", ".join(sorted(version.private & read_columns(node))),
                 hint="tap a step that does not depend on them",
             )
-        self._plan = oven.bake(Flow({OUTPUT: node}), exact=True, background=True)
-        #: The rows' values that came last, a block for each sampled batch.
-        self.ring: deque[Any] = deque(maxlen=_RING)
-        self._to = self.ring.append if to is None else to
-        self._sample, self._owed = sample, 0.0
-        self._observer = Observer(self._copied, self._put, _MOST)
-        attach(version, self._observer)
+        return oven.bake(Flow({OUTPUT: node}), exact=True, background=True)
 
-    def _copied(self, batch: Batch) -> tuple[Any, int]:
-        """Every n-th row, counted over batches."""
-        owed = self._owed + batch.rows * self._sample
-        count, self._owed = int(owed), owed % 1.0
-        if not count:
-            return None, 0
-        places = np.linspace(0, batch.rows - 1, count).astype(np.int64)
-        return taken(batch, self._version.inputs, places), count
+    def follow(self) -> None:
+        """Go on with the version that answers now, which the background does with each fold."""
+        runtime = self._runtime()
+        with self._moving, suppress(FlourError):  # the endpoint may be gone, or mute
+            if runtime is None or self._closed or "@" in self._name:
+                return
+            version, former = runtime.find(self._name), self._observer
+            if version is self.version:
+                return
+            self.version = version
+            try:
+                plan = self._baked(version)
+            except FlourError as problem:
+                detach(former.version, former)  # it goes on looking for versions
+                log.warning("%s: the tap has nothing to look at: %s", version.owner, problem.what)
+                return
+            self._observer = _Tapped(self, version, plan)
+            former.end()
 
-    def _put(self, block: object, weight: int) -> None:
-        del weight  # each sampled row is given once
-        self._to(self._plan.run(block)[OUTPUT])
+    def give(self, values: object) -> None:
+        """Put a block of values where they should go."""
+        with self._giving:
+            self._sink(values)
 
     def flush(self) -> None:
         """Give what has been sampled so far."""
@@ -107,26 +178,15 @@ class Tap:
 
     def close(self) -> None:
         """Sample no more, and give what is left."""
-        detach(self._version, self._observer)
+        with self._moving:
+            if self._closed:
+                return
+            self._closed = True
         self._observer.end()
+        self._sink.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def tap(
-    runtime: Runtime,
-    name: str,
-    step: str,
-    *,
-    sample: float = 0.01,
-    to: Callable[[Any], object] | None = None,
-) -> Tap:
-    """Collect the values of a step for a share of the rows, in a ring or by a function.
-
-    Calls of single rows by the shortest way are looked at once in 64; `sample` is a share of these.
-    """
-    return Tap(runtime, name, step, sample, to)

@@ -24,7 +24,7 @@ from flour.core.errors import FlourError
 from oven import Plan
 from runtime import Runtime
 from runtime.http.metrics_watch import families
-from runtime.watch import Adwin, PageHinkley, Reference, Watch, tap
+from runtime.watch import Adwin, PageHinkley, Reference, Tap, Watch
 from runtime.watch.distinct import numbered_objects
 from runtime.watch.segments import OVERFLOW, Segments
 from runtime.watch.sketch import Numbers, Words
@@ -228,14 +228,14 @@ def test_a_tap_gives_what_the_definitions_give(
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert runtime.find("fraud").watcher is None
     with pytest.raises(FlourError, match="no step 'scaled'"):
-        tap(runtime, "fraud", "scaled")
+        Tap(runtime, "fraud", "scaled")
 
 
 def test_what_cannot_be_folded_fails_no_call(runtime: Runtime, frame: pd.DataFrame) -> None:
     def fail(_: object) -> None:
         raise ValueError("no room")
 
-    with tap(runtime, "fraud", "standardscaler", sample=1.0, to=fail) as seen:
+    with Tap(runtime, "fraud", "standardscaler", sample=1.0, to=fail) as seen:
         assert len(ask(runtime, frame)["label"]) == len(frame)
         seen.flush()
     assert ask(runtime, frame)
@@ -343,7 +343,7 @@ def test_scores_that_are_no_numbers_are_in_no_part() -> None:
 @pytest.mark.parametrize(("step", "sample"), [("", 0.1), ("standardscaler", "x")])
 def test_taps_say_what_they_cannot_take(runtime: Runtime, step: str, sample: Any) -> None:
     with pytest.raises(FlourError):
-        tap(runtime, "fraud", step, sample=sample)
+        Tap(runtime, "fraud", step, sample=sample)
 
 
 def test_a_watch_goes_on_with_the_version_that_answers(
