@@ -15,7 +15,7 @@ from flour.core.op import REGISTRY, Op, operator
 from flour.core.provenance import Origin, here
 from flour.core.reference import evaluate, public
 from flour.core.source import Source
-from flour.core.types import Later, Record, Type, Vector
+from flour.core.types import FLOATS, Later, Record, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.signs import Operand, Signs
 from objectstore import combine
@@ -195,6 +195,23 @@ class Flow(Signs):
 
     def _apply(self, name: str, others: Sequence[Any], **fields: object) -> Flow:
         return build(name, fields, self, *others)
+
+    def rounded(self, decimals: int) -> Flow:
+        """The same program whose outputs of floats have so many decimals, as numpy rounds them."""
+        if decimals not in range(16):
+            raise ParameterError(
+                "decimals are a whole number from 0 to 15",
+                where=str(here()),
+                found=repr(decimals)[:40],
+            )
+
+        def shorter(flow: Flow) -> Flow:
+            kind = flow.type
+            if getattr(kind, "dtype", "") not in FLOATS or getattr(kind, "sparse", False):
+                return flow
+            return flow.multiply(10.0**decimals).rint().divide(10.0**decimals)
+
+        return outputs(**{name: shorter(self[name]) for name in self.outputs})
 
     # --- running -----------------------------------------------------------------------------
 

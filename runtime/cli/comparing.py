@@ -29,6 +29,15 @@ class Compared(NamedTuple):
     kept: tuple[str, ...]
     """The first rows with the original's answers, as lines of JSON."""
 
+    def rounded(self, decimals: int) -> Compared:
+        """The same with rounded answers, for a plan that rounds."""
+        lines = []
+        for line in self.kept:
+            told = json.loads(line)
+            shown = {name: _rounded(value, decimals) for name, value in told["outputs"].items()}
+            lines.append(json.dumps(told | {"outputs": shown}, ensure_ascii=False))
+        return self._replace(kept=tuple(lines))
+
 
 def compare_file(
     plan: Plan,
@@ -102,6 +111,13 @@ def _unfaithful(block: Block, bad: Mismatch, ours: Any, theirs: Any) -> Unfaithf
         found=f"{bad}; ours {_short(ours[first])}, the original's {_short(theirs[first])}",
         hint="report this bug of the import, and serve the original meanwhile",
     )
+
+
+def _rounded(value: Any, decimals: int) -> Any:
+    """Numbers with so many decimals, also in lists; what is no float as it is."""
+    if isinstance(value, list):
+        return [_rounded(each, decimals) for each in value]
+    return float(np.round(value, decimals)) if isinstance(value, float) else value
 
 
 def _short(value: object) -> str:

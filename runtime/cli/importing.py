@@ -69,6 +69,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="rows of the training, of which sketches go into the plan (those of --verify)",
     )
     parser.add_argument(
+        "--decimals",
+        type=int,
+        metavar="N",
+        help="round scores and probabilities, so that less is told of the model",
+    )
+    parser.add_argument(
         "--private", metavar="COLUMNS", default="", help="columns whose values are not to be seen"
     )
     common.tolerance(parser)
@@ -139,6 +145,11 @@ def _imported(
     progress.step("baking")
     plan = oven.bake(program, exact=options.exact, on_missing=options.on_missing)
     compared = _compared(options, plan, model.form, source, progress) if options.verify else None
+    if options.decimals is not None:
+        plan = oven.bake(
+            program.rounded(options.decimals), exact=options.exact, on_missing=options.on_missing
+        )
+        compared = compared and compared.rounded(options.decimals)
     progress.step("looking at the rows of the training")
     return plan, compared, _training(options, plan, libraries)
 

@@ -20,6 +20,12 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
     rows = Family("pretzel_segment_rows_total", "counter", "Rows of a segment.")
     errors = Family("pretzel_segment_errors_total", "counter", "Rows that were refused.")
     labels = Family("pretzel_segment_labels_total", "counter", "Answers by their label.")
+    seconds = Family(
+        "pretzel_segment_compute_seconds_total", "counter", "What its rows took to compute."
+    )
+    stages = Family(
+        *("pretzel_stage_compute_share", "gauge", "Part of a stage in computing."), over="max"
+    )
     scores = Family("pretzel_segment_scores_total", "counter", "Scores up to the bound `up_to`.")
     dropped = Family("pretzel_watch_dropped_rows_total", "counter", "Rows not looked at.")
     looked = Family("pretzel_outlier_rows_total", "counter", "Rows that were looked at.")
@@ -32,13 +38,16 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
                 model = (*model[:2], ("watch", str(number + 1)))
             _drift(drift, watch, model)
             for cell in watch.cells():
-                _cell((rows, errors, labels, scores), watch, cell, model)
+                _cell((rows, errors, labels, scores, seconds), watch, cell, model)
+            for stage, share in watch.costs.shares.items() if watch.costs else ():
+                stages.put(share, (*model, ("stage", stage)))
             for each in watch.outliers:
                 looked.put(each.rows, (*model, ("detector", each.name)))
                 strange.put(each.found, (*model, ("detector", each.name)))
             dropped.put(watch.dropped, model)
             alarms.put(len(watch.alarms), model)
-    return [*drift.values(), rows, errors, labels, scores, looked, strange, dropped, alarms]
+    segments = (rows, errors, labels, scores, seconds)
+    return [*drift.values(), *segments, stages, looked, strange, dropped, alarms]
 
 
 def _gauge(name: str) -> Family:
@@ -56,12 +65,14 @@ def _drift(into: dict[str, Family], watch: Watch, model: Labels) -> None:
 
 
 def _cell(into: tuple[Family, ...], watch: Watch, cell: Cell, model: Labels) -> None:
-    rows, errors, labels, scores = into
+    rows, errors, labels, scores, seconds = into
     names = [] if watch.segments is None else [each.text for each in watch.segments.columns]
     pairs = zip(names, cell.segment, strict=True)
     where = (*model, ("segment", ",".join(f"{name}={value}" for name, value in pairs)))
     rows.put(cell.rows, where)
     errors.put(cell.errors, where)
+    if cell.seconds:
+        seconds.put(cell.seconds, where)
     for label, count in cell.labels.items():
         labels.put(count, (*where, ("label", label)))
     if any(cell.scores):

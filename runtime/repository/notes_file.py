@@ -33,7 +33,7 @@ from runtime.repository.listing import Model, Scan, Trouble, reason_of
 NAME = "notes.toml"
 _NUMBER = (int, float)
 _TEXTS = list
-_WATCH = {"segments": _TEXTS, "outliers": _TEXTS, "drift": bool, "limit": int}
+_WATCH = {"segments": _TEXTS, "outliers": _TEXTS, "drift": bool, "limit": int, "costs": bool}
 _KEEP = {
     "inputs": bool,
     "sample": _NUMBER,

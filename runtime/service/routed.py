@@ -118,29 +118,10 @@ class RoutedEndpoints:
                 raise TimeoutError(f"the code of {version.owner} is still being compiled")
         return self
 
-    def watch(
-        self,
-        name: str,
-        *,
-        reference: object = None,
-        segments: Sequence[str] = (),
-        detectors: Sequence[object] = (),
-        limit: int = 1000,
-        outliers: object = (),
-        drift: bool | None = None,
-    ) -> Any:
+    def watch(self, name: str, **options: object) -> Any:
         """Compare rows in service with reference rows; see runtime.watch.Watch."""
         self._check_open()
-        return extension("watch")(
-            self,
-            name,
-            reference=reference,
-            segments=segments,
-            detectors=detectors,
-            limit=limit,
-            outliers=outliers,
-            drift=drift,
-        )
+        return extension("watch")(self, name, **options)
 
     def tap(self, name: str, step: str, *, sample: float = 0.01, to: object = None) -> Any:
         """Collect what a step computes for a share of the rows; see runtime.watch.Tap."""

@@ -115,6 +115,8 @@ class Cell(NamedTuple):
     errors: int
     scores: tuple[int, ...]
     labels: dict[str, int]
+    seconds: float = 0.0
+    """What its rows took to compute, where `costs` are watched; each row of a block the same."""
 
 
 class Segments:
@@ -137,6 +139,7 @@ class Segments:
         self._rows = np.zeros(limit + 1, np.int64)
         self._errors = np.zeros(limit + 1, np.int64)
         self._scores = np.zeros((limit + 1) * SCORE_BINS, np.int64)
+        self._seconds = np.zeros(limit + 1)
         self._names = Values(_LABELS)
         self._labels = np.zeros((limit + 1, 1), np.int64)
 
@@ -177,11 +180,15 @@ class Segments:
         scores: NDArray[Any] | None = None,
         labels: NDArray[Any] | None = None,
         weight: int = 1,
+        seconds: float = 0.0,
     ) -> None:
-        """Count rows with their answers, each as `weight` rows."""
+        """Count rows with their answers, each as `weight` rows, which took `seconds` together."""
         cells = self.cells_of(table)
         size = self._limit + 1
-        self._rows += weight * np.bincount(cells, minlength=size)
+        counts = np.bincount(cells, minlength=size)
+        self._rows += weight * counts
+        if seconds and len(cells):
+            self._seconds += (weight * seconds / len(cells)) * counts
         if scores is not None:
             parts = scores * SCORE_BINS
             np.maximum(np.minimum(parts, SCORE_BINS - 1, out=parts), 0, out=parts)
@@ -227,6 +234,7 @@ class Segments:
                     self._names.text(label): int(self._labels[place, label])
                     for label in np.flatnonzero(self._labels[place]).tolist()
                 },
+                float(self._seconds[place]),
             )
             for segment, place in named
         ]

@@ -18,6 +18,7 @@ from runtime.routing.predicate import columns_of
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
+from runtime.watch.costs import StageCosts
 from runtime.watch.observers import Observer, attach, detach, observers_of
 from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, read_table, table_of, taken
@@ -66,7 +67,8 @@ class Watch:
     `reference` are rows as the plan takes them, or sketches of such; without it, the sketches that
     were made at the import, if there are any: `drift=True` insists on them. `segments` are columns
     or buckets of columns, of which `limit` combinations are told apart. `detectors` see the scores.
-    `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by name.
+    `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by name. With
+    `costs`, what rows take to compute is found out by segment and by stage.
     """
 
     def __init__(  # noqa: PLR0913 (each has a default)
@@ -80,6 +82,7 @@ class Watch:
         limit: int = 1000,
         outliers: Detectors = (),
         drift: bool | None = None,
+        costs: bool = False,
     ) -> None:
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
         self._closed = False
@@ -102,6 +105,8 @@ class Watch:
         rows = {name: each for name, each in rows.items() if name not in private}
         #: What finds outliers, and what it has found.
         self.outliers = outlier_plans(outliers, rows, private)
+        #: How computing divides among stages, where that is watched.
+        self.costs = StageCosts() if costs else None
         #: When detectors have alarmed.
         self.alarms: list[Alarm] = []
         self.scores = 0
@@ -168,7 +173,7 @@ class Watch:
             self._recent.add(table)
         for each in self.outliers:
             each.add(table, weight)
-        if self.segments is not None or self.detectors:
+        if self.segments is not None or self.detectors or self.costs is not None:
             self._fold_answers(block, table, weight)
 
     def _fold_answers(self, block: object, table: Table, weight: int) -> None:
@@ -176,15 +181,19 @@ class Watch:
         plan = self.version.plan
         if plan is None:
             return
+        seconds = 0.0
         try:
-            answers = plan.run(block)
+            if self.costs is None:
+                answers = plan.run(block)
+            else:
+                answers, seconds = self.costs.run(plan, block)
         except FlourError:
             if self.segments is not None:
                 self.segments.add_errors(table, weight)
             return
         scores = _scores(answers)
         if self.segments is not None:
-            self.segments.add(table, scores, answers.get("label"), weight)
+            self.segments.add(table, scores, answers.get("label"), weight, seconds)
         if scores is not None and self.detectors:
             self._detect(scores.tolist())
 

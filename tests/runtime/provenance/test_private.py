@@ -12,6 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import flour
 from flour import Flow
@@ -107,8 +111,20 @@ def runtime() -> Iterator[Runtime]:
         yield made
 
 
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    yield exporter
+    provider.shutdown()
+
+
 def test_a_planted_value_is_found_nowhere(
-    runtime: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runtime: Runtime,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    spans: InMemorySpanExporter,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     ring, failed, answered = Ring(), 0, 0
@@ -116,8 +132,9 @@ def test_a_planted_value_is_found_nowhere(
     runtime.route("m", "m@1", shadow="m@2")
     runtime.observe("m", ring)
     rows = [{"ssn": secret(0), "phone": 8.25, "amount": 1.0, "city": "Rome"}]
-    watch = runtime.watch("m", reference=rows * 20, segments=("city",))
-    settings = ServerSettings(port=0, access_log=str(tmp_path / "access.log"))
+    watch = runtime.watch("m", reference=rows * 20, segments=("city",), outliers=("range",))
+    log = str(tmp_path / "access.log")
+    settings = ServerSettings(port=0, access_log=log, tracing=True, trace_stages=0.5)
     seen: list[str] = []
     with Server(runtime, settings) as server:
         client = Client(server.port)
@@ -143,6 +160,9 @@ def test_a_planted_value_is_found_nowhere(
     seen += [str(record.exc_info) for record in caplog.records]
     runtime.close()
     assert ring.pairs
+    assert len(spans.get_finished_spans()) > 200
+    seen += [span.to_json() for span in spans.get_finished_spans()]
+    seen += [repr(each.strangest) for each in watch.outliers]
     for text in seen:
         assert SECRET not in text
     for file in tmp_path.rglob("*"):

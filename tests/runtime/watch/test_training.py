@@ -164,3 +164,17 @@ def test_an_import_keeps_what_rows_were_like(
     assert set(known["reference"]) == {"age"}
     assert known["data"].startswith("rows.csv: sha256 ")
     assert set(known["libraries"]) == {"sklearn"}
+
+
+def test_an_import_may_round_what_is_told(
+    fitted: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    joblib.dump(fitted, tmp_path / "m.joblib")
+    ROWS.to_csv(tmp_path / "rows.csv", index=False)
+    given = ["import", str(tmp_path / "m.joblib"), "--trust-pickle", "--into", str(tmp_path / "d")]
+    assert main([*given, "--verify", str(tmp_path / "rows.csv"), "--decimals", "2"]) == 0
+    assert main(["verify", str(tmp_path / "d" / "m")]) == 0  # the rows beside it are rounded, too
+    found = oven.load(tmp_path / "d" / "m" / "1" / "m.pretzel").run(ROWS)
+    np.testing.assert_array_equal(found["probabilities"], np.round(fitted.predict_proba(ROWS), 2))
+    assert set(np.unique(found["label"])) == {False, True}
+    capsys.readouterr()
