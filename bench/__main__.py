@@ -29,6 +29,7 @@ from bench.experiments import (
     placement,
     provenance,
     watch,
+    watch_tables,
 )
 from bench.experiments import experiments as routes
 from bench.goal import printed
@@ -84,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(compared(*map(results.read, runs)))
     elif asked.command in GOALS:
         return printed(GOALS[asked.command].measured())
+    elif asked.command == "watch-tables":
+        return printed(watch_tables.measured(asked.folder))
     elif asked.command == "everywhere":
         return printed(everywhere.measured(asked.parts))
     elif asked.command == "cold":
@@ -106,6 +109,8 @@ def parser() -> argparse.ArgumentParser:
         _options(commands.add_parser(name, help=_help(name)))
     for name, experiment in GOALS.items():
         commands.add_parser(name, help=experiment.QUESTION)
+    real = commands.add_parser("watch-tables", help=watch_tables.QUESTION)
+    real.add_argument("folder", type=Path, help="of CSV files")
     lesser = commands.add_parser("everywhere", help=everywhere.QUESTION)
     lesser.add_argument("parts", nargs="*", choices=[*everywhere.PARTS, []])
     new = commands.add_parser("cold", help=cold.QUESTION)
