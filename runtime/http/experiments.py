@@ -32,6 +32,7 @@ from runtime.routing.blocks import Places, taken
 from runtime.routing.comparison import Comparison
 from runtime.routing.shadows import is_sampled, kept
 from runtime.routing.written import as_data, from_data
+from runtime.service.asking import asked_by
 from runtime.service.entry import Outputs
 from runtime.service.following import Keeper, together
 from runtime.service.runtime import Runtime
@@ -58,6 +59,10 @@ def following(handler: Handler, rows: Rows) -> Handler:
     def follow(service: HandlerContext, request: Request) -> Answer:
         name = request.params["model"]
         keeper = service.runtime.keeper(name)
+        if service.runtime.by_tenant[name] > 0:
+            tenant = request.header(service.settings.tenant_header.lower()) or ""
+            service = copy(service)
+            service.answering = Tenanted(service.answering, tenant)
         if keeper is not None:
             return _kept(handler, rows, service, request, keeper)
         return _routed(handler, rows, service, request)
@@ -192,6 +197,21 @@ class Parted:
         version = self._runtime.find(owner)
         batch = version.reader.read(taken(call.batch.data, places))
         return replace(call, version=version, batch=batch)
+
+
+class Tenanted:
+    """Answers as the next layer does, which is told who asks."""
+
+    def __init__(self, inner: Answering, tenant: str) -> None:
+        self.inner, self._tenant = inner, tenant
+
+    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+        """The outputs of a row or a few rows, if they can be had at once; else None."""
+        return asked_by(self._tenant, lambda: self.inner.quick(version, batch))
+
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
+        """A future of the answers."""
+        return asked_by(self._tenant, lambda: self.inner.answer(call))
 
 
 class Keeping:

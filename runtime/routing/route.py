@@ -8,7 +8,7 @@ from math import isfinite
 from types import MappingProxyType
 
 from flour.core.types import Type
-from runtime.errors import BadRegistration, InUse
+from runtime.errors import BadCall, BadRegistration, InUse
 from runtime.routing.blocks import Places, rows_of
 from runtime.routing.predicate import Predicate, predicate
 from runtime.routing.row import values_of
@@ -237,3 +237,19 @@ def _check_shadow(route: Route) -> None:
         raise BadRegistration("a sample is a part, from 0 to 1", found=repr(route.sample))
     if route.shadow == route.champion:
         raise BadRegistration("the champion is its own shadow", where=route.champion)
+
+
+def only_challenger(name: str, route: Route) -> str:
+    """The one challenger of a route."""
+    challengers = dict.fromkeys((*route.split, *route.rules.values()))
+    if route.shadow is not None:
+        challengers[route.shadow] = None
+    challengers.pop(route.champion, None)
+    if len(challengers) != 1:
+        raise BadCall(
+            "which challenger is to be promoted is not clear",
+            where=name,
+            found=f"{len(challengers)} challengers",
+            hint="promote(name, version)",
+        )
+    return next(iter(challengers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -21,9 +22,10 @@ from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
 from runtime.routing.history import Change, History, extended, rolled_back
 from runtime.routing.pairs import Answers, Pair, Pairs
-from runtime.routing.route import Route
+from runtime.routing.route import Route, only_challenger
 from runtime.routing.row import names_by_position
 from runtime.routing.shadows import Shadows, ShadowStats, is_sampled, kept
+from runtime.service.asking import asked_by
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Engines
 from runtime.service.following import Keeper, Noting, chained, note_done, together
@@ -67,6 +69,8 @@ class RoutedEndpoints:
         self._comparisons: dict[str, tuple[tuple[float, str | None], Comparison]] = {}
         #: What keeps the answers of endpoints, by name; see runtime.provenance.
         self._keepers: dict[str, Keeper] = {}
+        #: Endpoints of whose calls the tenant is wanted, with how many want it.
+        self.by_tenant: Counter[str] = Counter()
         #: What counts the requests of endpoints, by name; see runtime.rollout.
         self.rollouts: dict[str, Noting] = {}
         #: Called with a name and what its rollout needs to go on, before that changes anything.
@@ -150,14 +154,24 @@ class RoutedEndpoints:
             before = self._keepers.pop(name, None)
             if keeper is not None:
                 self._keepers[name] = keeper
-            if name not in self._endpoints.champions:
-                return
-            private = self._endpoints.find(name).private
-            held = keeper is not None or bool(private)
-            self._endpoints.hold(name, held=held, direct=self.routed(name) is None)
-            self.mirrors.refresh(name)
+            self._hold(name)
         if before is not None:
             before.end()
+
+    def want_tenants(self, name: str, *, wanted: bool) -> None:
+        """Let watches know the tenants of an endpoint's calls from the next one on, or no more."""
+        with self._changing, self._endpoints.lock:
+            self.by_tenant[name] = max(0, self.by_tenant[name] + (1 if wanted else -1))
+            self._hold(name)
+
+    def _hold(self, name: str) -> None:
+        """Take an endpoint out of the table if something is done beside each of its calls."""
+        if name not in self._endpoints.champions:
+            return
+        private = self._endpoints.champions[name].private
+        held = name in self._keepers or self.by_tenant[name] > 0 or bool(private)
+        self._endpoints.hold(name, held=held, direct=self.routed(name) is None)
+        self.mirrors.refresh(name)
 
     def _end_keepers(self) -> None:
         """Let all answers that were noted be written, and rollouts end."""
@@ -264,7 +278,7 @@ class RoutedEndpoints:
         with self._changing:
             history = self._known(name) or self.history(name)
             route = history[-1].route
-            champion = version or _only(name, route)
+            champion = version or only_challenger(name, route)
             without: Any = {"shadow": None, "sample": 1.0, "inline": None, "where": None}
             made = replace(route, champion=champion, split={}, rules={}, **without)
             self._put(name, extended(history, "promote", made, who, self._clock()))
@@ -450,6 +464,18 @@ class RoutedEndpoints:
         options: Mapping[str, Any],
     ) -> Answers:
         """What `predict` answers where the name is not in the table."""
+        if self.by_tenant[name.partition("@")[0]] > 0:
+            return asked_by(tenant, lambda: self._predict_of(name, data, headers, tenant, options))
+        return self._predict_of(name, data, headers, tenant, options)
+
+    def _predict_of(
+        self,
+        name: str,
+        data: object,
+        headers: Mapping[str, str] | None,
+        tenant: str,
+        options: Mapping[str, Any],
+    ) -> Answers:
         parts = self.by_version(name, data, headers, tenant)
         if parts is None:
             chosen = self._chosen(name, data, headers, tenant)
@@ -506,6 +532,18 @@ class RoutedEndpoints:
         options: Mapping[str, Any],
     ) -> Future[Answers]:
         """What `submit` answers where the name is not in the table."""
+        if self.by_tenant[name.partition("@")[0]] > 0:
+            return asked_by(tenant, lambda: self._submit_of(name, data, headers, tenant, options))
+        return self._submit_of(name, data, headers, tenant, options)
+
+    def _submit_of(
+        self,
+        name: str,
+        data: object,
+        headers: Mapping[str, str] | None,
+        tenant: str,
+        options: Mapping[str, Any],
+    ) -> Future[Answers]:
         parts = self.by_version(name, data, headers, tenant)
         if parts is None:
             chosen = self._chosen(name, data, headers, tenant)
@@ -556,19 +594,3 @@ def options_of(
         return _NO_OPTIONS
     given = {"outputs": outputs, "timeout": timeout, "priority": priority, "engine": engine}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _only(name: str, route: Route) -> str:
-    """The one challenger of a route."""
-    challengers = dict.fromkeys((*route.split, *route.rules.values()))
-    if route.shadow is not None:
-        challengers[route.shadow] = None
-    challengers.pop(route.champion, None)
-    if len(challengers) != 1:
-        raise BadCall(
-            "which challenger is to be promoted is not clear",
-            where=name,
-            found=f"{len(challengers)} challengers",
-            hint="promote(name, version)",
-        )
-    return next(iter(challengers))

@@ -15,6 +15,7 @@ from flour.core.errors import FlourError, ParameterError
 from flour.data.batch import Batch
 from oven import Plan
 from runtime.routing.predicate import columns_of
+from runtime.service.asking import tenant_now
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
@@ -28,6 +29,8 @@ from runtime.watch.statistics import Drift
 from runtime.watch.statistics import drift as drift_of
 from runtime.watch.training import reference_of
 
+#: The segment of who asks, as `predict(..., tenant=)` or a header of the request says.
+TENANT = "@tenant"
 _MOST = 1 << 18
 #: Rows of the reference and of the window that are kept to find causes.
 _KEPT = 1000
@@ -66,9 +69,9 @@ class Watch:
     Where another version answers, it goes on with that one; with a route, it is the champion's.
     `reference` are rows as the plan takes them, or sketches of such; without it, the sketches that
     were made at the import, if there are any: `drift=True` insists on them. `segments` are columns
-    or buckets of columns, of which `limit` combinations are told apart. `detectors` see the scores.
-    `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by name. With
-    `costs`, what rows take to compute is found out by segment and by stage.
+    or buckets of columns, or "@tenant", of which `limit` combinations are told apart. `detectors`
+    see the scores. `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by
+    name. With `costs`, what rows take to compute is found out by segment and by stage.
     """
 
     def __init__(  # noqa: PLR0913 (each has a default)
@@ -93,7 +96,8 @@ class Watch:
         texts = columns_of(version.inputs) or {}
         known = [*self.reference.columns] or [*version.reader.columns]
         known = [name for name in known if name not in version.private]
-        self.segments = Segments(segments, known, limit) if segments else None
+        self.segments = Segments(segments, [*known, TENANT], limit) if segments else None
+        self._by_tenant = TENANT in segments
         for column in self.segments.columns if self.segments else ():
             if column.width and texts.get(column.name):
                 raise ParameterError("a column of texts has no buckets", where=column.text)
@@ -113,6 +117,8 @@ class Watch:
         self._window: dict[str, tuple[Counts, int]] = {}
         self._observer = _Watching(self._copied, self._fold, _MOST)
         self._observer.watch = self
+        if self._by_tenant:
+            runtime.want_tenants(version.name, wanted=True)
         attach(version, self._observer)
         self._observer.start()
 
@@ -160,9 +166,11 @@ class Watch:
                 attach(version, self._observer)
 
     def _copied(self, batch: Batch) -> tuple[Any, int]:
-        return taken(batch, self.version.inputs), batch.rows or 1
+        rows = batch.rows or 1
+        return (taken(batch, self.version.inputs), rows, tenant_now()), rows
 
-    def _fold(self, block: object, weight: int) -> None:
+    def _fold(self, copied: tuple[object, int, str], weight: int) -> None:
+        block, rows, tenant = copied
         table = table_of(block, self.version.inputs)
         for name, sketch in self.reference.columns.items():
             if name in table:
@@ -174,6 +182,8 @@ class Watch:
         for each in self.outliers:
             each.add(table, weight)
         if self.segments is not None or self.detectors or self.costs is not None:
+            if self._by_tenant:
+                table = {**table, TENANT: np.full(rows, tenant, object)}
             self._fold_answers(block, table, weight)
 
     def _fold_answers(self, block: object, table: Table, weight: int) -> None:
@@ -248,8 +258,13 @@ class Watch:
     def close(self) -> None:
         """Look at no more calls, and count those that have come."""
         with self._moving:
+            if self._closed:
+                return
             self._closed = True
             detach(self.version, self._observer)
+            runtime = self._runtime()
+            if self._by_tenant and runtime is not None:
+                runtime.want_tenants(self.version.name, wanted=False)
         self._observer.end()
 
     def __enter__(self) -> Self:

@@ -1,0 +1,30 @@
+"""Who asks: the tenant of the call that a thread is in, for watches that count by tenant."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class _Asking(threading.local):
+    tenant = ""
+
+
+_asking = _Asking()
+
+
+def tenant_now() -> str:
+    """The tenant of this thread's call; empty where it has none, or nobody wants to know."""
+    return _asking.tenant
+
+
+def asked_by(tenant: str, call: Callable[[], T]) -> T:
+    """What `call` returns, which is made for this tenant."""
+    _asking.tenant = tenant
+    try:
+        return call()
+    finally:
+        _asking.tenant = ""
