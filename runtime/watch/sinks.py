@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
-from flour.core.sparse import Sparse
 
-#: Rows of a group in a file: fewer are not worth its header.
-GROUP = 8192
 #: Columns that become series of metrics, and texts that are told apart.
 _SERIES = 100
 
@@ -46,16 +43,22 @@ def sink(to: object, names: dict[str, str]) -> Sink:
     if to == "opentelemetry":
         return _Metrics(names)
     if isinstance(to, str | Path):
-        return _Arrow(Path(to), parquet=_ending(Path(to)) == ".parquet")
+        return _arrow(Path(to), parquet=_ending(Path(to)) == ".parquet")
     if callable(to):
         return _Plain(to)
     if hasattr(to, "write"):
-        return _Arrow(to, parquet=False)  # type: ignore[arg-type]  # it is written to
+        return _arrow(to, parquet=False)  # type: ignore[arg-type]  # it is written to
     raise ParameterError(
         "a tap cannot put values there",
         found=repr(to)[:80],
         hint='a function, "values.parquet", "values.arrows", a binary file, or "opentelemetry"',
     )
+
+
+def _arrow(to: Path | BinaryIO, *, parquet: bool) -> Sink:
+    from runtime.bulk.arrow_sink import ArrowSink
+
+    return ArrowSink(to, parquet=parquet)
 
 
 def _ending(path: Path) -> str:
@@ -66,67 +69,6 @@ def _ending(path: Path) -> str:
             hint="values.parquet or values.arrows",
         )
     return path.suffix
-
-
-class _Arrow:
-    """A column `value` in groups of rows: a number, a text, or a list of numbers each."""
-
-    def __init__(self, to: Path | BinaryIO, *, parquet: bool) -> None:
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet
-        except ModuleNotFoundError as problem:
-            raise ParameterError(
-                "values are written by pyarrow",
-                found=f"no {problem.name}",
-                hint="pip install 'pretzel-runtime[arrow]'",
-            ) from None
-        self._arrow, self._parquet = pa, parquet
-        self._file: Any = to.open("xb") if isinstance(to, Path) else to
-        self._own = isinstance(to, Path)
-        self._writer: Any = None
-        self._blocks: list[Any] = []
-        self._rows = 0
-
-    def __call__(self, values: Any) -> None:
-        """Keep a block until there are enough for a group; a stream gets each at once."""
-        block = self._arrow.table({"value": _column(self._arrow, values)})
-        self._blocks.append(block)
-        self._rows += len(block)
-        if not self._parquet or self._rows >= GROUP:
-            self._write()
-
-    def _write(self) -> None:
-        table = self._arrow.concat_tables(self._blocks)
-        self._blocks, self._rows = [], 0
-        if self._writer is None:
-            arrow = self._arrow
-            begin = arrow.parquet.ParquetWriter if self._parquet else arrow.ipc.new_stream
-            self._writer = begin(self._file, table.schema)
-        self._writer.write_table(table)
-        if not self._parquet:
-            self._file.flush()
-
-    def close(self) -> None:
-        """Write the last group and the end of the file."""
-        if self._blocks:
-            self._write()
-        if self._writer is not None:
-            self._writer.close()
-        if self._own:
-            self._file.close()
-
-
-def _column(arrow: Any, values: Any) -> Any:
-    """An array of Arrow, with a list for each row of several numbers."""
-    if isinstance(values, Sparse):
-        values = values.to_scipy()
-    if hasattr(values, "toarray"):
-        values = values.toarray()
-    if isinstance(values, np.ndarray) and values.ndim > 1:
-        flat = arrow.array(np.ascontiguousarray(values).reshape(-1))
-        return arrow.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))
-    return arrow.array(values if isinstance(values, np.ndarray) else list(values))
 
 
 class _Metrics:

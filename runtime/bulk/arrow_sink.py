@@ -1,0 +1,75 @@
+"""Blocks of values as a file of Parquet or a stream of Arrow, written by pyarrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from flour.core.errors import ParameterError
+from flour.core.sparse import Sparse
+
+#: Rows of a group in a file: fewer are not worth its header.
+GROUP = 8192
+
+
+class ArrowSink:
+    """Writes blocks of values as a column `value` in groups of rows: a number, a text, or a list of numbers each."""
+
+    def __init__(self, to: Path | BinaryIO, *, parquet: bool) -> None:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet
+        except ModuleNotFoundError as problem:
+            raise ParameterError(
+                "values are written by pyarrow",
+                found=f"no {problem.name}",
+                hint="pip install 'pretzel-runtime[arrow]'",
+            ) from None
+        self._arrow, self._parquet = pa, parquet
+        self._file: Any = to.open("xb") if isinstance(to, Path) else to
+        self._own = isinstance(to, Path)
+        self._writer: Any = None
+        self._blocks: list[Any] = []
+        self._rows = 0
+
+    def __call__(self, values: Any) -> None:
+        """Keep a block until there are enough for a group; a stream gets each at once."""
+        block = self._arrow.table({"value": _column(self._arrow, values)})
+        self._blocks.append(block)
+        self._rows += len(block)
+        if not self._parquet or self._rows >= GROUP:
+            self._write()
+
+    def _write(self) -> None:
+        table = self._arrow.concat_tables(self._blocks)
+        self._blocks, self._rows = [], 0
+        if self._writer is None:
+            arrow = self._arrow
+            begin = arrow.parquet.ParquetWriter if self._parquet else arrow.ipc.new_stream
+            self._writer = begin(self._file, table.schema)
+        self._writer.write_table(table)
+        if not self._parquet:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Write the last group and the end of the file."""
+        if self._blocks:
+            self._write()
+        if self._writer is not None:
+            self._writer.close()
+        if self._own:
+            self._file.close()
+
+
+def _column(arrow: Any, values: Any) -> Any:
+    """An array of Arrow, with a list for each row of several numbers."""
+    if isinstance(values, Sparse):
+        values = values.to_scipy()
+    if hasattr(values, "toarray"):
+        values = values.toarray()
+    if isinstance(values, np.ndarray) and values.ndim > 1:
+        flat = arrow.array(np.ascontiguousarray(values).reshape(-1))
+        return arrow.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))
+    return arrow.array(values if isinstance(values, np.ndarray) else list(values))
