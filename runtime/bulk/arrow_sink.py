@@ -15,7 +15,7 @@ GROUP = 8192
 
 
 class ArrowSink:
-    """Writes blocks of values as a column `value` in groups of rows: a number, a text, or a list of numbers each."""
+    """Writes a column `value` in groups of rows: a number, a text, or a list of numbers each."""
 
     def __init__(self, to: Path | BinaryIO, *, parquet: bool) -> None:
         try:

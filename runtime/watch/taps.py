@@ -157,15 +157,15 @@ class Tap:
             version, former = runtime.find(self._name), self._observer
             if version is self.version:
                 return
-            self.version = version
             try:
                 plan = self._baked(version)
             except FlourError as problem:
                 detach(former.version, former)  # it goes on looking for versions
                 log.warning("%s: the tap has nothing to look at: %s", version.owner, problem.what)
-                return
-            self._observer = _Tapped(self, version, plan)
-            former.end()
+            else:
+                self._observer = _Tapped(self, version, plan)
+                former.end()
+            self.version = version
 
     def give(self, values: object) -> None:
         """Put a block of values where they should go."""
