@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from flour.core.extension_points import extension
+
 _XGBOOST = re.compile(rb'"version":\s*\[\s*(\d+),\s*(\d+),\s*(\d+)')
 _LIGHTGBM = re.compile(rb"^version=(\S{1,40})", re.MULTILINE)
 
@@ -31,9 +33,7 @@ def _xgboost(raw: bytes) -> dict[str, str]:
 
 
 def _onnx(raw: bytes) -> dict[str, str]:
-    from flour.onnx.reading import read_model
-
-    model = read_model(raw)
+    model = extension("onnx_outline")(raw)
     opsets = {
         f"operators of {name or 'onnx'}": str(number) for name, number in model.opsets.items()
     }

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
+from flour.core.extension_points import extension
 
 #: Columns that become series of metrics, and texts that are told apart.
 _SERIES = 100
@@ -56,9 +57,8 @@ def sink(to: object, names: dict[str, str]) -> Sink:
 
 
 def _arrow(to: Path | BinaryIO, *, parquet: bool) -> Sink:
-    from runtime.bulk.arrow_sink import ArrowSink
-
-    return ArrowSink(to, parquet=parquet)
+    made: Sink = extension("arrow_sink")(to, parquet=parquet)
+    return made
 
 
 def _ending(path: Path) -> str:
