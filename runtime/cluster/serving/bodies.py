@@ -1,0 +1,51 @@
+"""What a cluster tells its clients, at `GET /v2/cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+PATH = "/v2/cluster"
+
+
+class MemberState(msgspec.Struct):
+    """A replica."""
+
+    number: int
+    url: str
+    state: str
+    """ready, leaving, loading, spare or lost: only those that are ready should be asked."""
+    process: int = 0
+    machine: str = ""
+    generation: int = -1
+    """The last change of models and routes that it has followed."""
+
+
+class Members(msgspec.Struct):
+    """The replicas; `number` rises with each change."""
+
+    number: int
+    replicas: list[MemberState]
+    generation: int = 0
+    """The last change of models and routes that all replicas were sent."""
+    front: str = ""
+    """An address that waits for a replica where there is none, and passes requests on."""
+    models: dict[str, list[int]] = {}
+    """The replicas that have a model mapped, the one with most of its requests first; of models
+    that are not here, any."""
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Members:
+        """From plain data of a channel."""
+        return msgspec.convert(data, cls)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for a channel."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def ready(self) -> list[MemberState]:
+        """The replicas that answer."""
+        return [each for each in self.replicas if each.state == "ready"]
