@@ -26,6 +26,7 @@ from flour.core.errors import FlourError
 from objectstore.atomic import write_file
 from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
 from runtime.cluster.serving.bodies import Members
+from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.link import Address, admitted
 from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat, Unreachable
 from runtime.errors import ClusterError
@@ -70,7 +71,9 @@ class ClusterSettings:
     staging: str
     """The directory of imported plans, which every machine has to see under this name."""
     host: str = "127.0.0.1"
-    """The address of the controller for replicas."""
+    """The address of the controller for replicas, and of the front."""
+    port: int = 0
+    """Of the front; 0 lets the system choose one."""
     scale: Scale = field(default_factory=Scale)
     standby: int = 0
     """Processes without models that become replicas in milliseconds."""
@@ -105,7 +108,7 @@ class Controller:
             trust_pickle=settings.trust_pickle,
             on_event=on_event,
         )
-        self.front = ""
+        self.front = Front(settings.host, settings.port, self.members, self._woken)
         self._on_members = on_members or (lambda _: None)
         self._secret = secrets.token_bytes(32).hex()
         self._autoscaler = Autoscaler(settings.scale)
@@ -139,6 +142,7 @@ class Controller:
                 self.repository.unload(name)
         for task, name in ((self._accept, "accepts"), (self._keep, "keeps")):
             threading.Thread(target=task, name=f"pretzel-cluster-{name}", daemon=True).start()
+        self.front.start()
         if self.settings.poll > 0:
             self.repository.watch(self.settings.poll)
         return self
@@ -158,6 +162,7 @@ class Controller:
             time.sleep(0.05)
         for number in list(self._seats):
             self._launcher.end(number)
+        self.front.stop()
         self._listener.close()
         self.repository.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -215,6 +220,10 @@ class Controller:
             self.wanted = 1
             self._turn.set()
 
+    def _woken(self) -> Members:
+        self.wake()
+        return self.wait_ready(1, STEP_SECONDS)
+
     def roll(self, seconds: float = 120.0) -> int:
         """Replace all processes by new ones, one at a time; returns how many.
 
@@ -222,7 +231,7 @@ class Controller:
         """
         with self._lock:
             old = [seat for seat in self._seats.values() if seat.state == "ready"]
-            for seat in [each for each in self._seats.values() if each.state == "spare"]:
+            for seat in [each for each in self._seats.values() if each.state != "ready"]:
                 self._leave(seat)
         for seat in old:
             known = {each.number for each in self._ready()}
@@ -481,7 +490,7 @@ class Controller:
                 self._members.replicas, self._members.generation = states, self.fleet.generation
                 return
             self._members = made = Members(
-                self._members.number + 1, states, self.fleet.generation, self.front
+                self._members.number + 1, states, self.fleet.generation, self.front.url
             )
             for seat in self._seats.values():
                 if seat.channel is not None:
