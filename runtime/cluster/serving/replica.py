@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -93,9 +92,10 @@ class Replica(Worker):
             super().run()
         self._link.close()
 
-    def start(self) -> None:
-        """Run on a thread of its own."""
-        threading.Thread(target=self.run, name="pretzel-replica", daemon=True).start()
+    @property
+    def orphaned(self) -> bool:
+        """Whether it ended because the controller was not to be reached."""
+        return self._alone
 
     def _finish(self) -> None:
         super()._finish()
