@@ -60,11 +60,13 @@ class Autoscaler:
         self.scale = scale
         self._needed: deque[tuple[float, int]] = deque()
         self._counts = (0, 0)
-        self._asked = float("-inf")
+        self._asked = 0.0
 
     def wanted(self, now: float, replicas: int, loads: Sequence[Load]) -> int:
         """The number of replicas from now on; `replicas` are those that should be there so far."""
         scale = self.scale
+        if replicas == 0:  # until it is woken
+            return scale.least
         needed = self._needs(now, replicas, loads)
         self._needed.append((now, needed))
         horizon = now - max(scale.up_seconds, scale.down_seconds)
@@ -80,7 +82,7 @@ class Autoscaler:
     def woken(self, now: float) -> None:
         """A request came while there was no replica."""
         self._asked = now
-        self._needed.append((now, 1))
+        self._needed.clear()
 
     def _needs(self, now: float, replicas: int, loads: Sequence[Load]) -> int:
         scale = self.scale
@@ -88,7 +90,7 @@ class Autoscaler:
         # A replica that went takes its counts along: differences of one look are never negative.
         came, late = max(0, requests - self._counts[0]), max(0, missed - self._counts[1])
         self._counts = requests, missed
-        if came or self._asked == float("-inf"):
+        if came or not loads:  # no time without requests, as nothing could be asked
             self._asked = now
         queue = ceil(sum(each.waiting for each in loads) / scale.queue)
         busy = ceil(sum(each.busy for each in loads) / scale.busy)

@@ -135,7 +135,8 @@ class Controller:
             until = time.monotonic() + self.settings.lease
             self.fleet.granted(Member(number, Unreachable()), "", until)
         self._numbers = count(max(existing, default=-1) + 1)
-        self.wanted = min(max(self.wanted, len(existing)), self.settings.scale.most)
+        if existing:
+            self.wanted = self._bounded(len(existing) - self.settings.standby)
         self.repository.load_all()
         for name in self._withdrawn.names():
             with suppress(UnknownModel):
@@ -208,10 +209,15 @@ class Controller:
         self._change("load", name)
 
     def scale_to(self, count: int) -> None:
-        """Have so many replicas, within the bounds."""
-        scale = self.settings.scale
-        self.wanted = min(max(count, scale.least), scale.most)
+        """Have so many replicas: within the bounds, where load decides between them."""
+        self.wanted = self._bounded(count)
         self._turn.set()
+
+    def _bounded(self, count: int) -> int:
+        scale = self.settings.scale
+        if scale.least == scale.most:
+            return max(1, count)
+        return min(max(count, scale.least), scale.most)
 
     def wake(self) -> None:
         """Have a replica where there is none, as somebody asks."""

@@ -88,9 +88,3 @@ def cluster(
             processes.close()
 
 
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait until something is true."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not become true in time"
-        time.sleep(0.02)

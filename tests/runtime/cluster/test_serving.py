@@ -1,0 +1,293 @@
+"""Replicas of a cluster, as processes of this machine without Ray: in step, replaced, withdrawn."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.cluster.serving import ClusterClient, Controller, Scale
+from runtime.cluster.serving.autoscaling import Autoscaler, Load
+from runtime.cluster.serving.bodies import Members, MemberState
+from runtime.cluster.serving.haproxy import configuration
+from runtime.errors import ClusterError
+from runtime.workers.errors import NotInStep
+from tests.house import until
+from tests.runtime.cluster.clusters import ROW, Processes, cluster
+from tests.runtime.repository.folders import age, save_plan
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "models"
+    for name, offset in (("a", 1.0), ("b", 2.0)):
+        changed(made / f"{name}.pretzel", offset)
+    return made
+
+
+def changed(path: Path, offset: float) -> None:
+    save_plan(path, offset)
+    age(path)
+
+
+class Asking:
+    """Threads that ask for predictions; each answer with the moments before and after it."""
+
+    def __init__(self, client: ClusterClient, name: str = "a", threads: int = 3) -> None:
+        self._client, self._name, self._ended = client, name, threading.Event()
+        self.answers: list[tuple[float, float, int, float]] = []
+        self.failed: list[str] = []
+        self._threads = [threading.Thread(target=self._ask) for _ in range(threads)]
+
+    def _ask(self) -> None:
+        import json
+
+        body, path = json.dumps(ROW).encode(), f"/predict/{self._name}"
+        while not self._ended.is_set():
+            before = time.monotonic()
+            try:
+                found = self._client.request("POST", path, body)
+            except ClusterError as problem:
+                self.failed.append(str(problem))
+                continue
+            top = json.loads(found.body).get("top", -1.0)
+            self.answers.append((before, time.monotonic(), found.status, top))
+            time.sleep(0.002)
+
+    @contextmanager
+    def on(self) -> Iterator[Asking]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._ended.set()
+            for thread in self._threads:
+                thread.join(60)
+
+    def after(self, moment: float) -> set[tuple[int, float]]:
+        """The answers to what was asked after this."""
+        return {(status, top) for before, _, status, top in self.answers if before > moment}
+
+
+def tops(controller: Controller, name: str = "a") -> list[Any]:
+    """What each replica itself answers."""
+    found = []
+    for each in controller.members().ready():
+        with ClusterClient(each.url, attempts=1, look=lambda each=each: only(each)) as one:
+            found.append(one.request("POST", f"/predict/{name}", b"[0, 0, 0, 0]"))
+    return [each.value()["top"] if each.status == 200 else each.status for each in found]
+
+
+def only(member: MemberState) -> Members:
+    return Members(0, [member])
+
+
+def test_every_replica_has_followed_when_a_change_is_acknowledged(
+    tmp_path: Path, folder: Path
+) -> None:
+    with cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as controller:
+        controller.wait_ready()
+        assert tops(controller) == [1.0, 1.0]
+        for offset in (3.0, 4.0, 5.0):
+            changed(folder / "a.pretzel", offset)
+            assert controller.sync() == ["replaced a@1"]
+            assert tops(controller) == [offset, offset]
+        with ClusterClient(controller.front.url) as client:  # by way of any replica
+            assert client.request("POST", "/v2/repository/models/a/unload", b"{}").status == 200
+            assert tops(controller) == [404, 404]
+            assert client.request("POST", "/v2/repository/models/a/load", b"{}").status == 200
+            assert tops(controller) == [5.0, 5.0]
+            (folder / "a" / "2").mkdir(parents=True)
+            changed(folder / "a" / "2" / "a.pretzel", 6.0)
+            (folder / "a" / "1").mkdir()
+            (folder / "a.pretzel").rename(folder / "a" / "1" / "a.pretzel")
+            controller.sync()
+            route = b'{"champion": "a@1"}'
+            assert client.request("PUT", "/v2/endpoints/a/route", route).status in {200, 404, 405}
+
+
+def test_a_killed_replica_comes_back_with_what_was_changed_meanwhile(
+    tmp_path: Path, folder: Path
+) -> None:
+    with (
+        cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as controller,
+        ClusterClient(controller.front.url) as client,
+    ):
+        controller.wait_ready()
+        killed = controller.members().ready()[0]
+        with Asking(client).on() as asking:
+            until(lambda: len(asking.answers) > 50)
+            os.kill(killed.process, signal.SIGKILL)
+            changed(folder / "a.pretzel", 7.0)
+            controller.sync()
+            acknowledged = time.monotonic()
+            until(lambda: len(controller.members().ready()) == 2)
+            until(lambda: all(m.process != killed.process for m in controller.members().replicas))
+            time.sleep(0.2)
+        assert asking.failed == []
+        assert {status for _, _, status, _ in asking.answers} == {200}
+        assert asking.after(acknowledged) == {(200, 7.0)}
+        assert tops(controller) == [7.0, 7.0]
+
+
+def test_one_that_does_not_hear_stops_answering_before_a_change_is_acknowledged(
+    tmp_path: Path, folder: Path
+) -> None:
+    with cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0, lease=1.0) as controller:
+        controller.wait_ready()
+        stopped = controller.members().ready()[0]
+        os.kill(stopped.process, signal.SIGSTOP)
+        try:
+            with pytest.raises(NotInStep, match=str(stopped.number)):
+                controller.repository.unload("a")
+                controller.fleet.settle(0.3)
+        finally:
+            time.sleep(1.2)  # its lease ends
+            os.kill(stopped.process, signal.SIGCONT)
+        controller.fleet.settle(20.0)
+        with ClusterClient(stopped.url, attempts=1, look=lambda: only(stopped)) as one:
+            # It refuses until it has followed, and then it has no such model.
+            assert one.request("POST", "/predict/a", b"[0, 0, 0, 0]").status in {404, 503}
+            until(lambda: one.request("GET", "/v2/models/b").status == 200)
+            assert one.request("POST", "/predict/a", b"[0, 0, 0, 0]").status == 404
+
+
+def test_replicas_outlive_their_controller(tmp_path: Path, folder: Path) -> None:
+    launcher = Processes(tmp_path / "address.json", 2.0)
+    try:
+        with cluster(tmp_path, folder, launcher, scale=Scale(2, 2)) as first:
+            first.wait_ready()
+            first.unload("b")
+            before = {each.process for each in first.members().ready()}
+            # As if killed: nothing is said to replicas.
+            first._stopped.set()
+            first._listener.close()
+            first.front.stop()
+            for seat in first._seats.values():
+                assert seat.channel is not None
+                seat.channel.close()
+            with cluster(tmp_path, folder, launcher, scale=Scale(2, 2)) as second:
+                second.wait_ready()
+                assert {each.process for each in second.members().ready()} == before
+                changed(folder / "a.pretzel", 8.0)
+                second.sync()
+                assert tops(second) == [8.0, 8.0]
+                assert tops(second, "b") == [404, 404]
+            first._seats.clear()
+    finally:
+        launcher.close()
+
+
+def test_processes_are_replaced_without_a_failed_request(tmp_path: Path, folder: Path) -> None:
+    with (
+        cluster(tmp_path, folder, scale=Scale(2, 2)) as controller,
+        ClusterClient(controller.front.url) as client,
+    ):
+        controller.wait_ready()
+        before = {each.process for each in controller.members().ready()}
+        with Asking(client).on() as asking:
+            until(lambda: len(asking.answers) > 20)
+            assert controller.roll() == 2
+            ready = {each.process for each in controller.members().ready()}
+        assert len(ready) == 2
+        assert not ready & before
+        assert asking.failed == []
+        assert {(status, top) for _, _, status, top in asking.answers} == {(200, 1.0)}
+
+
+def test_to_zero_and_back_within_a_second(tmp_path: Path, folder: Path) -> None:
+    scale = Scale(0, 2, zero_seconds=0.6, down_seconds=0.3)
+    with (
+        cluster(tmp_path, folder, scale=scale, standby=1) as controller,
+        ClusterClient(controller.front.url) as client,
+    ):
+        controller.wait_ready(1)
+        assert client.predict("a", ROW)["top"] == 1.0
+        until(lambda: not controller.members().ready())
+        until(lambda: [each.state for each in controller.members().replicas] == ["spare"])
+        started = time.monotonic()
+        assert client.predict("a", ROW)["top"] == 1.0
+        assert time.monotonic() - started < 1.0
+        assert client.predict("a", ROW)["top"] == 1.0
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def test_more_replicas_for_queues_processors_and_missed_deadlines() -> None:
+    scale = Scale(1, 4, up_seconds=1.0, down_seconds=5.0)
+    for load in (Load(waiting=9), Load(busy=1.5)):
+        scaler, now = Autoscaler(scale), 0.0
+        assert scaler.wanted(now, 1, [load]) == 1  # not at once
+        assert scaler.wanted(now + 1.1, 1, [load]) == 3
+        assert scaler.wanted(now + 1.2, 3, [Load()] * 3) == 3
+        assert scaler.wanted(now + 7.0, 3, [Load()] * 3) == 1
+    scaler = Autoscaler(scale)
+    scaler.wanted(0.0, 2, [Load(requests=100, missed=0)] * 2)
+    wanted = [scaler.wanted(n / 2, 2, [Load(requests=200 * n, missed=9 * n)] * 2) for n in (1, 2, 3, 4)]
+    assert wanted[-1] == 3
+    assert Autoscaler(scale).wanted(0.0, 9, [Load(waiting=99)]) == 4
+
+
+def test_none_without_requests_and_one_when_woken() -> None:
+    scaler = Autoscaler(Scale(0, 2, zero_seconds=10.0, down_seconds=1.0))
+    assert scaler.wanted(0.0, 1, []) == 1  # it starts
+    assert scaler.wanted(9.0, 1, [Load()]) == 1
+    assert scaler.wanted(10.0, 1, [Load()]) == 0
+    assert scaler.wanted(11.0, 0, []) == 0
+    scaler.woken(50.0)
+    assert scaler.wanted(50.1, 1, []) == 1
+    assert scaler.wanted(59.0, 1, [Load()]) == 1
+    with pytest.raises(ClusterError, match="few to many"):
+        Scale(3, 2)
+
+
+def test_only_what_may_be_repeated_is_asked_again() -> None:
+    taken = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                taken.append(connection.recv(1 << 16))
+                connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        states = [MemberState(number, url, "ready") for number in range(1)]
+        client = ClusterClient(url, attempts=3, look=lambda: Members(1, states))
+        with pytest.raises(ClusterError, match="only predictions"):
+            client.request("POST", "/v2/repository/models/a/unload", b"{}")
+        assert len(taken) == 1
+        with pytest.raises(ClusterError, match="no replica answers"):
+            client.predict("a", ROW)
+        assert len(taken) == 4
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_haproxy_knows_the_front_and_its_places(tmp_path: Path) -> None:
+    text = configuration("127.0.0.1:80", "http://127.0.0.1:99", tmp_path, 2)
+    assert "server front 127.0.0.1:99 backup" in text
+    assert text.count("server r") == 2
+
+
+def test_who_does_not_know_the_secret_is_sent_away(tmp_path: Path, folder: Path) -> None:
+    with cluster(tmp_path, folder, scale=Scale(1, 1)) as controller:
+        address = controller.address()
+        with socket.create_connection((address.host, address.port)) as stranger:
+            stranger.sendall(b"x" * 32)
+            stranger.settimeout(5.0)
+            assert stranger.recv(1) == b""
+        assert len(controller.wait_ready().replicas) == 1
