@@ -228,7 +228,7 @@ def _stop_proxy(name: str) -> None:
 def _tell(status: dict[str, Any], out: Output) -> None:
     lines = [
         f"replica {each['number']}  {each['state']:8} {each['url']}  process {each['process']} on "
-        f"{each['machine']}, change {each['generation']} of {status['generation']}"
+        f"node {each['node'][:8]}, change {each['generation']} of {status['generation']}"
         for each in status["replicas"]
     ]
     lines += [

@@ -18,7 +18,7 @@ class MemberState(msgspec.Struct):
     state: str
     """ready, leaving, loading, spare or lost: only those that are ready should be asked."""
     process: int = 0
-    machine: str = ""
+    node: str = ""
     generation: int = -1
     """The last change of models and routes that it has followed."""
 

@@ -306,13 +306,13 @@ class Controller:
             if seat.member is not None:
                 self.fleet.leave(seat.member)
             seat.channel, seat.url = channel, str(body["url"])
-            seat.process, seat.machine = int(body["process"]), str(body["machine"])
+            seat.process, seat.node = int(body["process"]), str(body["node"])
             seat.member, seat.load, seat.generation = ClusterMember(number, channel), Load(), -1
             seat.become("spare")
             if body["running"]:
                 self._promote(seat)
             else:  # the process before it on its machine has ended
-                self.fleet.replaced(seat.member, [seat.machine])
+                self.fleet.replaced(seat.member, [seat.node])
         self._turn.set()
         return seat
 
@@ -326,7 +326,7 @@ class Controller:
             seat.generation = int(body["generation"])
             if member.followed:
                 until = time.monotonic() + self.settings.lease
-                self.fleet.granted(member, seat.machine, until)
+                self.fleet.granted(member, seat.node, until)
             return member.followed
 
     def ended(self, seat: Seat) -> None:
@@ -379,7 +379,7 @@ class Controller:
         with self._lock:
             if done.exception() is None and seat.member is member and seat.state == "loading":
                 # What had its number before was this process, or is known to have ended.
-                self.fleet.replaced(member, [seat.machine, ""])
+                self.fleet.replaced(member, [seat.node, ""])
                 seat.become("ready")
                 self._publish()
 

@@ -36,7 +36,7 @@ class Seat:
     def __init__(self, number: int) -> None:
         self.number, self.since = number, time.monotonic()
         self.state: State = "starting"
-        self.url = self.machine = ""
+        self.url = self.node = ""
         self.process = 0
         self.channel: Channel | None = None
         self.member: ClusterMember | None = None
@@ -51,7 +51,7 @@ class Seat:
     def told(self) -> MemberState:
         """What clients are told of it."""
         return MemberState(
-            *(self.number, self.url, self.state, self.process, self.machine, self.generation)
+            *(self.number, self.url, self.state, self.process, self.node, self.generation)
         )
 
 
@@ -65,14 +65,14 @@ class ClusterFleet(Fleet):
         self._leases: dict[Member, tuple[str, float]] = {}
         self._granting = threading.Lock()
 
-    def granted(self, member: Member, machine: str, until: float) -> None:
+    def granted(self, member: Member, node: str, until: float) -> None:
         """A replica may answer until this moment of `time.monotonic`."""
         with self._granting:
-            self._leases[member] = machine, until
+            self._leases[member] = node, until
 
-    def replaced(self, member: Member, machines: Collection[str]) -> None:
-        """Processes before this one with its number, on these machines, answer no more."""
-        self._drop(lambda each, where: each.number == member.number and where in machines, member)
+    def replaced(self, member: Member, nodes: Collection[str]) -> None:
+        """Processes before this one with its number, on these nodes, answer no more."""
+        self._drop(lambda each, where: each.number == member.number and where in nodes, member)
 
     def ended(self, member: Member) -> None:
         """A replica has said that it answers no more."""

@@ -135,7 +135,8 @@ class _ReplicaActor:
 
     def __init__(self, number: int, host: str, lease: float, name: str) -> None:
         self._name = name
-        self._replica = Replica(number, address_here(host), self._find, lease)
+        node = ray.get_runtime_context().get_node_id()
+        self._replica = Replica(number, address_here(host), self._find, lease, node)
         threading.Thread(target=self._run, name="pretzel-replica", daemon=True).start()
 
     def _find(self) -> Address:

@@ -20,7 +20,6 @@ from starlette.responses import Response
 from runtime.cluster.serving.bodies import PATH, Members
 from runtime.cluster.serving.client import REPEATABLE
 
-_ANSWER = msgspec.json.Decoder(Members)
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
 _REFRESH, _ATTEMPTS = 1.0, 4
 
@@ -64,7 +63,7 @@ class Passing:
         for url in (*self._urls, self._front):
             with suppress(aiohttp.ClientError, msgspec.MsgspecError):
                 async with session.get(url + PATH) as found:
-                    members = _ANSWER.decode(await found.read())
+                    members = msgspec.json.decode(await found.read(), type=Members)
                 self._urls = [each.url for each in members.ready()] or [self._front]
                 return
         self._urls = [self._front]

@@ -60,10 +60,13 @@ class Replica(Worker):
     """One replica, from joining the cluster to its end."""
 
     def __init__(
-        self, number: int, host: str, find: Callable[[], Address], lease: float
+        self, number: int, host: str, find: Callable[[], Address], lease: float, node: str = ""
     ) -> None:
-        """Listen on a free port of `host`; nothing is accepted before the models are loaded."""
-        self.number, self.host = number, host
+        """Listen on a free port of `host`; nothing is accepted before the models are loaded.
+
+        A process on the same `node` with the same number is started after this one has ended only.
+        """
+        self.number, self.host, self.node = number, host, node or socket.gethostname()
         self._listener = socket.create_server(
             (host, 0),
             family=socket.AF_INET6 if ":" in host else socket.AF_INET,
@@ -109,7 +112,7 @@ class Replica(Worker):
             "number": self.number,
             "url": self.url,
             "process": os.getpid(),
-            "machine": socket.gethostname(),
+            "node": self.node,
             "running": self._is_open,
         }
 

@@ -1,4 +1,4 @@
-"""A cluster without Ray: replicas are processes of this machine, which are started again."""
+"""A cluster without Ray, whose replicas are processes of this machine; and who asks one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from runtime.cluster.serving.client import ClusterClient
 from runtime.cluster.serving.controller import ClusterSettings, Controller
+from runtime.errors import ClusterError
 from runtime.http import ServerSettings
 from runtime.workers.options import Options
 from tests.house import ROOT
@@ -88,3 +90,39 @@ def cluster(
             processes.close()
 
 
+class Asking:
+    """Threads that ask for predictions; each answer with the moments before and after it."""
+
+    def __init__(self, client: ClusterClient, name: str = "a", threads: int = 3) -> None:
+        self._client, self._name, self._ended = client, name, threading.Event()
+        self.answers: list[tuple[float, float, int, float]] = []
+        self.failed: list[str] = []
+        self._threads = [threading.Thread(target=self._ask) for _ in range(threads)]
+
+    def _ask(self) -> None:
+        body, path = json.dumps(ROW).encode(), f"/predict/{self._name}"
+        while not self._ended.is_set():
+            before = time.monotonic()
+            try:
+                found = self._client.request("POST", path, body)
+            except ClusterError as problem:
+                self.failed.append(str(problem))
+                continue
+            top = json.loads(found.body).get("top", -1.0)
+            self.answers.append((before, time.monotonic(), found.status, top))
+            time.sleep(0.002)
+
+    @contextmanager
+    def on(self) -> Iterator[Asking]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._ended.set()
+            for thread in self._threads:
+                thread.join(60)
+
+    def after(self, moment: float) -> set[tuple[int, float]]:
+        """The answers to what was asked after this."""
+        return {(status, top) for before, _, status, top in self.answers if before > moment}

@@ -7,8 +7,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from runtime.cluster.serving.haproxy import configuration
 from runtime.errors import ClusterError
 from runtime.workers.errors import NotInStep
 from tests.house import until
-from tests.runtime.cluster.clusters import ROW, Processes, cluster
+from tests.runtime.cluster.clusters import ROW, Asking, Processes, cluster
 from tests.runtime.repository.folders import age, save_plan
 
 
@@ -36,46 +34,6 @@ def folder(tmp_path: Path) -> Path:
 def changed(path: Path, offset: float) -> None:
     save_plan(path, offset)
     age(path)
-
-
-class Asking:
-    """Threads that ask for predictions; each answer with the moments before and after it."""
-
-    def __init__(self, client: ClusterClient, name: str = "a", threads: int = 3) -> None:
-        self._client, self._name, self._ended = client, name, threading.Event()
-        self.answers: list[tuple[float, float, int, float]] = []
-        self.failed: list[str] = []
-        self._threads = [threading.Thread(target=self._ask) for _ in range(threads)]
-
-    def _ask(self) -> None:
-        import json
-
-        body, path = json.dumps(ROW).encode(), f"/predict/{self._name}"
-        while not self._ended.is_set():
-            before = time.monotonic()
-            try:
-                found = self._client.request("POST", path, body)
-            except ClusterError as problem:
-                self.failed.append(str(problem))
-                continue
-            top = json.loads(found.body).get("top", -1.0)
-            self.answers.append((before, time.monotonic(), found.status, top))
-            time.sleep(0.002)
-
-    @contextmanager
-    def on(self) -> Iterator[Asking]:
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield self
-        finally:
-            self._ended.set()
-            for thread in self._threads:
-                thread.join(60)
-
-    def after(self, moment: float) -> set[tuple[int, float]]:
-        """The answers to what was asked after this."""
-        return {(status, top) for before, _, status, top in self.answers if before > moment}
 
 
 def tops(controller: Controller, name: str = "a") -> list[Any]:
@@ -106,13 +64,34 @@ def test_every_replica_has_followed_when_a_change_is_acknowledged(
             assert tops(controller) == [404, 404]
             assert client.request("POST", "/v2/repository/models/a/load", b"{}").status == 200
             assert tops(controller) == [5.0, 5.0]
-            (folder / "a" / "2").mkdir(parents=True)
-            changed(folder / "a" / "2" / "a.pretzel", 6.0)
-            (folder / "a" / "1").mkdir()
-            (folder / "a.pretzel").rename(folder / "a" / "1" / "a.pretzel")
-            controller.sync()
-            route = b'{"champion": "a@1"}'
-            assert client.request("PUT", "/v2/endpoints/a/route", route).status in {200, 404, 405}
+
+
+def test_a_route_is_every_replicas(tmp_path: Path, folder: Path) -> None:
+    for version in (1, 2):
+        changed(folder / "c" / str(version) / "c.pretzel", 10.0 * version)
+    with (
+        cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as controller,
+        ClusterClient(controller.front.url) as client,
+    ):
+        controller.wait_ready()
+        route = b'{"champion": "c@1"}'
+        assert client.request("PUT", "/v2/models/c/route", route).status == 200
+        assert tops(controller, "c") == [10.0, 10.0]
+        with Asking(client, "c").on() as asking:
+            until(lambda: len(asking.answers) > 20)
+            route = b'{"champion": "c@2"}'
+            assert client.request("PUT", "/v2/models/c/route", route).status == 200
+            changed_at = time.monotonic()
+            until(lambda: len(asking.after(changed_at)) > 0)
+            undone_at = time.monotonic()
+            assert client.request("POST", "/v2/models/c/rollback", b"{}").status == 200
+            back_at = time.monotonic()
+            until(lambda: len(asking.after(back_at)) > 0)
+        assert {
+            top for asked, told, _, top in asking.answers if changed_at < asked and told < undone_at
+        } == {20.0}
+        assert asking.after(back_at) == {(200, 10.0)}
+        assert tops(controller, "c") == [10.0, 10.0]
 
 
 def test_a_killed_replica_comes_back_with_what_was_changed_meanwhile(
