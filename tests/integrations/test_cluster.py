@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale
+from runtime.errors import ClusterError
 from runtime.http import ServerSettings
 from runtime.workers.options import Options
 from tests.house import ROOT, until
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.integrations
 #: Not 127.0.0.1, which Ray replaces by another address of the machine.
 LOOPBACK = "127.0.0.2"
 MODELS, REPLICAS, LEASE = 30, 4, 3.0
+#: The port of HAProxy; the front has the one before it, Ray's proxy the one after it.
+HAPROXY = 18731
 #: A killed process comes back in 3 s on an idle machine with two cores.
 BACK_SECONDS = 60.0
 
@@ -92,6 +95,13 @@ class Running:
         replicas = self.status()["replicas"]
         return {each["number"]: each["process"] for each in replicas if each["state"] == "ready"}
 
+    def again(self, killed: int) -> bool:
+        """Whether there is another controller."""
+        try:
+            return bool(self.status()["controller"] != killed)
+        except ClusterError:
+            return False
+
     def back(self, killed: int) -> float:
         """Wait until there are as many as before, without this process; the seconds."""
         began = time.monotonic()
@@ -117,6 +127,7 @@ def running(
         scale=Scale(REPLICAS, REPLICAS),
         options=Options(http, executors=1, owner="tests"),
         lease=LEASE,
+        port=HAPROXY - 1,
         poll=0.2,
     )
     bind = f"127.0.0.1:{HAPROXY}" if shutil.which("haproxy") else ""
@@ -125,9 +136,6 @@ def running(
     ray_actors.down("tests")
     names = nodes.ray.util.list_named_actors(all_namespaces=True)
     assert not [each for each in names if each["namespace"] == "tests"]
-
-
-HAPROXY = 18731
 
 
 def test_an_upgrade_of_every_model_fails_no_request(running: Running, folder: Path) -> None:
@@ -187,7 +195,9 @@ def test_a_killed_controller_is_not_missed(nodes: Any, running: Running, folder:
     with ClusterClient(running.front) as client, Asking(client, "m4").on() as asking:
         until(lambda: len(asking.answers) > 50)
         before = running.ready()
-        nodes.ray.kill(nodes.ray.get_actor("controller", "tests"), no_restart=False)
+        killed = running.status()["controller"]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: running.again(killed), seconds=BACK_SECONDS)
         until(lambda: running.ready() == before, seconds=BACK_SECONDS)
         # It remembers what was withdrawn, and goes on.
         assert client.request("POST", "/predict/m6", b"[0,0,0,0]").status == 404

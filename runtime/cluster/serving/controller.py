@@ -122,6 +122,8 @@ class Controller:
         self._listener: socket.socket
         self._numbers = count()
         self._surge = 0
+        #: Replicas of the controller before this one, and until when they are waited for.
+        self._known, self._grace = set[int](), 0.0
 
     # --- running -----------------------------------------------------------------------------
 
@@ -129,6 +131,7 @@ class Controller:
         """Load the folder, take in replicas that are there, and start those that are missing."""
         self._listener = socket.create_server((self.settings.host, 0), backlog=256)
         existing = self._launcher.existing()
+        self._known, self._grace = set(existing), time.monotonic() + self.settings.lease
         for number in existing:
             self._seats[number] = Seat(number)
             # It may have a lease of the controller before this one.
@@ -143,7 +146,6 @@ class Controller:
                 self.repository.unload(name)
         for task, name in ((self._accept, "accepts"), (self._keep, "keeps")):
             threading.Thread(target=task, name=f"pretzel-cluster-{name}", daemon=True).start()
-        self.front.start()
         if self.settings.poll > 0:
             self.repository.watch(self.settings.poll)
         return self
@@ -487,9 +489,20 @@ class Controller:
         if problem is not None and not isinstance(problem, ChannelClosed):
             self.fleet.again(member)
 
+    def _awaits(self) -> bool:
+        """Whether replicas of the controller before this one may yet come back."""
+        if self._known and time.monotonic() < self._grace:
+            self._known -= {seat.number for seat in self._ready()}
+            return bool(self._known)
+        self._known = set()
+        return False
+
     def _publish(self) -> None:
         """Tell replicas and fronts who is there, if that has changed."""
         with self._lock:
+            if self._awaits():  # clients go on with what they know, replicas answer
+                return
+            self.front.start()
             states = [seat.told() for _, seat in sorted(self._seats.items())]
             same = [(each.number, each.url, each.state) for each in states]
             if same == [(each.number, each.url, each.state) for each in self._members.replicas]:

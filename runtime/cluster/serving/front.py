@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -34,6 +34,7 @@ class Front:
         self.members, self.wake = members, wake
         self._server = _Server((host, port), _Handler)
         self._server.front = self
+        self._started = False
         self.client = ClusterClient(look=members, refresh=0.05)
 
     @property
@@ -42,10 +43,11 @@ class Front:
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}"
 
-    def start(self) -> Self:
-        """Answer from threads."""
-        threading.Thread(target=self._server.serve_forever, name="front", daemon=True).start()
-        return self
+    def start(self) -> None:
+        """Answer from threads, if that was not begun before."""
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._server.serve_forever, name="front", daemon=True).start()
 
     def passed_on(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
@@ -63,7 +65,8 @@ class Front:
 
     def stop(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
+        if self._started:
+            self._server.shutdown()
         self._server.server_close()
 
 

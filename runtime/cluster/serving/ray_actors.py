@@ -6,6 +6,7 @@ do not pass through Ray.
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -112,6 +113,7 @@ class _ControllerActor:
         return {
             **controller.members().to_json(),
             "wanted": controller.wanted,
+            "controller": os.getpid(),
             "versions": [[each.name, each.version, each.state, each.reason] for each in index],
         }
 
@@ -197,6 +199,8 @@ def asked(reference: Any, seconds: float) -> Any:
         if isinstance(cause, FlourError):
             raise cause from None
         raise
+    except ray.exceptions.ActorUnavailableError:
+        raise ClusterError("the controller is being started again", hint="ask again") from None
     except ray.exceptions.RayActorError as problem:
         raise ClusterError(
             "the controller cannot be started", found=str(problem).strip().splitlines()[-1][:500]
