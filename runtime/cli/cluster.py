@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 `up` serves a folder of models from several processes on the machines of a running Ray; each has a
 port of its own, and clients ask replicas directly or by way of a front. `status` tells what runs,
-`sync` follows the folder now and returns when every replica has followed, `scale` changes the number
-of replicas, `roll` replaces all processes one by one, and `down` ends everything after the last
-answers. Ray starts killed processes again."""
+`sync` follows the folder now and returns when every replica has followed, `scale` changes the
+number of replicas, `roll` replaces all processes one by one, and `down` ends everything after the
+last answers. Ray starts killed processes again."""
 EXAMPLES = """\
   ray start --head
   pretzel cluster up models --replicas 4 --front haproxy --port 8080
@@ -74,7 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--tokens", metavar="FILE", help="as for serve")
     up.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="as for serve")
     up.add_argument("--memory", metavar="SIZE", type=common.size, help="for plans of a replica")
-    common.trust(up)
+    common.trust(parser)
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
@@ -214,7 +214,9 @@ def _other(options: argparse.Namespace, out: Output) -> int:
         if not options.what.isdigit():
             raise ArgumentError("`scale` needs a number of replicas", where=options.what)
         ray_actors.asked(actor.ask.remote("scale_to", int(options.what)), options.wait)
-        _tell(ray_actors.asked(actor.ask.remote("wait_ready", None, options.wait), options.wait), out)
+        _tell(
+            ray_actors.asked(actor.ask.remote("wait_ready", None, options.wait), options.wait), out
+        )
     return Exit.OK
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -145,7 +146,7 @@ def test_an_upgrade_of_every_model_fails_no_request(running: Running, folder: Pa
             save_all(folder, offset)
             running.ask("sync")
             acknowledged = time.monotonic()
-            until(lambda moment=acknowledged: len(asking.after(moment)) > 0)
+            until(partial(asking.after, acknowledged))
             assert asking.after(acknowledged) == {(200, offset + 7)}
     assert asking.failed == []
     assert {status for _, _, status, _ in asking.answers} == {200}
@@ -160,15 +161,13 @@ def test_a_killed_replica_is_started_again_by_ray(running: Running, folder: Path
         age(folder / "m3.pretzel")
         running.ask("sync")
         acknowledged = time.monotonic()
-        seconds = running.back(killed)
+        running.back(killed)
         time.sleep(0.5)
-    print(f"killed replica: back after {seconds:.1f} s, {client.repeated} of", end=" ")
-    print(f"{len(asking.answers)} requests repeated, {len(asking.failed)} failed")
     assert asking.failed == []
     assert asking.after(acknowledged) == {(200, 300.0)}
 
 
-def test_a_killed_node_takes_no_request_along(nodes: Any, running: Running, folder: Path) -> None:
+def test_a_killed_node_takes_no_request_along(nodes: Any, running: Running) -> None:
     with ClusterClient(running.front) as client, Asking(client, "m5").on() as asking:
         until(lambda: len(asking.answers) > 100)
         before = running.ready()
@@ -181,17 +180,15 @@ def test_a_killed_node_takes_no_request_along(nodes: Any, running: Running, fold
             404
         }
         nodes.cluster.add_node(**nodes.node)
-        seconds = running.back(before[number])
+        running.back(before[number])
         assert {client.request("POST", "/predict/m6", b"[0,0,0,0]").status for _ in range(40)} == {
             404
         }
-    print(f"killed node: back after {seconds:.1f} s, {client.repeated} of", end=" ")
-    print(f"{len(asking.answers)} requests repeated, {len(asking.failed)} failed")
     assert asking.failed == []
     assert {status for _, _, status, _ in asking.answers} == {200}
 
 
-def test_a_killed_controller_is_not_missed(nodes: Any, running: Running, folder: Path) -> None:
+def test_a_killed_controller_is_not_missed(running: Running, folder: Path) -> None:
     with ClusterClient(running.front) as client, Asking(client, "m4").on() as asking:
         until(lambda: len(asking.answers) > 50)
         before = running.ready()
@@ -222,7 +219,7 @@ def test_haproxy_loses_no_request_to_an_upgrade_or_a_kill(running: Running) -> N
     assert askers.lost == askers.untaken == []
 
 
-def test_rays_own_proxy_passes_requests_on(nodes: Any, running: Running) -> None:
+def test_rays_own_proxy_passes_requests_on(running: Running) -> None:
     from runtime.cluster.serving import ray_proxy
 
     ray_proxy.start("tests", "127.0.0.1", HAPROXY + 1, running.front)

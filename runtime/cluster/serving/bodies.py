@@ -32,9 +32,6 @@ class Members(msgspec.Struct):
     """The last change of models and routes that all replicas were sent."""
     front: str = ""
     """An address that waits for a replica where there is none, and passes requests on."""
-    models: dict[str, list[int]] = {}
-    """The replicas that have a model mapped, the one with most of its requests first; of models
-    that are not here, any."""
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Members:

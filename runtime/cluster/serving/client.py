@@ -13,7 +13,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any, NamedTuple, Self
@@ -59,9 +59,7 @@ class Target:
         self.outstanding = 0
         self.down_until = 0.0
 
-    def ask(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Answer:
+    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         """One attempt; OSError or HTTPException where the connection breaks."""
         try:
             connection = self._free.pop()
@@ -109,7 +107,6 @@ class ClusterClient:
         self._headers, self._members = dict(headers or {}), look
         self._seeds = [Target(seed.rstrip("/"), timeout) for seed in seeds]
         self._targets: dict[str, Target] = {}
-        self._models: dict[str, list[str]] = {}
         self._looked, self._turn = float("-inf"), 0
         self._lock = threading.Lock()
         #: Requests that were sent again, to another replica.
@@ -195,15 +192,13 @@ class ClusterClient:
         raise ClusterError("the cluster cannot be reached", where=known[0].url)
 
     def _chosen(self, path: str, tried: set[str]) -> Target:
-        """The least busy replica that was not tried and has the model; the front if none is left."""
+        """The least busy replica that was not tried; the front if none is left."""
         self._look()
         now = time.monotonic()
         with self._lock:
             self._turn += 1
             every = [each for each in self._targets.values() if each.url not in tried]
             up = [each for each in every if each.down_until <= now] or every
-            holders = self._holders(path)
-            up = [each for each in up if each.url in holders] or up
             if up:
                 turn = self._turn % len(up)
                 return min(up[turn:] + up[:turn], key=lambda each: each.outstanding)
@@ -211,13 +206,6 @@ class ClusterClient:
                 raise ClusterError("there is no replica now", where=path[:200])
             seeds = [each for each in self._seeds if each.url not in tried] or self._seeds
             return seeds[self._turn % len(seeds)]
-
-    def _holders(self, path: str) -> Iterable[str]:
-        if not self._models:
-            return ()
-        parts = path.split("/")
-        name = parts[2] if path.startswith("/predict/") else parts[3] if len(parts) > 3 else ""
-        return self._models.get(name.partition("@")[0].partition(":")[0], ())
 
     def _look(self, *, again: bool = False) -> None:
         """Look up the replicas, if that was long ago or one has failed."""
@@ -231,17 +219,12 @@ class ClusterClient:
             found = self.members()
         except ClusterError:
             return
-        urls = {each.number: each.url for each in found.ready()}
         with self._lock:
-            kept = {url: self._targets.pop(url, None) for url in urls.values()}
+            kept = {each.url: self._targets.pop(each.url, None) for each in found.ready()}
             gone, self._targets = (
                 self._targets,
                 {url: each or Target(url, self._timeout) for url, each in kept.items()},
             )
-            self._models = {
-                name: [urls[number] for number in numbers if number in urls]
-                for name, numbers in found.models.items()
-            }
         for target in gone.values():
             target.close()
 

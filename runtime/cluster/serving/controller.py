@@ -536,7 +536,8 @@ class _Joining:
         if kind == "beat":
             return self._controller.beat(self._seat, self.channel, body)
         if kind == "ended":
-            return self._controller.ended(self._seat)
+            self._controller.ended(self._seat)
+            return None
         return self._controller.asked(self._seat, kind, body)
 
     def gone(self) -> None:

@@ -84,7 +84,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         front = self.server.front
         if self.path == PATH:
-            self._send(200, {"content-type": "application/json"}, msgspec.json.encode(front.members()))
+            self._send(
+                200, {"content-type": "application/json"}, msgspec.json.encode(front.members())
+            )
             return
         length = self.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > _LARGEST or "transfer-encoding" in self.headers:

@@ -1,8 +1,8 @@
 """HAProxy before the replicas: its configuration, its process, and changes without a reload.
 
-Replicas come and go by commands on HAProxy's socket; connections of clients stay. A request that may
-be repeated is sent to another replica where its connection breaks. The front is the backup, so that
-a request to a cluster without replicas wakes one.
+Replicas come and go by commands on HAProxy's socket; connections of clients stay. A request that
+may be repeated is sent to another replica where its connection breaks. The front is the backup, so
+that a request to a cluster without replicas wakes one.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ class Lease:
         self.seconds = seconds
         self._until = float("-inf")
         self._refusal = refusal(
-            "this replica has lost its cluster, and may have old models", 503, (("Retry-After", "1"),)
+            "this replica has lost its cluster, and may have old models",
+            503,
+            (("Retry-After", "1"),),
         )
 
     def renew(self, asked: float) -> None:

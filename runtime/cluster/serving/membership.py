@@ -81,7 +81,9 @@ class ClusterFleet(Fleet):
 
     def _drop(self, chosen: Callable[[Member, str], bool], but: Member | None = None) -> None:
         with self._granting:
-            for member in [each for each, (where, _) in self._leases.items() if chosen(each, where)]:
+            for member in [
+                each for each, (where, _) in self._leases.items() if chosen(each, where)
+            ]:
                 if member is not but:
                     del self._leases[member]
 

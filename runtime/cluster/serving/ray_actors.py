@@ -52,7 +52,8 @@ class RayLauncher:
     def launch(self, number: int) -> None:
         """Start an actor, or find the one that is there."""
         of = self._of
-        _ReplicaActor.options(
+        actor: Any = ray.remote(max_concurrency=2)(_ReplicaActor)
+        actor.options(
             name=f"{_REPLICA}{number}",
             namespace=of.name,
             lifetime="detached",
@@ -81,7 +82,6 @@ def address_here(host: str) -> str:
     return str(ray.util.get_node_ip_address()) if host == "node" else host
 
 
-@ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=16)
 class _ControllerActor:
     """The controller; Ray starts it again where its machine or process ends."""
 
@@ -104,7 +104,8 @@ class _ControllerActor:
 
     def address(self) -> tuple[str, int, str]:
         """Where replicas join."""
-        return tuple(self._controller.address())
+        address = self._controller.address()
+        return address.host, address.port, address.secret
 
     def status(self) -> dict[str, Any]:
         """The replicas and the models."""
@@ -131,7 +132,6 @@ class _ControllerActor:
             self._haproxy.stop()
 
 
-@ray.remote(max_concurrency=2)
 class _ReplicaActor:
     """A replica; after its process ends, Ray starts another one, maybe elsewhere."""
 
@@ -157,7 +157,8 @@ class _ReplicaActor:
 
 def up(deployment: Deployment, seconds: float) -> Any:
     """Start a cluster, or find the one that runs; returns when its replicas are ready."""
-    actor = _ControllerActor.options(
+    kind: Any = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=16)(_ControllerActor)
+    actor = kind.options(
         name=CONTROLLER,
         namespace=deployment.name,
         lifetime="detached",

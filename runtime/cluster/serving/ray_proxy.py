@@ -24,7 +24,6 @@ _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "cont
 _REFRESH, _ATTEMPTS = 1.0, 4
 
 
-@serve.deployment(num_replicas=1, max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0})
 class Passing:
     """Passes requests on."""
 
@@ -72,7 +71,8 @@ class Passing:
 def start(name: str, host: str, port: int, front: str) -> None:
     """Run it as an application of Ray Serve, with this name."""
     serve.start(http_options={"host": host, "port": port})
-    serve.run(Passing.bind(front), name=name, route_prefix="/")
+    options = {"max_ongoing_requests": 1000, "ray_actor_options": {"num_cpus": 0}}
+    serve.run(serve.deployment(**options)(Passing).bind(front), name=name, route_prefix="/")
 
 
 def stop(name: str) -> None:

@@ -172,4 +172,3 @@ class Replica(Worker):
         if not self._is_open:
             super()._open()
             self._is_open = True
-

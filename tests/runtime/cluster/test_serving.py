@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def tops(controller: Controller, name: str = "a") -> list[Any]:
     """What each replica itself answers."""
     found = []
     for each in controller.members().ready():
-        with ClusterClient(each.url, attempts=1, look=lambda each=each: only(each)) as one:
+        with ClusterClient(each.url, attempts=1, look=partial(only, each)) as one:
             found.append(one.request("POST", f"/predict/{name}", b"[0, 0, 0, 0]"))
     return [each.value()["top"] if each.status == 200 else each.status for each in found]
 
@@ -126,8 +127,8 @@ def test_one_that_does_not_hear_stops_answering_before_a_change_is_acknowledged(
         stopped = controller.members().ready()[0]
         os.kill(stopped.process, signal.SIGSTOP)
         try:
+            controller.repository.unload("a")
             with pytest.raises(NotInStep, match=str(stopped.number)):
-                controller.repository.unload("a")
                 controller.fleet.settle(0.3)
         finally:
             time.sleep(1.2)  # its lease ends
@@ -212,7 +213,9 @@ def test_more_replicas_for_queues_processors_and_missed_deadlines() -> None:
         assert scaler.wanted(now + 7.0, 3, [Load()] * 3) == 1
     scaler = Autoscaler(scale)
     scaler.wanted(0.0, 2, [Load(requests=100, missed=0)] * 2)
-    wanted = [scaler.wanted(n / 2, 2, [Load(requests=200 * n, missed=9 * n)] * 2) for n in (1, 2, 3, 4)]
+    wanted = [
+        scaler.wanted(n / 2, 2, [Load(requests=200 * n, missed=9 * n)] * 2) for n in (1, 2, 3, 4)
+    ]
     assert wanted[-1] == 3
     assert Autoscaler(scale).wanted(0.0, 9, [Load(waiting=99)]) == 4
 
