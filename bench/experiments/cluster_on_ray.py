@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -185,7 +187,6 @@ def upgrades(folder: Path, actor: Any, client: ClusterClient) -> dict[str, Any]:
             save_all(folder, 1000.0 * number)
             ray_actors.asked(actor.ask.remote("sync"), 120.0)
             moment = time.monotonic()
-            until(lambda at=moment: any(asked > at for asked, _ in load.answers[-20:]))
             time.sleep(1.0)
             late = [offset for asked, offset in load.answers if asked > moment]
             withdrawn += sum(offset != 1000.0 * number for offset in late)
@@ -199,6 +200,12 @@ def upgrades(folder: Path, actor: Any, client: ClusterClient) -> dict[str, Any]:
     }
 
 
+def replaced(actor: Any, killed: int) -> bool:
+    """Whether all replicas answer, and this process is none of them."""
+    processes = ready(actor).values()
+    return len(processes) == REPLICAS and killed not in processes
+
+
 def kills(actor: Any, client: ClusterClient) -> dict[str, Any]:
     """One replica after the other is killed while requests come."""
     seconds = []
@@ -208,7 +215,7 @@ def kills(actor: Any, client: ClusterClient) -> dict[str, Any]:
             killed = next(iter(ready(actor).values()))
             os.kill(killed, signal.SIGKILL)
             began = time.monotonic()
-            until(lambda k=killed: len(ready(actor)) == REPLICAS and k not in ready(actor).values())
+            until(partial(replaced, actor, killed))
             seconds.append(time.monotonic() - began)
     return {"killed": load.failed, "back": max(seconds), "asked_at_kills": len(load.answers)}
 
@@ -255,7 +262,7 @@ def main() -> None:
             found["repeated"] = client.repeated
         found["woken"] = woken(settings, place)
     found["asked"] = found["upgraded"] + found["asked_at_kills"]
-    found["by"] = "wrk" if wrk.shutil.which("wrk") else "the built-in client, the slower part"
+    found["by"] = "wrk" if shutil.which("wrk") else "the built-in client, the slower part"
     print(json.dumps(found | {"models": MODELS}), flush=True)
 
 
