@@ -31,7 +31,7 @@ from runtime.workers import Fleet, Options, Supervisor
 LOOPBACK = "127.0.0.2"
 REPLICAS, MODELS, WIDTH = 2, 100, 16
 ROUNDS, SECONDS, CONNECTIONS, UPGRADES = 5, 2.0, 8, 5
-PROXY_PORT = 18741
+PROXY_PORT, HAPROXY = 18741, "127.0.0.1:18742"
 ROW = json.dumps([0.0] * WIDTH).encode()
 REQUEST = (
     b"POST /predict/m0 HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -137,9 +137,9 @@ def on_ray() -> Iterator[None]:
 
 
 @contextmanager
-def deployed(settings: ClusterSettings, name: str) -> Iterator[Any]:
+def deployed(settings: ClusterSettings, name: str, haproxy: str = "") -> Iterator[Any]:
     """A cluster, until the end of this."""
-    actor = ray_actors.up(ray_actors.Deployment(settings, name, cpus=0.5), 120.0)
+    actor = ray_actors.up(ray_actors.Deployment(settings, name, 0.5, haproxy), 120.0)
     try:
         yield actor
     finally:
@@ -158,7 +158,7 @@ def ready(actor: Any) -> dict[str, int]:
 
 def rates(folder: Path, place: Path, actor: Any, http: ServerSettings) -> dict[str, float]:
     """Workers, replicas and Ray's proxy in turns, as the machine is not equally busy always."""
-    found: dict[str, list[float]] = {"workers": [], "replicas": [], "ray's proxy": []}
+    found: dict[str, list[float]] = {}
     ray_proxy.start("bench", "127.0.0.1", PROXY_PORT, status(actor)["front"])
     fleet = Fleet()
     options = Options(http, executors=1, store=str(place / "store"), owner="workers")
@@ -170,11 +170,13 @@ def rates(folder: Path, place: Path, actor: Any, http: ServerSettings) -> dict[s
                 "replicas": list(ready(actor)),
                 "ray's proxy": [f"http://127.0.0.1:{PROXY_PORT}"],
             }
+            if shutil.which("haproxy"):
+                ways["HAProxy"] = [f"http://{HAPROXY}"]
             for urls in ways.values():
                 raced(urls)
             for _ in range(ROUNDS):
                 for name, urls in ways.items():
-                    found[name].append(raced(urls))
+                    found.setdefault(name, []).append(raced(urls))
     ray_proxy.stop("bench")
     return {name: median(each) for name, each in found.items()}
 
@@ -254,7 +256,7 @@ def main() -> None:
             poll=0.0,
         )
         with (
-            deployed(settings, "bench") as actor,
+            deployed(settings, "bench", HAPROXY if shutil.which("haproxy") else "") as actor,
             ClusterClient(status(actor)["front"]) as client,
         ):
             found: dict[str, Any] = {"rates": rates(folder, place, actor, http)}

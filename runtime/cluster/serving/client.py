@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from runtime.cluster.serving.blocks import Outputs, Rows, predict_block
 from runtime.cluster.serving.bodies import PATH, Members
 from runtime.errors import ClusterError
 
@@ -118,6 +119,10 @@ class ClusterClient:
         """The answer to a row, or to a few, as plain JSON."""
         body = json.dumps(row).encode()
         return self.request("POST", f"/predict/{quote(name, safe='@')}", body).value()
+
+    def predict_block(self, name: str, rows: Rows) -> Outputs:
+        """The answers to many rows, an array or columns by name, scored by all replicas at once."""
+        return predict_block(self, name, rows)
 
     def request(
         self,

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from runtime.cluster.serving import ClusterClient, Controller, Scale
@@ -93,6 +94,28 @@ def test_a_route_is_every_replicas(tmp_path: Path, folder: Path) -> None:
         } == {20.0}
         assert asking.after(back_at) == {(200, 10.0)}
         assert tops(controller, "c") == [10.0, 10.0]
+
+
+def test_metrics_are_those_of_all_and_what_needs_one_process_is_refused(
+    tmp_path: Path, folder: Path
+) -> None:
+    with (
+        cluster(tmp_path, folder, scale=Scale(2, 2)) as controller,
+        ClusterClient(controller.front.url) as client,
+    ):
+        controller.wait_ready()
+        assert tops(controller) == [1.0, 1.0]
+        for _ in range(2):  # at either replica
+            text = client.request("GET", "/metrics").body.decode()
+            (line,) = (
+                line
+                for line in text.splitlines()
+                if line.startswith("pretzel_calls_total") and 'model="a"' in line
+            )
+            assert float(line.rsplit(" ", 1)[1]) == 2.0
+        route = b'{"champion": "a@1"}'
+        assert client.request("PUT", "/v2/models/a/route", route).status == 200
+        assert client.request("GET", "/v2/models/a/compare").status == 501
 
 
 def test_a_killed_replica_comes_back_with_what_was_changed_meanwhile(
@@ -182,6 +205,52 @@ def test_processes_are_replaced_without_a_failed_request(tmp_path: Path, folder:
         assert not ready & before
         assert asking.failed == []
         assert {(status, top) for _, _, status, top in asking.answers} == {(200, 1.0)}
+
+
+def test_a_block_is_cut_merged_in_order_and_survives_a_killed_replica(
+    tmp_path: Path, folder: Path
+) -> None:
+    rows = np.random.default_rng(0).normal(size=(20_000, 4))
+    with (
+        cluster(tmp_path, folder, scale=Scale(2, 2), poll=0.0) as controller,
+        ClusterClient(controller.front.url) as client,
+    ):
+        controller.wait_ready()
+        found = client.predict_block("a", rows)
+        np.testing.assert_array_equal(found["moved"], rows + 1.0)
+        assert all(answered > 0 for answered in rows_answered(controller))
+        os.kill(controller.members().ready()[0].process, signal.SIGKILL)
+        np.testing.assert_array_equal(client.predict_block("a@1", rows)["moved"], rows + 1.0)
+        # While versions are switched, all rows of a block are answered by one of them.
+        ended = threading.Event()
+        seen: list[set[float]] = []
+
+        def ask() -> None:
+            while not ended.is_set():
+                moved = client.predict_block("c", rows)["moved"] - rows
+                seen.append(set(np.round(moved.ravel(), 6).tolist()))
+
+        changed(folder / "c" / "1" / "c.pretzel", 0.0)
+        controller.sync()
+        asking = threading.Thread(target=ask)
+        asking.start()
+        for version in range(2, 8):
+            changed(folder / "c" / str(version) / "c.pretzel", 10.0 * version)
+            controller.sync()
+        ended.set()
+        asking.join(60)
+        assert seen
+        assert {len(each) for each in seen} == {1}
+
+
+def rows_answered(controller: Controller) -> list[int]:
+    """The rows that each replica has answered of one model."""
+    counts = []
+    for each in controller.members().ready():
+        with ClusterClient(each.url, look=partial(only, each)) as one:
+            (stats,) = one.request("GET", "/v2/models/a/stats").value()["model_stats"]
+            counts.append(stats["inference_count"])
+    return counts
 
 
 def test_to_zero_and_back_within_a_second(tmp_path: Path, folder: Path) -> None:
