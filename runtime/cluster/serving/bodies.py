@@ -1,11 +1,13 @@
-"""What a cluster tells its clients, at `GET /v2/cluster`."""
+"""What a cluster tells its clients, at `GET /v2/cluster`, and what they are answered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+from typing import Any, NamedTuple
 
 import msgspec
+
+from runtime.errors import ClusterError
 
 PATH = "/v2/cluster"
 
@@ -34,7 +36,7 @@ class Members(msgspec.Struct):
     """An address that waits for a replica where there is none, and passes requests on."""
 
     @classmethod
-    def of_json(cls, data: Mapping[str, Any]) -> Members:
+    def of_json(cls, data: object) -> Members:
         """From plain data of a channel."""
         return msgspec.convert(data, cls)
 
@@ -46,3 +48,20 @@ class Members(msgspec.Struct):
     def ready(self) -> list[MemberState]:
         """The replicas that answer."""
         return [each for each in self.replicas if each.state == "ready"]
+
+
+class Answer(NamedTuple):
+    """An answer, and who gave it."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    url: str
+
+    def value(self) -> Any:
+        """The JSON of a good answer; ClusterError with what the replica said otherwise."""
+        if self.status == 200:
+            return json.loads(self.body)
+        raise ClusterError(
+            "a replica refused this", where=self.url, found=f"{self.status}: {self.body[:500]!r}"
+        )

@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from runtime.cluster.serving.blocks import Outputs, Rows, predict_block
-from runtime.cluster.serving.bodies import PATH, Members
+from runtime.cluster.serving.bodies import PATH, Answer, Members
 from runtime.errors import ClusterError
 
 #: Requests that may be sent twice, as they change nothing.
@@ -30,23 +30,6 @@ REPEATABLE = re.compile(r"/predict/[^/]+$|/v[12]/models/.+(/infer|:predict)$")
 #: Statuses of replicas that end, have lost the cluster, or are overloaded.
 _ELSEWHERE = frozenset({502, 503})
 _ANSWER = msgspec.json.Decoder(Members)
-
-
-class Answer(NamedTuple):
-    """An answer, and who gave it."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    url: str
-
-    def value(self) -> Any:
-        """The JSON of a good answer; ClusterError with what the replica said otherwise."""
-        if self.status == 200:
-            return json.loads(self.body)
-        raise ClusterError(
-            "a replica refused this", where=self.url, found=f"{self.status}: {self.body[:500]!r}"
-        )
 
 
 class Target:
@@ -122,7 +105,7 @@ class ClusterClient:
 
     def predict_block(self, name: str, rows: Rows) -> Outputs:
         """The answers to many rows, an array or columns by name, scored by all replicas at once."""
-        return predict_block(self, name, rows)
+        return predict_block(self.request, len(self.replicas()), name, rows)
 
     def request(
         self,

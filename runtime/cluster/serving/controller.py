@@ -336,22 +336,23 @@ class Controller:
         if seat.member is not None:
             self.fleet.ended(seat.member)
 
-    def asked(self, seat: Seat, kind: str, body: Any) -> object:
+    def asked(self, seat: Seat, kind: str, body: object) -> object:
         """A question of a replica's clients."""
+        told = _fields(body)
         match kind:
             case "load" | "unload":
-                return self._pool.submit(self._change, kind, body)
+                return self._pool.submit(self._change, kind, str(body))
             case "route":
-                return self._pool.submit(self.fleet.put, body["name"], body["text"])
+                return self._pool.submit(self.fleet.put, told["name"], told["text"])
             case "settle":
                 return self._pool.submit(self.fleet.settle, STEP_SECONDS)
             case "snapshot":
                 others = {
-                    each.number: each.channel.ask(kind, body["kind"])
+                    each.number: each.channel.ask(kind, told["kind"])
                     for each in self._ready()
                     if each is not seat and each.channel is not None
                 }
-                return gathered(others, body["seconds"])
+                return gathered(others, told["seconds"])
             case "leaving":
                 return None
         raise FlourError("a replica asks an unknown question", found=kind)
@@ -517,6 +518,11 @@ class Controller:
             self._pool.submit(self._on_members, made)
 
 
+def _fields(body: object) -> dict[str, Any]:
+    """A message that has fields; one that has none is empty."""
+    return body if isinstance(body, dict) else {}
+
+
 class _Joining:
     """One connection of a process: what it asks."""
 
@@ -526,15 +532,15 @@ class _Joining:
         self._controller = controller
         self._seat: Seat | None = None
 
-    def asked(self, kind: str, body: Any) -> object:
+    def asked(self, kind: str, body: object) -> object:
         """Answer a question."""
         if kind == "hello":
-            self._seat = self._controller.joined(self.channel, body)
+            self._seat = self._controller.joined(self.channel, _fields(body))
             return None
         if self._seat is None:
             raise FlourError("a process asks something before it says who it is", found=kind)
         if kind == "beat":
-            return self._controller.beat(self._seat, self.channel, body)
+            return self._controller.beat(self._seat, self.channel, _fields(body))
         if kind == "ended":
             self._controller.ended(self._seat)
             return None

@@ -10,13 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import msgspec
 
 from flour.core.errors import FlourError
-from runtime.cluster.serving.bodies import PATH, Members
-from runtime.cluster.serving.client import Answer, ClusterClient
+from runtime.cluster.serving.bodies import PATH, Answer, Members
+from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
 
 #: Headers that belong to one connection.
@@ -115,5 +114,5 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (its name)
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its name)
         """Say nothing."""

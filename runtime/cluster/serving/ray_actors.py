@@ -16,6 +16,7 @@ from typing import Any
 import ray
 
 from flour.core.errors import FlourError
+from runtime.cluster.serving.bodies import Members
 from runtime.cluster.serving.controller import ClusterSettings, Controller
 from runtime.cluster.serving.haproxy import HAProxy
 from runtime.cluster.serving.link import Address
@@ -98,7 +99,7 @@ class _ControllerActor:
             self._haproxy.start()
         self._controller.start()
 
-    def _changed(self, members: Any) -> None:
+    def _changed(self, members: Members) -> None:
         if self._haproxy is not None:
             self._haproxy.update(members)
 
@@ -118,7 +119,7 @@ class _ControllerActor:
             "versions": [[each.name, each.version, each.state, each.reason] for each in index],
         }
 
-    def ask(self, what: str, *arguments: Any) -> Any:
+    def ask(self, what: str, *arguments: object) -> Any:
         """Have the controller do something."""
         if what not in _ASKED:
             raise ClusterError("a controller cannot do this", found=what)
@@ -189,7 +190,7 @@ def running(name: str) -> Any:
         ) from None
 
 
-def asked(reference: Any, seconds: float) -> Any:
+def asked(reference: object, seconds: float) -> Any:
     """What an actor answers; its errors are raised as they were there."""
     try:
         return ray.get(reference, timeout=seconds + _FIND_SECONDS)

@@ -126,7 +126,7 @@ class Replica(Worker):
 
     # --- what it is told ---------------------------------------------------------------------
 
-    def _asked(self, kind: str, body: Any) -> object:
+    def _asked(self, kind: str, body: object) -> object:
         if kind == "members":
             self._members = Members.of_json(body)
             return None
