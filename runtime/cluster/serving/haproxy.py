@@ -78,7 +78,7 @@ class HAProxy:
 
     def start(self) -> None:
         """Start it, unless it runs with this configuration."""
-        program = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin")
+        program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
         if program is None:
             raise ClusterError(
                 "HAProxy is not installed", hint="apt-get install haproxy, or another --front"
