@@ -1,7 +1,8 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
-`python -m bench attribution`, `bulk`, `cold`, `engines`, `everywhere`, `graphs`, `overload`,
-`parity`, `placement`, `provenance`, `experiments` and `watch` are tables of goals by themselves.
+`python -m bench attribution`, `bulk`, `cluster`, `cold`, `engines`, `everywhere`, `graphs`,
+`overload`, `parity`, `placement`, `provenance`, `experiments` and `watch` are tables of goals by
+themselves.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bench.crew import THREAD_VARIABLES
 from bench.experiments import (
     attribution,
     bulk,
+    cluster,
     engines,
     everywhere,
     graphs,
@@ -41,6 +43,7 @@ from bench.workload import Spec
 GOALS = {
     "attribution": attribution,
     "bulk": bulk,
+    "cluster": cluster,
     "engines": engines,
     "experiments": routes,
     "graphs": graphs,

@@ -35,6 +35,7 @@ COMMANDS = (
     Command("warm", "warming", "compile ahead of time what a folder of models needs"),
     Command("bench", "benching", "run the project's benchmarks"),
     Command("store", "storing", "look after a store of parameters: report, gc, fsck"),
+    Command("cluster", "cluster", "serve a folder of models from several machines, on Ray"),
     Command("parity", "parity", "whether lost answers can be reconstructed, and a model for it"),
     Command("why", "answering", "where a kept answer comes from, and compute it again"),
     Command("dashboard", "dashboards", "a board for Grafana and alert rules for Prometheus"),
@@ -47,6 +48,7 @@ EXTRAS = {
     **dict.fromkeys(("onnx", "onnxruntime", "skl2onnx"), "onnx"),
     **dict.fromkeys(("httptools", "uvloop", "msgspec"), "serve"),
     "pyarrow": "arrow",
+    "ray": "cluster",
 }
 
 EPILOG = """\

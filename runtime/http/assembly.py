@@ -13,6 +13,7 @@ from runtime.http.budget import Budget
 from runtime.http.guards import AtOnce, Crowd, Rates, Tokens
 from runtime.http.interfaces import Answering, Direct, Guard, Peers, Repository
 from runtime.http.result_cache import Cached
+from runtime.http.routes import Route
 from runtime.http.server import Server, check_address
 from runtime.http.settings import ServerSettings
 from runtime.service.runtime import Runtime
@@ -29,6 +30,7 @@ def assembled(
     settings: ServerSettings,
     *,
     repository: Repository | None = None,
+    routes: Sequence[Route] = (),
     sockets: Sequence[socket.socket] = (),
     peers: Peers | None = None,
 ) -> Server:
@@ -38,6 +40,7 @@ def assembled(
         settings,
         repository=repository,
         answering=answering(runtime, settings),
+        routes=routes,
         sockets=sockets,
         peers=peers,
     )

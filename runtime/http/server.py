@@ -11,6 +11,7 @@ import contextlib
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -138,6 +139,13 @@ class Server:
     def connections(self) -> int:
         """The number of connected clients."""
         return len(self._connections)
+
+    def processor_seconds(self) -> float:
+        """The processor time that the thread of the event loop has used; 0 before it runs."""
+        thread = self._thread
+        if thread is None or thread.ident is None or not thread.is_alive():
+            return 0.0
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
     # --- running -----------------------------------------------------------------------------
 

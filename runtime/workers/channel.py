@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from objectstore import Explained
 from runtime.workers.errors import ChannelClosed, WorkersError
@@ -28,6 +28,18 @@ log = logging.getLogger("pretzel.workers")
 Handler = Callable[[str, Any], Any]
 _LENGTH = struct.Struct("!Q")
 _LARGEST = 1 << 30
+
+
+class End(Protocol):
+    """One end of a channel, as a worker uses it."""
+
+    def start(self, name: str) -> None:
+        """Begin to read and to write."""
+        ...
+
+    def ask(self, kind: str, body: object = None) -> Future[Any]:
+        """Send a question; returns the future of its answer."""
+        ...
 
 
 class Refused(WorkersError):
@@ -61,6 +73,11 @@ class Channel:
         """Begin to read and to write."""
         for task, what in ((self._read, "reads"), (self._write, "writes")):
             threading.Thread(target=task, name=f"pretzel-{name}-{what}", daemon=True).start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the other process has ended, or closed its end."""
+        return self._closed
 
     def ask(self, kind: str, body: object = None) -> Future[Any]:
         """Send a question; returns the future of its answer."""

@@ -11,7 +11,7 @@ from typing import Any
 from flour.core.errors import FlourError
 from runtime.http.interfaces import ModelState
 from runtime.http.problems import HttpError
-from runtime.workers.channel import Channel, Refused
+from runtime.workers.channel import End, Refused
 from runtime.workers.errors import ChannelClosed
 
 #: HTTP status for errors from the supervisor.
@@ -23,7 +23,7 @@ _MARGIN = 0.5
 class Mirror:
     """The folder's index as sent by the supervisor, which also loads and unloads models."""
 
-    def __init__(self, channel: Channel, failed: Callable[[], dict[str, str]]) -> None:
+    def __init__(self, channel: End, failed: Callable[[], dict[str, str]]) -> None:
         """`failed` returns the reasons of versions that are missing here, by "name@version"."""
         self._channel, self._failed = channel, failed
         self._states: tuple[ModelState, ...] = ()
@@ -80,7 +80,7 @@ def told_to_clients() -> Iterator[None]:
 class WorkerPeers:
     """The other workers, reached through the supervisor."""
 
-    def __init__(self, channel: Channel, number: int, count: int) -> None:
+    def __init__(self, channel: End, number: int, count: int) -> None:
         self.number, self.count = number, count
         self._channel = channel
         self._providers: dict[str, Callable[[], object]] = {}

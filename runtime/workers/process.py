@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from shutil import rmtree
@@ -27,12 +28,15 @@ from runtime.routing.written import as_toml
 from runtime.service.runtime import Runtime
 from runtime.service.version import Compiling
 from runtime.shutdown import Ending
-from runtime.workers.channel import Channel
+from runtime.workers.channel import Channel, End, Handler
 from runtime.workers.mirror import Mirror, WorkerPeers
 from runtime.workers.options import Options
 from runtime.workers.replica import Replica
 
 log = logging.getLogger("pretzel.workers")
+
+#: The end of a channel, with what answers questions and what is called at its end.
+Opened = Callable[[Handler, Callable[[], object]], End]
 
 
 def main(control: int, *listeners: int) -> None:
@@ -44,18 +48,16 @@ def main(control: int, *listeners: int) -> None:
     ended.wake()
     sockets = [socket.socket(fileno=each) for each in listeners]
     with lock_shared():
-        Worker(socket.socket(fileno=control), sockets, ended).run()
+        Worker(partial(Channel, socket.socket(fileno=control)), sockets, ended).run()
 
 
 class Worker:
     """The parts of a worker. Changes are applied one by one, on a thread of their own."""
 
-    def __init__(
-        self, control: socket.socket, listeners: list[socket.socket], ended: Ending
-    ) -> None:
-        """`listeners` are those of all workers, by their number."""
+    def __init__(self, opened: Opened, listeners: list[socket.socket], ended: Ending) -> None:
+        """`opened` makes the end of a channel; `listeners` are those of all workers, by number."""
         self._listeners, self._ended = listeners, ended
-        self._channel = Channel(control, self._asked, self._orphaned)
+        self._channel = opened(self._asked, self._orphaned)
         self._tasks: SimpleQueue[tuple[Callable[[], None], Future[Any]]] = SimpleQueue()
         self._drain = 30.0
         self._replica: Replica | None = None
@@ -71,15 +73,19 @@ class Worker:
         threading.Thread(target=self._follow, name="pretzel-follows", daemon=True).start()
         self._channel.start("supervisor")
         self._ended.wait()
+        self._finish()
+        if self._runtime is not None:
+            self._runtime.close(timeout=self._drain)
+        if self._alone and self._private is not None:
+            self._private.tidy()
+
+    def _finish(self) -> None:
+        """Answer what has been asked, and nothing after that."""
         if self._server is not None:
             self._channel.ask("leaving")  # other workers take its connections from now on
             # What waits at the socket of a worker that has ended already would be reset.
             self._server.take_over(self._listeners)
             self._server.stop()
-        if self._runtime is not None:
-            self._runtime.close(timeout=self._drain)
-        if self._alone and self._private is not None:
-            self._private.tidy()
 
     def _orphaned(self) -> None:
         """The supervisor has ended: end this process too."""
@@ -162,11 +168,16 @@ class Worker:
         self._runtime.on_route = self._changed_route
         keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
-        self._server = assembled(
+        self._server = self._assembled(options, self._listeners[body.get("listener", number)])
+
+    def _assembled(self, options: Options, listener: socket.socket) -> Server:
+        """The server of the models, with the parts that its settings name."""
+        assert self._runtime is not None
+        return assembled(
             self._runtime,
             options.settings,
             repository=self._mirror,
-            sockets=[self._listeners[number]],
+            sockets=[listener],
             peers=self._peers,
         )
 

@@ -1,0 +1,104 @@
+"""How many replicas there should be, from their queues, their processors and missed deadlines."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from runtime.errors import ClusterError
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a replica reports with each beat."""
+
+    waiting: int = 0
+    """Requests whose answers are awaited."""
+    busy: float = 0.0
+    """Share of the time for which the thread that answers computed, since the last report."""
+    requests: int = 0
+    """Requests since it started."""
+    missed: int = 0
+    """Requests since it started that missed their deadline, or were refused as too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The bounds of the number of replicas, and when it changes. Times in seconds."""
+
+    least: int = 1
+    """0 lets a cluster without requests have none."""
+    most: int = 1
+    queue: float = 4.0
+    """Requests that may wait at a replica."""
+    busy: float = 0.7
+    """Share of the time for which its answering thread may compute."""
+    missed: float = 0.01
+    """Share of requests that may miss their deadline."""
+    up_seconds: float = 2.0
+    """For how long more replicas must be needed before there are more."""
+    down_seconds: float = 30.0
+    """The same for fewer."""
+    zero_seconds: float = 60.0
+    """Time without a request after which no replica is left, if `least` is 0."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= self.most or self.most < 1:
+            raise ClusterError(
+                "a cluster has a number of replicas, or from few to many",
+                found=f"{self.least}..{self.most}",
+                hint="--replicas 3, or --replicas 0..4",
+            )
+
+
+class Autoscaler:
+    """Decides at each look; it has no clock of its own."""
+
+    def __init__(self, scale: Scale) -> None:
+        self.scale = scale
+        self._needed: deque[tuple[float, int]] = deque()
+        self._counts = (0, 0)
+        self._asked = 0.0
+
+    def wanted(self, now: float, replicas: int, loads: Sequence[Load]) -> int:
+        """The number of replicas from now on; `replicas` are those that should be there so far."""
+        scale = self.scale
+        if replicas == 0:  # until it is woken
+            return scale.least
+        needed = self._needs(now, replicas, loads)
+        self._needed.append((now, needed))
+        horizon = now - max(scale.up_seconds, scale.down_seconds)
+        while len(self._needed) > 1 and self._needed[1][0] <= horizon:
+            self._needed.popleft()
+        if self._needed[0][0] <= now - scale.up_seconds:  # looked at for long enough
+            replicas = max(replicas, self._least_since(now - scale.up_seconds))
+        if self._needed[0][0] <= now - scale.down_seconds:
+            replicas = min(replicas, self._most_since(now - scale.down_seconds))
+        idle = scale.least == 0 and now - self._asked >= scale.zero_seconds
+        return 0 if idle else min(max(replicas, scale.least), scale.most)
+
+    def woken(self, now: float) -> None:
+        """A request came while there was no replica."""
+        self._asked = now
+        self._needed.clear()
+
+    def _needs(self, now: float, replicas: int, loads: Sequence[Load]) -> int:
+        scale = self.scale
+        requests, missed = sum(each.requests for each in loads), sum(each.missed for each in loads)
+        # A replica that went takes its counts along: differences of one look are never negative.
+        came, late = max(0, requests - self._counts[0]), max(0, missed - self._counts[1])
+        self._counts = requests, missed
+        if came or not loads:  # no time without requests, as nothing could be asked
+            self._asked = now
+        queue = ceil(sum(each.waiting for each in loads) / scale.queue)
+        busy = ceil(sum(each.busy for each in loads) / scale.busy)
+        needed = max(1, queue, busy)
+        return max(needed, replicas + 1) if late > scale.missed * max(came, 1) else needed
+
+    def _least_since(self, start: float) -> int:
+        return min(needed for when, needed in self._needed if when >= start)
+
+    def _most_since(self, start: float) -> int:
+        return max(needed for when, needed in self._needed if when >= start)

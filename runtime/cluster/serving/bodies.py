@@ -1,0 +1,67 @@
+"""What a cluster tells its clients, at `GET /v2/cluster`, and what they are answered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import msgspec
+
+from runtime.errors import ClusterError
+
+PATH = "/v2/cluster"
+
+
+class MemberState(msgspec.Struct):
+    """A replica."""
+
+    number: int
+    url: str
+    state: str
+    """ready, leaving, loading, spare or lost: only those that are ready should be asked."""
+    process: int = 0
+    node: str = ""
+    generation: int = -1
+    """The last change of models and routes that it has followed."""
+
+
+class Members(msgspec.Struct):
+    """The replicas; `number` rises with each change."""
+
+    number: int
+    replicas: list[MemberState]
+    generation: int = 0
+    """The last change of models and routes that all replicas were sent."""
+    front: str = ""
+    """An address that waits for a replica where there is none, and passes requests on."""
+
+    @classmethod
+    def of_json(cls, data: object) -> Members:
+        """From plain data of a channel."""
+        return msgspec.convert(data, cls)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for a channel."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def ready(self) -> list[MemberState]:
+        """The replicas that answer."""
+        return [each for each in self.replicas if each.state == "ready"]
+
+
+class Answer(NamedTuple):
+    """An answer, and who gave it."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    url: str
+
+    def value(self) -> Any:
+        """The JSON of a good answer; ClusterError with what the replica said otherwise."""
+        if self.status == 200:
+            return json.loads(self.body)
+        raise ClusterError(
+            "a replica refused this", where=self.url, found=f"{self.status}: {self.body[:500]!r}"
+        )

@@ -1,0 +1,235 @@
+"""A client of a cluster: asks replicas directly, and another one where a connection breaks.
+
+    with ClusterClient("http://127.0.0.1:8000") as client:
+        client.predict("churn", {"age": 41, "city": "Oslo"})
+
+It learns from any replica, or from the front, which replicas there are. Only requests that may be
+answered twice are asked again: GET, and predictions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from runtime.cluster.serving.blocks import Outputs, Rows, predict_block
+from runtime.cluster.serving.bodies import PATH, Answer, Members
+from runtime.errors import ClusterError
+
+#: Requests that may be sent twice, as they change nothing.
+REPEATABLE = re.compile(r"/predict/[^/]+$|/v[12]/models/.+(/infer|:predict)$")
+#: Statuses of replicas that end, have lost the cluster, or are overloaded.
+_ELSEWHERE = frozenset({502, 503})
+_ANSWER = msgspec.json.Decoder(Members)
+
+
+class Target:
+    """One replica, or the front: its free connections, and how it is doing."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        parts = urlsplit(url)
+        self.url, self._host, self._port = url, parts.hostname or "", parts.port or 80
+        self._timeout = timeout
+        self._free: list[HTTPConnection] = []
+        self.outstanding = 0
+        self.down_until = 0.0
+
+    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        """One attempt; OSError or HTTPException where the connection breaks."""
+        try:
+            connection = self._free.pop()
+        except IndexError:
+            connection = HTTPConnection(self._host, self._port, timeout=self._timeout)
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            data = response.read()
+        except BaseException:
+            connection.close()
+            raise
+        if response.will_close:
+            connection.close()
+        else:
+            self._free.append(connection)
+        return Answer(response.status, dict(response.getheaders()), data, self.url)
+
+    def close(self) -> None:
+        """Close the free connections."""
+        while self._free:
+            self._free.pop().close()
+
+
+class ClusterClient:
+    """Safe to use from several threads."""
+
+    def __init__(
+        self,
+        *seeds: str,
+        attempts: int = 6,
+        timeout: float = 30.0,
+        refresh: float = 1.0,
+        headers: Mapping[str, str] | None = None,
+        look: Callable[[], Members] | None = None,
+    ) -> None:
+        """`seeds` are addresses of the front, or of replicas. A request is tried `attempts` times.
+
+        Replicas are looked up again after `refresh` seconds, and when one cannot be reached.
+        `headers` go with every request, such as a token. `look` is another way to look them up.
+        """
+        if not (seeds or look) or attempts < 1:
+            raise ClusterError("a client needs an address of the cluster, and an attempt")
+        self._attempts, self._timeout, self._refresh = attempts, timeout, refresh
+        self._headers, self._members = dict(headers or {}), look
+        self._seeds = [Target(seed.rstrip("/"), timeout) for seed in seeds]
+        self._targets: dict[str, Target] = {}
+        self._looked, self._turn = float("-inf"), 0
+        self._lock = threading.Lock()
+        #: Requests that were sent again, to another replica.
+        self.repeated = 0
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def predict(self, name: str, row: object) -> Any:
+        """The answer to a row, or to a few, as plain JSON."""
+        body = json.dumps(row).encode()
+        return self.request("POST", f"/predict/{quote(name, safe='@')}", body).value()
+
+    def predict_block(self, name: str, rows: Rows) -> Outputs:
+        """The answers to many rows, an array or columns by name, scored by all replicas at once."""
+        return predict_block(self.request, len(self.replicas()), name, rows)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """The answer of a replica; ClusterError where none can be reached."""
+        repeatable = method in {"GET", "HEAD"} or REPEATABLE.search(path) is not None
+        tried: set[str] = set()
+        last: Answer | None = None
+        problem: Exception | None = None
+        for attempt in range(self._attempts):
+            target = self._chosen(path, tried)
+            try:
+                last = self._asked(target, method, path, body, {**self._headers, **(headers or {})})
+            except (OSError, HTTPException) as broken:
+                problem = broken
+                self._down(target)
+                if not repeatable and not isinstance(broken, ConnectionRefusedError):
+                    break
+            else:
+                if last.status not in _ELSEWHERE or not repeatable:
+                    return last
+            tried.add(target.url)
+            if attempt + 1 < self._attempts:
+                self.repeated += 1
+                self._look(again=True)
+        if last is not None:
+            return last
+        raise ClusterError(
+            "no replica answers",
+            where=f"{method} {path}"[:200],
+            found=f"{type(problem).__name__}: {problem}"[:200],
+            hint="only predictions and GET are asked again"
+            if not repeatable
+            else "is the cluster running? `pretzel cluster status`",
+        ) from problem
+
+    def _asked(
+        self,
+        target: Target,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> Answer:
+        target.outstanding += 1
+        try:
+            return target.ask(method, path, body, headers)
+        finally:
+            target.outstanding -= 1
+
+    # --- who to ask --------------------------------------------------------------------------
+
+    def replicas(self) -> list[str]:
+        """The addresses of the replicas that are ready."""
+        self._look()
+        return list(self._targets)
+
+    def members(self) -> Members:
+        """What a replica, or the front, says about the cluster now."""
+        if self._members is not None:
+            return self._members()
+        known = [*self._targets.values(), *self._seeds]
+        for target in sorted(known, key=lambda each: each.down_until):
+            with suppress(OSError, HTTPException, msgspec.MsgspecError):
+                answer = target.ask("GET", PATH, None, self._headers)
+                if answer.status == 200:
+                    return _ANSWER.decode(answer.body)
+        raise ClusterError("the cluster cannot be reached", where=known[0].url)
+
+    def _chosen(self, path: str, tried: set[str]) -> Target:
+        """The least busy replica that was not tried; the front if none is left."""
+        self._look()
+        now = time.monotonic()
+        with self._lock:
+            self._turn += 1
+            every = [each for each in self._targets.values() if each.url not in tried]
+            up = [each for each in every if each.down_until <= now] or every
+            if up:
+                turn = self._turn % len(up)
+                return min(up[turn:] + up[:turn], key=lambda each: each.outstanding)
+            if not self._seeds:
+                raise ClusterError("there is no replica now", where=path[:200])
+            seeds = [each for each in self._seeds if each.url not in tried] or self._seeds
+            return seeds[self._turn % len(seeds)]
+
+    def _look(self, *, again: bool = False) -> None:
+        """Look up the replicas, if that was long ago or one has failed."""
+        now = time.monotonic()
+        least = min(0.05, self._refresh) if again else self._refresh
+        with self._lock:
+            if now - self._looked < least:
+                return
+            self._looked = now
+        try:
+            found = self.members()
+        except ClusterError:
+            return
+        with self._lock:
+            kept = {each.url: self._targets.pop(each.url, None) for each in found.ready()}
+            gone, self._targets = (
+                self._targets,
+                {url: each or Target(url, self._timeout) for url, each in kept.items()},
+            )
+        for target in gone.values():
+            target.close()
+
+    def _down(self, target: Target) -> None:
+        """Ask others for a moment."""
+        target.close()
+        target.down_until = time.monotonic() + self._refresh
+
+    # --- its end -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close all connections."""
+        for target in (*self._targets.values(), *self._seeds):
+            target.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

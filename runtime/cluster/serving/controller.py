@@ -1,0 +1,571 @@
+"""The controller: holds the folder, starts replicas, and tells all of them what to serve.
+
+It answers no request for a prediction; clients ask replicas. Replicas connect to it, and stay
+when it is started again: everything that it needs is in the folder or is told by them. What starts
+a process is a `Launcher`: Ray, see `actors`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from flour.core.errors import FlourError
+from objectstore.atomic import write_file
+from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
+from runtime.cluster.serving.bodies import Members
+from runtime.cluster.serving.front import Front
+from runtime.cluster.serving.link import Address, admitted
+from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat, Unreachable
+from runtime.errors import ClusterError
+from runtime.repository import Event, Repository
+from runtime.repository.errors import UnknownModel
+from runtime.workers.channel import Channel
+from runtime.workers.errors import ChannelClosed
+from runtime.workers.fleet import Member
+from runtime.workers.options import Options
+from runtime.workers.supervisor import gathered
+
+log = logging.getLogger("pretzel.cluster")
+
+#: A change is answered when all replicas have followed, or after this time.
+STEP_SECONDS = 30.0
+#: A process that does not join, load or end in this time is started anew.
+STUCK_SECONDS = 60.0
+_LOOK, _SHORT = 0.2, 0.02
+
+
+class Launcher(Protocol):
+    """Starts the processes of replicas and ends them; a process that dies it starts again."""
+
+    def launch(self, number: int) -> None:
+        """Start a process that joins with this number; nothing if it is there."""
+        ...
+
+    def end(self, number: int) -> None:
+        """End the process with this number, and start it no more."""
+        ...
+
+    def existing(self) -> list[int]:
+        """The numbers of processes that were started before."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What a cluster serves, and how."""
+
+    folder: str
+    staging: str
+    """The directory of imported plans, which every machine has to see under this name."""
+    host: str = "127.0.0.1"
+    """The address of the controller for replicas, and of the front."""
+    port: int = 0
+    """Of the front; 0 lets the system choose one."""
+    scale: Scale = field(default_factory=Scale)
+    standby: int = 0
+    """Processes without models that become replicas in milliseconds."""
+    options: Options = field(default_factory=Options)
+    """Of each replica."""
+    lease: float = 5.0
+    """Seconds for which a replica answers after the controller was last heard of."""
+    poll: float = 2.0
+    """Seconds between two looks at the folder."""
+    trust_pickle: bool = False
+
+
+class Controller:
+    """One for each cluster. Calls come from any thread."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        launcher: Launcher,
+        *,
+        on_members: Callable[[Members], object] | None = None,
+        on_event: Callable[[Event], object] | None = None,
+    ) -> None:
+        """Check the folder; nothing is started yet. `on_members` is told each change."""
+        self.settings, self._launcher = settings, launcher
+        self.fleet = ClusterFleet()
+        self.repository = Repository(
+            settings.folder,
+            self.fleet,
+            staging=settings.staging,
+            apart=True,
+            trust_pickle=settings.trust_pickle,
+            on_event=on_event,
+        )
+        self.front = Front(settings.host, settings.port, self.members, self._woken)
+        self._on_members = on_members or (lambda _: None)
+        self._secret = secrets.token_bytes(32).hex()
+        self._autoscaler = Autoscaler(settings.scale)
+        self.wanted = max(settings.scale.least, min(1, settings.scale.most))
+        self._seats: dict[int, Seat] = {}
+        self._lock = threading.RLock()
+        self._turn, self._stopped = threading.Event(), threading.Event()
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="pretzel-cluster")
+        self._members = Members(0, [])
+        self._withdrawn = Withdrawn(Path(settings.staging) / "withdrawn.json")
+        self._listener: socket.socket
+        self._numbers = count()
+        self._surge = 0
+        #: Replicas of the controller before this one, and until when they are waited for.
+        self._known, self._grace = set[int](), 0.0
+
+    # --- running -----------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Load the folder, take in replicas that are there, and start those that are missing."""
+        self._listener = socket.create_server((self.settings.host, 0), backlog=256)
+        existing = self._launcher.existing()
+        self._known, self._grace = set(existing), time.monotonic() + self.settings.lease
+        for number in existing:
+            self._seats[number] = Seat(number)
+            # It may have a lease of the controller before this one.
+            until = time.monotonic() + self.settings.lease
+            self.fleet.granted(Member(number, Unreachable()), "", until)
+        self._numbers = count(max(existing, default=-1) + 1)
+        if existing:
+            self.wanted = self._bounded(len(existing) - self.settings.standby)
+        self.repository.load_all()
+        for name in self._withdrawn.names():
+            with suppress(UnknownModel):
+                self.repository.unload(name)
+        for task, name in ((self._accept, "accepts"), (self._keep, "keeps")):
+            threading.Thread(target=task, name=f"pretzel-cluster-{name}", daemon=True).start()
+        if self.settings.poll > 0:
+            self.repository.watch(self.settings.poll)
+        return self
+
+    def stop(self) -> None:
+        """End all replicas after their last answers."""
+        with self._lock:
+            self.wanted = 0
+            self._stopped.set()
+            seats = list(self._seats.values())
+            for seat in seats:
+                self._leave(seat)
+        drain = self.settings.options.settings
+        end = time.monotonic() + drain.drain_delay + drain.drain_seconds + 5.0
+        while self._seats and time.monotonic() < end:
+            self._step()
+            time.sleep(0.05)
+        for number in list(self._seats):
+            self._launcher.end(number)
+        self.front.stop()
+        self._listener.close()
+        self.repository.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def address(self) -> Address:
+        """Where replicas join."""
+        return Address(self.settings.host, self._listener.getsockname()[1], self._secret)
+
+    # --- for operators -----------------------------------------------------------------------
+
+    def members(self) -> Members:
+        """The replicas, as clients are told."""
+        return self._members
+
+    def wait_ready(self, count: int | None = None, seconds: float = 60.0) -> Members:
+        """Return when so many replicas are ready, by default as many as are wanted."""
+        end = time.monotonic() + seconds
+        while True:
+            ready = len(self._members.ready())
+            if ready >= (self.wanted if count is None else count):
+                return self._members
+            if time.monotonic() > end:
+                trouble = [seat.trouble for seat in self._seats.values() if seat.trouble]
+                raise ClusterError(
+                    "replicas are not ready in time",
+                    found=f"{ready} ready" + (f", {trouble[0]}" if trouble else ""),
+                    hint="`pretzel cluster status`; does Ray have room for them?",
+                )
+            time.sleep(0.005)
+
+    def sync(self) -> list[str]:
+        """Follow the folder now; returns what changed when all replicas have followed."""
+        events = self.repository.load_all()
+        self.fleet.settle(STEP_SECONDS)
+        return [f"{each.kind} {each.name}@{each.version}" for each in events]
+
+    def unload(self, name: str) -> None:
+        """Take a model out of service; no replica answers for it when this returns."""
+        self._change("unload", name)
+
+    def load(self, name: str) -> None:
+        """Load a model again, in every replica."""
+        self._change("load", name)
+
+    def scale_to(self, count: int) -> None:
+        """Have so many replicas: within the bounds, where load decides between them."""
+        self.wanted = self._bounded(count)
+        self._turn.set()
+
+    def _bounded(self, count: int) -> int:
+        scale = self.settings.scale
+        if scale.least == scale.most:
+            return max(1, count)
+        return min(max(count, scale.least), scale.most)
+
+    def wake(self) -> None:
+        """Have a replica where there is none, as somebody asks."""
+        self._autoscaler.woken(time.monotonic())
+        if self.wanted < 1:
+            self.wanted = 1
+            self._turn.set()
+
+    def _woken(self) -> Members:
+        self.wake()
+        return self.wait_ready(1, STEP_SECONDS)
+
+    def roll(self, seconds: float = 120.0) -> int:
+        """Replace all processes by new ones, one at a time; returns how many.
+
+        The new one is ready before the old one leaves, so there are never fewer.
+        """
+        with self._lock:
+            old = [seat for seat in self._seats.values() if seat.state == "ready"]
+            for seat in [each for each in self._seats.values() if each.state != "ready"]:
+                self._leave(seat)
+        for seat in old:
+            known = {each.number for each in self._ready()}
+            self._surge = 1
+            self._turn.set()
+            end = time.monotonic() + seconds
+            try:
+                while not any(each.number not in known for each in self._ready()):
+                    if time.monotonic() > end:
+                        raise ClusterError("a new replica is not ready in time")
+                    time.sleep(_SHORT)
+            finally:
+                with self._lock:
+                    self._surge = 0
+                    if any(each.number not in known for each in self._ready()):
+                        self._leave(seat)
+            while seat.number in self._seats and time.monotonic() < end:
+                time.sleep(_SHORT)
+        return len(old)
+
+    def _ready(self) -> list[Seat]:
+        return [seat for seat in list(self._seats.values()) if seat.state == "ready"]
+
+    def _change(self, kind: str, name: str) -> None:
+        """Load or unload a model, in every replica, and remember it for the next controller."""
+        (self.repository.load if kind == "load" else self.repository.unload)(name)
+        self._withdrawn.note(name, away=kind == "unload")
+        self._show()
+        self.fleet.settle(STEP_SECONDS)
+
+    def _show(self) -> None:
+        """Send the index of the folder to the replicas, where it has changed."""
+        self.fleet.show(
+            [
+                [each.name, each.version, each.state, each.reason, each.wanted, each.refused]
+                for each in self.repository.index()
+            ]
+        )
+
+    # --- replicas that join ------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._pool.submit(self._admit, connection)
+
+    def _admit(self, connection: socket.socket) -> None:
+        with suppress(OSError):
+            if admitted(connection, self._secret):
+                joining = _Joining(self)
+                joining.channel = Channel(connection, joining.asked, joining.gone)
+                joining.channel.start("replica")
+                return
+        connection.close()
+
+    def joined(self, channel: Channel, body: dict[str, Any]) -> Seat:
+        """A process says who it is."""
+        with self._lock:
+            number = int(body["number"])
+            seat = self._seats.get(number)
+            if seat is None or self._stopped.is_set():
+                raise ClusterError("no such replica is wanted any more", found=str(number))
+            if seat.member is not None:
+                self.fleet.leave(seat.member)
+            seat.channel, seat.url = channel, str(body["url"])
+            seat.process, seat.node = int(body["process"]), str(body["node"])
+            seat.member, seat.load, seat.generation = ClusterMember(number, channel), Load(), -1
+            seat.become("spare")
+            if body["running"]:
+                self._promote(seat)
+            else:  # the process before it on its machine has ended
+                self.fleet.replaced(seat.member, [seat.node])
+        self._turn.set()
+        return seat
+
+    def beat(self, seat: Seat, channel: Channel, body: dict[str, Any]) -> bool:
+        """A replica reports; whether it may answer for the time of another lease."""
+        with self._lock:
+            member = seat.member
+            if seat.channel is not channel or member is None:
+                return False
+            seat.load = Load(*(body[name] for name in Load.__slots__))
+            seat.generation = int(body["generation"])
+            if member.followed:
+                until = time.monotonic() + self.settings.lease
+                self.fleet.granted(member, seat.node, until)
+            return member.followed
+
+    def ended(self, seat: Seat) -> None:
+        """A replica has given its last answer."""
+        if seat.member is not None:
+            self.fleet.ended(seat.member)
+
+    def asked(self, seat: Seat, kind: str, body: object) -> object:
+        """A question of a replica's clients."""
+        told = _fields(body)
+        match kind:
+            case "load" | "unload":
+                return self._pool.submit(self._change, kind, str(body))
+            case "route":
+                return self._pool.submit(self.fleet.put, told["name"], told["text"])
+            case "settle":
+                return self._pool.submit(self.fleet.settle, STEP_SECONDS)
+            case "snapshot":
+                others = {
+                    each.number: each.channel.ask(kind, told["kind"])
+                    for each in self._ready()
+                    if each is not seat and each.channel is not None
+                }
+                return gathered(others, told["seconds"])
+            case "leaving":
+                return None
+        raise FlourError("a replica asks an unknown question", found=kind)
+
+    def _promote(self, seat: Seat) -> None:
+        """Have a process load all models, and answer."""
+        member = seat.member
+        assert member is not None
+        seat.become("loading")
+        begin = {"options": self.settings.options.to_json(), "worker": seat.number}
+        # Two at least: what needs all requests in one process is refused, as with workers.
+        begun = self.fleet.join(member, begin | {"workers": max(2, self.settings.scale.most)})
+        begun.add_done_callback(partial(self._begun, seat, member))
+
+    def _begun(self, seat: Seat, member: ClusterMember, done: Future[Any]) -> None:
+        problem = done.exception()
+        if problem is None:
+            member.followed = True
+            self.fleet.open(member).add_done_callback(partial(self._opened, seat, member))
+        elif seat.member is member and not isinstance(problem, ChannelClosed):
+            seat.trouble = str(problem)
+            log.error("replica %d cannot begin: %s", seat.number, problem)
+            with self._lock:
+                self._end(seat)
+
+    def _opened(self, seat: Seat, member: ClusterMember, done: Future[Any]) -> None:
+        with self._lock:
+            if done.exception() is None and seat.member is member and seat.state == "loading":
+                # What had its number before was this process, or is known to have ended.
+                self.fleet.replaced(member, [seat.node, ""])
+                seat.become("ready")
+                self._publish()
+
+    def lost(self, seat: Seat, channel: Channel) -> None:
+        """A connection has ended."""
+        with self._lock:
+            if seat.channel is not channel:
+                return
+            if seat.member is not None:
+                self.fleet.leave(seat.member)
+            if seat.state == "leaving":
+                self._end(seat)
+            else:
+                seat.become("lost")
+                self._publish()
+        self._turn.set()
+
+    # --- the number of replicas --------------------------------------------------------------
+
+    def _keep(self) -> None:
+        while not self._stopped.is_set():
+            self._turn.wait(_LOOK)
+            self._turn.clear()
+            try:
+                self._step()
+            except Exception:
+                log.exception("the cluster could not be kept in order")
+
+    def _step(self) -> None:
+        with self._lock:
+            now, seats = time.monotonic(), list(self._seats.values())
+            for seat in seats:
+                if seat.state not in {"ready", "spare"} and now - seat.since > STUCK_SECONDS:
+                    self._end(seat)
+                self._resend(seat)
+            if not self._stopped.is_set():
+                self._autoscale(now)
+                self._reconcile()
+            self._publish()
+        self._show()
+
+    def _autoscale(self, now: float) -> None:
+        scale = self.settings.scale
+        if scale.least != scale.most:
+            loads = [seat.load for seat in self._seats.values() if seat.state == "ready"]
+            self.wanted = self._autoscaler.wanted(now, self.wanted, loads)
+
+    def _reconcile(self) -> None:
+        """One step to as many replicas and spare processes as there should be."""
+        seats = [seat for seat in self._seats.values() if seat.state != "leaving"]
+        active = [seat for seat in seats if seat.state in {"loading", "ready"}]
+        spare = [seat for seat in seats if seat.state == "spare"]
+        wanted = self.wanted + self._surge
+        for seat in spare[: max(0, wanted - len(active))]:
+            self._promote(seat)
+            active.append(seat)
+        spare = [seat for seat in spare if seat.state == "spare"]
+        newest = sorted(active, key=lambda each: -each.number)
+        for seat in newest[: max(0, len(active) - wanted)]:
+            self._leave(seat)
+        seats = [seat for seat in seats if seat.state != "leaving"]
+        missing = wanted + self.settings.standby - len(seats)
+        for _ in range(missing):
+            number = next(self._numbers)
+            self._seats[number] = Seat(number)
+            self._pool.submit(self._launch, self._seats[number])
+        for seat in spare[: max(0, -missing)]:
+            self._leave(seat)
+
+    def _launch(self, seat: Seat) -> None:
+        try:
+            self._launcher.launch(seat.number)
+        except Exception as problem:  # it is tried again when the seat is found to be stuck
+            seat.trouble = str(problem)[:300]
+            log.exception("replica %d cannot be started", seat.number)
+
+    def _leave(self, seat: Seat) -> None:
+        """Have a replica finish its requests and end; clients are sent elsewhere from now on."""
+        if seat.state == "leaving":
+            return
+        reachable = seat.channel is not None and not seat.channel.closed
+        seat.become("leaving")
+        self._publish()
+        if reachable and seat.channel is not None:
+            seat.channel.ask("stop")
+        else:
+            self._end(seat)
+
+    def _end(self, seat: Seat) -> None:
+        if seat.member is not None:
+            self.fleet.leave(seat.member)
+        if seat.channel is not None:
+            seat.channel.close()
+        self._seats.pop(seat.number, None)
+        self._pool.submit(self._launcher.end, seat.number)
+        self._publish()
+
+    def _resend(self, seat: Seat) -> None:
+        """Send all models again to a replica that failed to follow a change."""
+        member = seat.member
+        last = None if member is None or seat.state != "ready" else member.last
+        if member is None or last is None or not last.done():
+            return
+        problem = last.exception()
+        if problem is not None and not isinstance(problem, ChannelClosed):
+            self.fleet.again(member)
+
+    def _awaits(self) -> bool:
+        """Whether replicas of the controller before this one may yet come back."""
+        if self._known and time.monotonic() < self._grace:
+            self._known -= {seat.number for seat in self._ready()}
+            return bool(self._known)
+        self._known = set()
+        return False
+
+    def _publish(self) -> None:
+        """Tell replicas and fronts who is there, if that has changed."""
+        with self._lock:
+            if self._awaits():  # clients go on with what they know, replicas answer
+                return
+            self.front.start()
+            states = [seat.told() for _, seat in sorted(self._seats.items())]
+            same = [(each.number, each.url, each.state) for each in states]
+            if same == [(each.number, each.url, each.state) for each in self._members.replicas]:
+                self._members.replicas, self._members.generation = states, self.fleet.generation
+                return
+            self._members = made = Members(
+                self._members.number + 1, states, self.fleet.generation, self.front.url
+            )
+            for seat in self._seats.values():
+                if seat.channel is not None:
+                    seat.channel.ask("members", made.to_json())
+            self._pool.submit(self._on_members, made)
+
+
+def _fields(body: object) -> dict[str, Any]:
+    """A message that has fields; one that has none is empty."""
+    return body if isinstance(body, dict) else {}
+
+
+class _Joining:
+    """One connection of a process: what it asks."""
+
+    channel: Channel
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._seat: Seat | None = None
+
+    def asked(self, kind: str, body: object) -> object:
+        """Answer a question."""
+        if kind == "hello":
+            self._seat = self._controller.joined(self.channel, _fields(body))
+            return None
+        if self._seat is None:
+            raise FlourError("a process asks something before it says who it is", found=kind)
+        if kind == "beat":
+            return self._controller.beat(self._seat, self.channel, _fields(body))
+        if kind == "ended":
+            self._controller.ended(self._seat)
+            return None
+        return self._controller.asked(self._seat, kind, body)
+
+    def gone(self) -> None:
+        """The connection has ended."""
+        if self._seat is not None:
+            self._controller.lost(self._seat, self.channel)
+
+
+class Withdrawn:
+    """The models that were unloaded by name, in a file: the next controller unloads them too."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def names(self) -> set[str]:
+        """Their names."""
+        try:
+            return set(json.loads(self._path.read_bytes()))
+        except FileNotFoundError:
+            return set()
+
+    def note(self, name: str, *, away: bool) -> None:
+        """A model was unloaded, or loaded again."""
+        names = self.names() | {name} if away else self.names() - {name}
+        write_file(self._path, [json.dumps(sorted(names)).encode()])

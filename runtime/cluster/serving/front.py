@@ -1,0 +1,118 @@
+"""The front: an address that stays, where a client learns which replicas there are.
+
+A request that comes here wakes a cluster without replicas, waits until there is one, and is passed
+on. It is for clients that know nothing of replicas, for the first request, and a backup of HAProxy;
+replicas themselves answer many times as fast.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import msgspec
+
+from flour.core.errors import FlourError
+from runtime.cluster.serving.bodies import PATH, Answer, Members
+from runtime.cluster.serving.client import ClusterClient
+from runtime.errors import ClusterError
+
+#: Headers that belong to one connection.
+_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "host"})
+_LARGEST = 64 << 20
+
+
+class Front:
+    """Passes requests on, from threads."""
+
+    def __init__(
+        self, host: str, port: int, members: Callable[[], Members], wake: Callable[[], Members]
+    ) -> None:
+        """Listen; `wake` returns when there is a replica."""
+        self.members, self.wake = members, wake
+        self._server = _Server((host, port), _Handler)
+        self._server.front = self
+        self._started = False
+        self.client = ClusterClient(look=members, refresh=0.05)
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def start(self) -> None:
+        """Answer from threads, if that was not begun before."""
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._server.serve_forever, name="front", daemon=True).start()
+
+    def passed_on(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> Answer:
+        """The answer of a replica, which is waited for where there is none."""
+        if not self.members().ready():
+            self.wake()
+        try:
+            return self.client.request(method, path, body, headers)
+        except ClusterError:
+            if self.members().ready():
+                raise
+        self.wake()
+        return self.client.request(method, path, body, headers)
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._started:
+            self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    front: Front
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    server: _Server
+
+    def _answer(self) -> None:
+        front = self.server.front
+        if self.path == PATH:
+            self._send(
+                200, {"content-type": "application/json"}, msgspec.json.encode(front.members())
+            )
+            return
+        length = self.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > _LARGEST or "transfer-encoding" in self.headers:
+            self.close_connection = True
+            self._send(413, {}, b'{"error":"the front passes on bodies of a known length"}')
+            return
+        body = self.rfile.read(int(length)) or None
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
+        try:
+            found = front.passed_on(self.command, self.path, body, headers)
+        except FlourError as problem:
+            said = msgspec.json.encode({"error": str(problem)})
+            self._send(503, {"content-type": "application/json", "retry-after": "1"}, said)
+            return
+        self._send(found.status, found.headers, found.body)
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = _answer  # noqa: N815 (its names)
+
+    def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response_only(status)
+        for name, value in headers.items():
+            if name.lower() not in _HOP | {"content-length"}:
+                self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its name)
+        """Say nothing."""

@@ -1,0 +1,157 @@
+"""HAProxy before the replicas: its configuration, its process, and changes without a reload.
+
+Replicas come and go by commands on HAProxy's socket; connections of clients stay. A request that
+may be repeated is sent to another replica where its connection breaks. The front is the backup, so
+that a request to a cluster without replicas wakes one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from runtime.cluster.serving.bodies import Members
+from runtime.errors import ClusterError
+
+_TEXT = """\
+global
+    stats socket {socket} mode 600 level admin
+    pidfile {pidfile}
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 75s
+    timeout server 60s
+    timeout queue 10s
+    timeout check 1s
+    option http-keep-alive
+    option http-buffer-request
+    option redispatch 1
+    retries 3
+frontend predictions
+    bind {bind}
+    default_backend replicas
+backend replicas
+    balance leastconn
+    http-reuse always
+    option httpchk GET /v2/health/ready
+    retry-on conn-failure empty-response junk-response response-timeout 503
+    acl repeatable path_reg -- ^/predict/[^/]+$ ^/v[12]/models/.+(/infer|:predict)$
+    acl repeatable method GET HEAD
+    http-request disable-l7-retry if !repeatable
+    default-server check inter 500ms fall 1 rise 1 pool-purge-delay 5s
+    server front {front} backup no-check
+{servers}
+"""
+
+
+def configuration(bind: str, front: str, place: Path, slots: int) -> str:
+    """The text of its configuration, with room for so many replicas."""
+    servers = "\n".join(f"    server r{slot} 127.0.0.1:1 disabled" for slot in range(slots))
+    return _TEXT.format(
+        socket=place / "haproxy.sock",
+        pidfile=place / "haproxy.pid",
+        bind=bind,
+        front=urlsplit(front).netloc,
+        servers=servers,
+    )
+
+
+class HAProxy:
+    """A running HAProxy; one that an earlier controller has left running is taken over."""
+
+    def __init__(self, bind: str, front: str, place: Path, slots: int) -> None:
+        """`place` is a directory for its files."""
+        self._place, self._slots = place, slots
+        self._text = configuration(bind, front, place, slots)
+        self._held: dict[int, str] = {}
+        self._number = -1
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start it, unless it runs with this configuration."""
+        program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+        if program is None:
+            raise ClusterError(
+                "HAProxy is not installed", hint="apt-get install haproxy, or another --front"
+            )
+        path = self._place / "haproxy.cfg"
+        same = path.exists() and path.read_text("utf-8") == self._text
+        if same and self._runs():
+            self._held = self._found()
+            return
+        self.stop()
+        path.write_text(self._text, "utf-8")
+        done = subprocess.run(  # noqa: S603 (the program that the system has)
+            [program, "-D", "-f", str(path)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ClusterError("HAProxy does not start", where=str(path), found=done.stderr[:500])
+        end = time.monotonic() + 5.0
+        while not self._runs() and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it, after the answers to its requests."""
+        with suppress(OSError, ValueError):
+            number = int((self._place / "haproxy.pid").read_text("utf-8").split()[0])
+            if "haproxy" in Path(f"/proc/{number}/cmdline").read_text("utf-8"):
+                os.kill(number, signal.SIGUSR1)
+            (self._place / "haproxy.pid").unlink()
+
+    def update(self, members: Members) -> None:
+        """Send requests to these replicas; an older state than the last one changes nothing."""
+        with self._lock:
+            if members.number <= self._number:
+                return
+            self._number = members.number
+            ready = {each.url for each in members.ready()}
+            for slot, url in list(self._held.items()):
+                if url not in ready:
+                    self._say(f"set server replicas/r{slot} state maint")
+                    del self._held[slot]
+            free = [slot for slot in range(self._slots) if slot not in self._held]
+            for url, slot in zip(sorted(ready - set(self._held.values())), free, strict=False):
+                where = urlsplit(url)
+                server = f"set server replicas/r{slot}"
+                self._say(f"{server} addr {where.hostname} port {where.port}")
+                self._say(f"{server} check-port {where.port}")
+                self._say(f"{server} health up")
+                self._say(f"{server} state ready")
+                self._held[slot] = url
+
+    def _found(self) -> dict[int, str]:
+        """The replicas that an earlier controller has put into places."""
+        found = {}
+        lines = self._say("show servers state replicas").splitlines()
+        names = next(line for line in lines if line.startswith("# ")).split()[1:]
+        for line in lines:
+            server = dict(zip(names, line.split(), strict=False))
+            name, port = server.get("srv_name", ""), server.get("srv_port", "1")
+            if name[:1] == "r" and name[1:].isdigit() and port != "1":
+                found[int(name[1:])] = f"http://{server['srv_addr']}:{port}"
+        return found
+
+    def _runs(self) -> bool:
+        try:
+            return "Uptime" in self._say("show info")
+        except OSError:
+            return False
+
+    def _say(self, command: str) -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(2.0)
+            connection.connect(str(self._place / "haproxy.sock"))
+            connection.sendall(f"{command}\n".encode())
+            parts = []
+            while part := connection.recv(1 << 16):
+                parts.append(part)
+        return b"".join(parts).decode()

@@ -1,0 +1,154 @@
+"""A replica's connection to the controller, which is opened again when it breaks, and its lease.
+
+A replica may answer while the controller has heard of it within the last few seconds. It asks for
+that itself, and counts from when it asked, so its lease ends no later than the controller thinks.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from flour.core.errors import FlourError
+from runtime.http.messages import Request, Response
+from runtime.http.problems import refusal
+from runtime.workers.channel import Channel, Handler
+from runtime.workers.errors import ChannelClosed
+
+#: Beats in the time of a lease.
+BEATS = 5
+#: Seconds between two attempts to reach the controller, and for one of them.
+_PAUSE, _CONNECT = 0.1, 2.0
+_BYTES = 32
+
+
+class Address(NamedTuple):
+    """Where the controller listens, and the secret of those that may join."""
+
+    host: str
+    port: int
+    secret: str
+
+
+class Lease:
+    """Until when a replica may answer. As a guard it refuses requests after that."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._until = float("-inf")
+        self._refusal = refusal(
+            "this replica has lost its cluster, and may have old models",
+            503,
+            (("Retry-After", "1"),),
+        )
+
+    def renew(self, asked: float) -> None:
+        """The controller has answered what was asked then, by `time.monotonic`."""
+        self._until = asked + self.seconds
+
+    @property
+    def held(self) -> bool:
+        """Whether it may answer."""
+        return time.monotonic() < self._until
+
+    def __call__(self, request: Request) -> Response | None:
+        """Refuse where the lease has ended; the process still says that it lives."""
+        if time.monotonic() < self._until or request.path == "/v2/health/live":
+            return None
+        return self._refusal
+
+
+class Link:
+    """The end of a channel that outlives its connections."""
+
+    def __init__(
+        self,
+        find: Callable[[], Address],
+        lease: Lease,
+        said: tuple[Callable[[], object], Callable[[], object]],
+        handle: Handler,
+        gone: Callable[[], object],
+    ) -> None:
+        """`find` looks for the controller; `said` are what is told it first, and with each beat.
+
+        `gone` is called when it was not to be reached for twelve leases.
+        """
+        self._find, self._lease, self._handle, self._gone = find, lease, handle, gone
+        self._hello, self._report = said
+        self._channel: Channel | None = None
+        self._closed = threading.Event()
+
+    def start(self, name: str) -> None:
+        """Connect, and go on doing so."""
+        threading.Thread(target=self._keep, args=(name,), name="pretzel-link", daemon=True).start()
+
+    def ask(self, kind: str, body: object = None) -> Future[Any]:
+        """Send a question; its future fails where there is no connection now."""
+        channel = self._channel
+        if channel is not None:
+            return channel.ask(kind, body)
+        future: Future[Any] = Future()
+        future.set_exception(ChannelClosed("the controller cannot be reached"))
+        return future
+
+    def close(self) -> None:
+        """Disconnect, and do not connect again."""
+        self._closed.set()
+        if self._channel is not None:
+            self._channel.close()
+
+    def _keep(self, name: str) -> None:
+        reached = time.monotonic()
+        while not self._closed.is_set():
+            try:
+                self._beat_on(self._connected(name))
+                reached = time.monotonic()
+            except (OSError, FlourError, TimeoutError):
+                if time.monotonic() - reached > 12 * self._lease.seconds:
+                    self._gone()
+                    return
+            self._closed.wait(_PAUSE)
+
+    def _connected(self, name: str) -> Channel:
+        address = self._find()
+        connection = socket.create_connection((address.host, address.port), _CONNECT)
+        connection.sendall(bytes.fromhex(address.secret))
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        channel = Channel(connection, self._handle, lambda: None)
+        channel.start(name)
+        self._channel = channel  # what it is told after "hello" may make it ask something
+        channel.ask("hello", self._hello()).result(self._lease.seconds)
+        return channel
+
+    def beat(self) -> None:
+        """Report, and have the lease renewed if this replica has followed all changes."""
+        asked = time.monotonic()
+        if self.ask("beat", self._report()).result(self._lease.seconds):
+            self._lease.renew(asked)
+
+    def _beat_on(self, channel: Channel) -> None:
+        try:
+            while not self._closed.wait(self._lease.seconds / BEATS):
+                self.beat()
+        finally:
+            channel.close()
+
+
+def admitted(connection: socket.socket, secret: str) -> bool:
+    """Whether who has connected knows the secret; it has two seconds."""
+    connection.settimeout(_CONNECT)
+    said = b""
+    while len(said) < _BYTES:
+        part = connection.recv(_BYTES - len(said))
+        if not part:
+            return False
+        said += part
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return hmac.compare_digest(said, bytes.fromhex(secret))

@@ -1,0 +1,223 @@
+"""The controller and the replicas as actors of Ray, which places them and starts them again.
+
+All actors are detached: they stay when the program that started them ends. Requests for predictions
+do not pass through Ray.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from flour.core.errors import FlourError
+from runtime.cluster.serving.bodies import Members
+from runtime.cluster.serving.controller import ClusterSettings, Controller
+from runtime.cluster.serving.haproxy import HAProxy
+from runtime.cluster.serving.link import Address
+from runtime.cluster.serving.replica import Replica
+from runtime.errors import ClusterError
+
+CONTROLLER, _REPLICA = "controller", "replica-"
+#: What may be asked of the controller.
+_ASKED = frozenset({"load", "roll", "scale_to", "sync", "unload", "wait_ready", "wake"})
+#: Most replicas behind HAProxy.
+_SLOTS = 256
+_FIND_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A cluster on Ray: what it serves, and how its processes are placed."""
+
+    settings: ClusterSettings
+    name: str = "pretzel"
+    """Two clusters on one Ray differ in it: it is the namespace of their actors."""
+    cpus: float = 1.0
+    """Processors that Ray reserves for each replica."""
+    haproxy: str = ""
+    """The address at which HAProxy listens; without one there is none."""
+
+
+class RayLauncher:
+    """Replicas as actors."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._of = deployment
+
+    def launch(self, number: int) -> None:
+        """Start an actor, or find the one that is there."""
+        of = self._of
+        actor: Any = ray.remote(max_concurrency=2)(_ReplicaActor)
+        actor.options(
+            name=f"{_REPLICA}{number}",
+            namespace=of.name,
+            lifetime="detached",
+            get_if_exists=True,
+            max_restarts=-1,
+            num_cpus=of.cpus,
+            scheduling_strategy="SPREAD",
+        ).remote(number, of.settings.host, of.settings.lease, of.name)
+
+    def end(self, number: int) -> None:
+        """Kill an actor, and let Ray not start it again."""
+        with suppress(ValueError):  # it has ended already
+            ray.kill(ray.get_actor(f"{_REPLICA}{number}", self._of.name), no_restart=True)
+
+    def existing(self) -> list[int]:
+        """The numbers of the actors that are there."""
+        return [
+            int(each["name"].removeprefix(_REPLICA))
+            for each in ray.util.list_named_actors(all_namespaces=True)
+            if each["namespace"] == self._of.name and each["name"].startswith(_REPLICA)
+        ]
+
+
+def address_here(host: str) -> str:
+    """An address to listen at: `node` stands for that of the machine in the cluster of Ray."""
+    return str(ray.util.get_node_ip_address()) if host == "node" else host
+
+
+class _ControllerActor:
+    """The controller; Ray starts it again where its machine or process ends."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        settings = deployment.settings
+        settings = replace(settings, host=address_here(settings.host))
+        place = Path(settings.staging)
+        place.mkdir(parents=True, exist_ok=True)
+        self._haproxy: HAProxy | None = None
+        self._controller = Controller(settings, RayLauncher(deployment), on_members=self._changed)
+        if deployment.haproxy:
+            front = self._controller.front.url
+            self._haproxy = HAProxy(deployment.haproxy, front, place, _SLOTS)
+            self._haproxy.start()
+        self._controller.start()
+
+    def _changed(self, members: Members) -> None:
+        if self._haproxy is not None:
+            self._haproxy.update(members)
+
+    def address(self) -> tuple[str, int, str]:
+        """Where replicas join."""
+        address = self._controller.address()
+        return address.host, address.port, address.secret
+
+    def status(self) -> dict[str, Any]:
+        """The replicas and the models."""
+        controller = self._controller
+        index = controller.repository.index()
+        return {
+            **controller.members().to_json(),
+            "wanted": controller.wanted,
+            "controller": os.getpid(),
+            "versions": [[each.name, each.version, each.state, each.reason] for each in index],
+        }
+
+    def ask(self, what: str, *arguments: object) -> Any:
+        """Have the controller do something."""
+        if what not in _ASKED:
+            raise ClusterError("a controller cannot do this", found=what)
+        answer = getattr(self._controller, what)(*arguments)
+        return answer.to_json() if what == "wait_ready" else answer
+
+    def stop(self) -> None:
+        """End all replicas, and HAProxy."""
+        self._controller.stop()
+        if self._haproxy is not None:
+            self._haproxy.stop()
+
+
+class _ReplicaActor:
+    """A replica; after its process ends, Ray starts another one, maybe elsewhere."""
+
+    def __init__(self, number: int, host: str, lease: float, name: str) -> None:
+        self._name = name
+        node = ray.get_runtime_context().get_node_id()
+        self._replica = Replica(number, address_here(host), self._find, lease, node)
+        threading.Thread(target=self._run, name="pretzel-replica", daemon=True).start()
+
+    def _find(self) -> Address:
+        try:
+            actor = ray.get_actor(CONTROLLER, self._name)
+            return Address(*ray.get(actor.address.remote(), timeout=_FIND_SECONDS))
+        except (ray.exceptions.RayError, ValueError) as problem:
+            raise ConnectionError(f"the controller is not there: {problem}") from problem
+
+    def _run(self) -> None:
+        self._replica.run()
+        # The controller ends this actor when it has asked for it; if it is gone, nobody would.
+        if self._replica.orphaned:
+            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+
+def up(deployment: Deployment, seconds: float) -> Any:
+    """Start a cluster, or find the one that runs; returns when its replicas are ready."""
+    kind: Any = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=16)(_ControllerActor)
+    actor = kind.options(
+        name=CONTROLLER,
+        namespace=deployment.name,
+        lifetime="detached",
+        scheduling_strategy=_here(),
+    ).remote(deployment)
+    try:
+        asked(actor.ask.remote("wait_ready", None, seconds), seconds)
+    except BaseException:
+        down(deployment.name)
+        raise
+    return actor
+
+
+def _here() -> Any:
+    """This machine first, as its address is the one that was asked for; another if it is gone."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+
+
+def running(name: str) -> Any:
+    """The controller of a cluster that runs."""
+    try:
+        return ray.get_actor(CONTROLLER, name)
+    except ValueError:
+        raise ClusterError(
+            "no cluster runs under this name", where=name, hint="pretzel cluster up FOLDER"
+        ) from None
+
+
+def asked(reference: object, seconds: float) -> Any:
+    """What an actor answers; its errors are raised as they were there."""
+    try:
+        return ray.get(reference, timeout=seconds + _FIND_SECONDS)
+    except ray.exceptions.GetTimeoutError:
+        raise ClusterError("the controller does not answer in time", found=f"{seconds} s") from None
+    except ray.exceptions.RayTaskError as problem:
+        cause = problem.cause
+        if isinstance(cause, FlourError):
+            raise cause from None
+        raise
+    except ray.exceptions.ActorUnavailableError:
+        raise ClusterError("the controller is being started again", hint="ask again") from None
+    except ray.exceptions.RayActorError as problem:
+        raise ClusterError(
+            "the controller cannot be started", found=str(problem).strip().splitlines()[-1][:500]
+        ) from problem
+
+
+def down(name: str, seconds: float = 60.0) -> None:
+    """End a cluster after its last answers; nothing of it is left."""
+    actor = running(name)
+    try:
+        with suppress(ray.exceptions.RayError):  # it has died, or never lived
+            ray.get(actor.stop.remote(), timeout=seconds)
+    finally:
+        ray.kill(actor, no_restart=True)
+        for each in ray.util.list_named_actors(all_namespaces=True):
+            if each["namespace"] == name and each["name"].startswith(_REPLICA):
+                with suppress(ValueError):
+                    ray.kill(ray.get_actor(each["name"], name), no_restart=True)

@@ -1,0 +1,80 @@
+"""A cluster behind Ray Serve's own proxy: a deployment that passes requests on to replicas.
+
+For those who have Ray Serve's address in use. A request takes two hops more than one that goes to a
+replica directly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import msgspec
+from ray import serve
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runtime.cluster.serving.bodies import PATH, Members
+from runtime.cluster.serving.client import REPEATABLE
+
+_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
+_REFRESH, _ATTEMPTS = 1.0, 4
+
+
+class Passing:
+    """Passes requests on."""
+
+    def __init__(self, front: str) -> None:
+        self._front, self._urls = front, [front]
+        self._looked, self._turn = float("-inf"), itertools.count()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __call__(self, request: Request) -> Response:
+        """The answer of a replica; of the front where there is none."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(auto_decompress=False)
+        body = await request.body()
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        headers = {name: value for name, value in request.headers.items() if name not in _HOP}
+        repeatable = request.method in {"GET", "HEAD"} or REPEATABLE.search(request.url.path)
+        for attempt in range(_ATTEMPTS if repeatable else 1):
+            await self._look(self._session, again=attempt > 0)
+            url = self._urls[next(self._turn) % len(self._urls)]
+            with suppress(aiohttp.ClientError):
+                async with self._session.request(
+                    request.method, url + path, data=body, headers=headers
+                ) as found:
+                    if found.status == 503 and attempt + 1 < _ATTEMPTS and repeatable:
+                        continue
+                    kept: Any = {k: v for k, v in found.headers.items() if k.lower() not in _HOP}
+                    return Response(await found.read(), found.status, kept)
+        return Response('{"error":"no replica answers"}', 502, media_type="application/json")
+
+    async def _look(self, session: aiohttp.ClientSession, *, again: bool) -> None:
+        """Look up the replicas, if that was long ago or one has failed."""
+        now = time.monotonic()
+        if now - self._looked < (0.05 if again else _REFRESH):
+            return
+        self._looked = now
+        for url in (*self._urls, self._front):
+            with suppress(aiohttp.ClientError, msgspec.MsgspecError):
+                async with session.get(url + PATH) as found:
+                    members = msgspec.json.decode(await found.read(), type=Members)
+                self._urls = [each.url for each in members.ready()] or [self._front]
+                return
+        self._urls = [self._front]
+
+
+def start(name: str, host: str, port: int, front: str) -> None:
+    """Run it as an application of Ray Serve, with this name."""
+    serve.start(http_options={"host": host, "port": port})
+    options = {"max_ongoing_requests": 1000, "ray_actor_options": {"num_cpus": 0}}
+    serve.run(serve.deployment(**options)(Passing).bind(front), name=name, route_prefix="/")
+
+
+def stop(name: str) -> None:
+    """End the application; Ray Serve itself runs on."""
+    serve.delete(name)

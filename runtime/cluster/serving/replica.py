@@ -1,0 +1,174 @@
+"""A replica: a worker whose supervisor is the controller of a cluster, maybe on another machine.
+
+It has a port and an HTTP front end of its own, which clients ask directly.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+from flour.core.errors import FlourError
+from runtime.cluster.serving.autoscaling import Load
+from runtime.cluster.serving.bodies import PATH, Members
+from runtime.cluster.serving.link import Address, Lease, Link
+from runtime.http.assembly import assembled
+from runtime.http.guards import LATE
+from runtime.http.loop_fairness import lock_shared
+from runtime.http.messages import Answer, Request, Response
+from runtime.http.routes import HandlerContext, Route
+from runtime.http.server import Server
+from runtime.http.typed_json import json
+from runtime.shutdown import Ending
+from runtime.workers.channel import Handler
+from runtime.workers.options import Options
+from runtime.workers.process import Worker
+
+_BACKLOG = 1024
+
+
+class Observed:
+    """Counts answers for the autoscaler; all on the thread of the event loop."""
+
+    def __init__(self) -> None:
+        self.requests = self.missed = 0
+        self._looked = time.monotonic(), 0.0
+
+    def __call__(self, request: Request, response: Response, seconds: float) -> None:
+        """Count an answer; asking for health or the cluster is no use of it."""
+        if request.path.startswith(("/v2/health", "/v2/cluster")):
+            return
+        self.requests += 1
+        if response.status == 504 or response is LATE:
+            self.missed += 1
+
+    def busy(self, server: Server) -> float:
+        """The share of the time since the last call that the event loop's thread computed."""
+        now, used = time.monotonic(), server.processor_seconds()
+        (before, had), self._looked = self._looked, (now, used)
+        return min(1.0, max(0.0, used - had) / max(now - before, 1e-3))
+
+
+class Replica(Worker):
+    """One replica, from joining the cluster to its end."""
+
+    def __init__(
+        self, number: int, host: str, find: Callable[[], Address], lease: float, node: str = ""
+    ) -> None:
+        """Listen on a free port of `host`; nothing is accepted before the models are loaded.
+
+        A process on the same `node` with the same number is started after this one has ended only.
+        """
+        self.number, self.host, self.node = number, host, node or socket.gethostname()
+        self._listener = socket.create_server(
+            (host, 0),
+            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+            backlog=_BACKLOG,
+        )
+        self._find, self._lease, self._observed = find, Lease(lease), Observed()
+        self._members = Members(0, [])
+        self._link: Link
+        self._is_open = False
+        super().__init__(self._linked, [self._listener], Ending())
+
+    def _linked(self, handle: Handler, gone: Callable[[], object]) -> Link:
+        said = (self._introduced, self._reported)
+        self._link = Link(self._find, self._lease, said, handle, gone)
+        return self._link
+
+    @property
+    def url(self) -> str:
+        """Where clients ask it."""
+        port = self._listener.getsockname()[1]
+        return f"http://[{self.host}]:{port}" if ":" in self.host else f"http://{self.host}:{port}"
+
+    def run(self) -> None:
+        """Run until the controller says that it should end, then finish all requests."""
+        with lock_shared():
+            super().run()
+        self._link.close()
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether it ended because the controller was not to be reached."""
+        return self._alone
+
+    def _finish(self) -> None:
+        super()._finish()
+        with suppress(FlourError, TimeoutError):
+            self._link.ask("ended").result(1.0)
+
+    # --- what it says ------------------------------------------------------------------------
+
+    def _introduced(self) -> object:
+        return {
+            "number": self.number,
+            "url": self.url,
+            "process": os.getpid(),
+            "node": self.node,
+            "running": self._is_open,
+        }
+
+    def _reported(self) -> object:
+        server, seen = self._server, self._observed
+        if server is None or not self._is_open:
+            return {**asdict(Load()), **self._state(), "ready": False}
+        busy = seen.busy(server)
+        load = Load(server.service.waiting, busy, seen.requests, seen.missed)
+        return {**asdict(load), **self._state(), "ready": server.service.ready().ready}
+
+    # --- what it is told ---------------------------------------------------------------------
+
+    def _asked(self, kind: str, body: object) -> object:
+        if kind == "members":
+            self._members = Members.of_json(body)
+            return None
+        return super()._asked(kind, body)
+
+    def _begin(self, body: dict[str, Any]) -> None:
+        replica = self._replica
+        if replica is None:
+            super()._begin(body | {"options": self._placed(body["options"]), "listener": 0})
+        else:  # the controller was started again, or was not to be reached for a while
+            self._mirror.show(body["index"])
+            replica.whole(body["generation"], body["names"])
+
+    def _placed(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options here: the store of parameters is one for each machine."""
+        found = Options.of_json(options)
+        store = found.store or str(Path(gettempdir()) / f"pretzel-store-{found.owner}")
+        return replace(found, store=store).to_json()
+
+    def _assembled(self, options: Options, listener: socket.socket) -> Server:
+        assert self._runtime is not None
+        server = assembled(
+            self._runtime,
+            options.settings,
+            repository=self._mirror,
+            routes=[self._route()],
+            sockets=[listener],
+            peers=self._peers,
+        )
+        server.service.guards.insert(0, self._lease)
+        server.service.observers.append(self._observed)
+        return server
+
+    def _route(self) -> Route:
+        return Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members)
+
+    def _told(self, service: HandlerContext, request: Request) -> Answer:
+        return json(self._members)
+
+    def _open(self) -> None:
+        with suppress(TimeoutError):
+            self._link.beat()
+        if not self._is_open:
+            super()._open()
+            self._is_open = True

@@ -1,0 +1,266 @@
+"""A cluster on Ray itself: several nodes of this machine, on addresses of its loopback device."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale
+from runtime.errors import ClusterError
+from runtime.http import ServerSettings
+from runtime.workers.options import Options
+from tests.house import ROOT, until
+from tests.runtime.cluster.clusters import ROW, Asking
+from tests.runtime.repository.folders import age, save_plan
+from tests.runtime.workers.house import Askers
+
+pytestmark = pytest.mark.integrations
+
+#: Not 127.0.0.1, which Ray replaces by another address of the machine.
+LOOPBACK = "127.0.0.2"
+MODELS, REPLICAS, LEASE = 30, 4, 3.0
+#: The port of HAProxy; the front has the one before it, Ray's proxy the one after it.
+HAPROXY = 18731
+#: A killed process comes back in 3 s on an idle machine with two cores.
+BACK_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """Start Ray with a head and two nodes; nothing of the cluster is on the second one."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 2, "node_ip_address": LOOPBACK, "object_store_memory": 80 << 20}
+    made = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    variables = {"PYTHONPATH": str(ROOT), "PRETZEL_CACHE": os.environ.get("PRETZEL_CACHE", "")}
+    for _ in range(2):
+        made.add_node(**node)
+    ray.init(
+        address=made.address,
+        _node_ip_address=LOOPBACK,
+        log_to_driver=False,
+        logging_level="ERROR",
+        runtime_env={"env_vars": variables},
+    )
+    yield SimpleNamespace(cluster=made, ray=ray, node=node)
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("models")
+    save_all(made, 1.0)
+    return made
+
+
+def save_all(folder: Path, offset: float) -> None:
+    for number in range(MODELS):
+        path = folder / f"m{number}.pretzel"
+        save_plan(path, offset + number)
+        age(path)
+
+
+class Running:
+    """A cluster that runs, and what the tests ask of its controller."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self.front: str = self.status()["front"]
+
+    def status(self) -> dict[str, Any]:
+        from runtime.cluster.serving.ray_actors import asked
+
+        return dict(asked(self._actor.status.remote(), 60.0))
+
+    def ask(self, what: str, *arguments: Any) -> Any:
+        from runtime.cluster.serving.ray_actors import asked
+
+        return asked(self._actor.ask.remote(what, *arguments), 90.0)
+
+    def ready(self) -> dict[int, int]:
+        """The processes of the replicas that answer."""
+        replicas = self.status()["replicas"]
+        return {each["number"]: each["process"] for each in replicas if each["state"] == "ready"}
+
+    def again(self, killed: int) -> bool:
+        """Whether there is another controller."""
+        try:
+            return bool(self.status()["controller"] != killed)
+        except ClusterError:
+            return False
+
+    def back(self, killed: int) -> float:
+        """Wait until there are as many as before, without this process; the seconds."""
+        began = time.monotonic()
+
+        def all_there() -> bool:
+            ready = self.ready()
+            return len(ready) == REPLICAS and killed not in ready.values()
+
+        until(all_there, seconds=BACK_SECONDS)
+        return time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def running(
+    nodes: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    from runtime.cluster.serving import ray_actors
+
+    http = ServerSettings(drain_delay=0.3, drain_seconds=5.0)
+    settings = ClusterSettings(
+        str(folder),
+        str(tmp_path_factory.mktemp("staging")),
+        scale=Scale(REPLICAS, REPLICAS),
+        options=Options(http, executors=1, owner="tests"),
+        lease=LEASE,
+        port=HAPROXY - 1,
+        poll=0.2,
+    )
+    bind = f"127.0.0.1:{HAPROXY}" if shutil.which("haproxy") else ""
+    actor = ray_actors.up(ray_actors.Deployment(settings, "tests", 1.0, bind), 90.0)
+    yield Running(actor)
+    ray_actors.down("tests")
+    names = nodes.ray.util.list_named_actors(all_namespaces=True)
+    assert not [each for each in names if each["namespace"] == "tests"]
+
+
+def test_an_upgrade_of_every_model_fails_no_request(running: Running, folder: Path) -> None:
+    with ClusterClient(running.front) as client, Asking(client, "m7").on() as asking:
+        until(lambda: len(asking.answers) > 100)
+        for offset in (100.0, 200.0):
+            save_all(folder, offset)
+            running.ask("sync")
+            acknowledged = time.monotonic()
+            until(partial(asking.after, acknowledged))
+            assert asking.after(acknowledged) == {(200, offset + 7)}
+    assert asking.failed == []
+    assert {status for _, _, status, _ in asking.answers} == {200}
+
+
+def test_a_killed_replica_is_started_again_by_ray(running: Running, folder: Path) -> None:
+    with ClusterClient(running.front) as client, Asking(client, "m3").on() as asking:
+        until(lambda: len(asking.answers) > 100)
+        killed = next(iter(running.ready().values()))
+        os.kill(killed, signal.SIGKILL)
+        save_plan(folder / "m3.pretzel", 300.0)
+        age(folder / "m3.pretzel")
+        running.ask("sync")
+        acknowledged = time.monotonic()
+        running.back(killed)
+        time.sleep(0.5)
+    assert asking.failed == []
+    assert asking.after(acknowledged) == {(200, 300.0)}
+
+
+def test_a_killed_node_takes_no_request_along(nodes: Any, running: Running) -> None:
+    with ClusterClient(running.front) as client, Asking(client, "m5").on() as asking:
+        until(lambda: len(asking.answers) > 100)
+        before = running.ready()
+        held = {each["node"]: each["number"] for each in running.status()["replicas"]}
+        lost = next(node for node in nodes.cluster.worker_nodes if node.node_id in held)
+        number = held[lost.node_id]
+        nodes.cluster.remove_node(lost, allow_graceful=False)
+        running.ask("unload", "m6")  # acknowledged, though a node has just gone
+        assert {client.request("POST", "/predict/m6", b"[0,0,0,0]").status for _ in range(40)} == {
+            404
+        }
+        nodes.cluster.add_node(**nodes.node)
+        running.back(before[number])
+        assert {client.request("POST", "/predict/m6", b"[0,0,0,0]").status for _ in range(40)} == {
+            404
+        }
+    assert asking.failed == []
+    assert {status for _, _, status, _ in asking.answers} == {200}
+
+
+def test_a_killed_controller_is_not_missed(running: Running, folder: Path) -> None:
+    with ClusterClient(running.front) as client, Asking(client, "m4").on() as asking:
+        until(lambda: len(asking.answers) > 50)
+        before = running.ready()
+        killed = running.status()["controller"]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: running.again(killed), seconds=BACK_SECONDS)
+        until(lambda: running.ready() == before, seconds=BACK_SECONDS)
+        # It remembers what was withdrawn, and goes on.
+        assert client.request("POST", "/predict/m6", b"[0,0,0,0]").status == 404
+        save_plan(folder / "m4.pretzel", 400.0)
+        age(folder / "m4.pretzel")
+        running.ask("sync")
+        acknowledged = time.monotonic()
+        until(lambda: len(asking.after(acknowledged)) > 0)
+    assert asking.failed == []
+    assert asking.after(acknowledged) == {(200, 400.0)}
+
+
+@pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")
+def test_haproxy_loses_no_request_to_an_upgrade_or_a_kill(running: Running) -> None:
+    with Askers(HAPROXY, 4, "/predict/m1") as askers:
+        until(lambda: len(askers.answers) > 100)
+        assert running.ask("roll", 90.0) == REPLICAS
+        killed = next(iter(running.ready().values()))
+        os.kill(killed, signal.SIGKILL)
+        running.back(killed)
+    assert {status for _, status, _ in askers.answers} == {200}
+    assert askers.lost == askers.untaken == []
+
+
+def test_rays_own_proxy_passes_requests_on(running: Running) -> None:
+    from runtime.cluster.serving import ray_proxy
+
+    ray_proxy.start("tests", "127.0.0.1", HAPROXY + 1, running.front)
+    try:
+        with ClusterClient(running.front) as direct:
+            wanted = direct.predict("m1", ROW)
+        url = f"http://127.0.0.1:{HAPROXY + 1}"
+        with ClusterClient(url) as client:
+            answer = client.request("GET", "/v2/models/m1")
+            assert answer.status == 200
+        import urllib.request
+
+        with urllib.request.urlopen(f"{url}/predict/m1", json.dumps(ROW).encode()) as found:
+            assert json.load(found) == wanted
+    finally:
+        from ray import serve
+
+        serve.shutdown()
+
+
+def test_the_command(nodes: Any, folder: Path, tmp_path: Path) -> None:
+    def pretzel(*words: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "runtime", "cluster", *words, "--name", "cli", "--json"]
+        done = subprocess.run(
+            [*command, "--address", nodes.cluster.address],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=ROOT,
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+    options = ("--replicas", "1", "--port", "0", "--cpus", "0.5", "--staging", str(tmp_path))
+    up = pretzel("up", str(folder), *options)
+    try:
+        with ClusterClient(up["url"]) as client:
+            assert client.predict("m1", ROW)["top"] == 201.0
+        status = pretzel("status")
+        assert [each["state"] for each in status["replicas"]] == ["ready"]
+        assert len(pretzel("scale", "2")["replicas"]) == 2
+    finally:
+        assert pretzel("down") == {"event": "down"}
