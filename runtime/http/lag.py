@@ -17,8 +17,9 @@ from time import perf_counter
 EVERY = 0.1
 #: The loop is behind when a round takes so many seconds.
 BEHIND_SECONDS = 0.005
-#: Between two rounds of a loop that has more to do there are fewer seconds than this.
-_PAUSE_SECONDS = 0.0005
+#: Between two rounds of a loop that has more to do there are fewer seconds than this, or, as the
+#: system may have given the processor to others, than this part of the round.
+_PAUSE_SECONDS, _PAUSE_PART = 0.0005, 0.01
 #: How many looks the published figures are the worst of: ten seconds.
 _LOOKS = 100
 
@@ -42,7 +43,8 @@ class Lag:
     def since(self, now: float, loop: asyncio.AbstractEventLoop) -> float:
         """The earliest moment at which the bytes may have come that are read now."""
         if not self.began:
-            if now - self._ended > _PAUSE_SECONDS:
+            round_seconds = self._ended - self._since
+            if now - self._ended > max(_PAUSE_SECONDS, _PAUSE_PART * round_seconds):
                 self._since = self.idle = now
             self.began = now
             loop.call_soon(self._over)

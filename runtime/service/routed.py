@@ -464,7 +464,7 @@ class RoutedEndpoints:
         options: Mapping[str, Any],
     ) -> Answers:
         """What `predict` answers where the name is not in the table."""
-        if self.by_tenant[name.partition("@")[0]] > 0:
+        if tenant and self.by_tenant[str(name).partition("@")[0]] > 0:
             return asked_by(tenant, lambda: self._predict_of(name, data, headers, tenant, options))
         return self._predict_of(name, data, headers, tenant, options)
 
@@ -532,7 +532,7 @@ class RoutedEndpoints:
         options: Mapping[str, Any],
     ) -> Future[Answers]:
         """What `submit` answers where the name is not in the table."""
-        if self.by_tenant[name.partition("@")[0]] > 0:
+        if tenant and self.by_tenant[str(name).partition("@")[0]] > 0:
             return asked_by(tenant, lambda: self._submit_of(name, data, headers, tenant, options))
         return self._submit_of(name, data, headers, tenant, options)
 
