@@ -10,6 +10,7 @@ import msgspec
 from runtime.errors import ClusterError
 
 PATH = "/v2/cluster"
+HOMES = "/v2/cluster/homes"
 
 
 class MemberState(msgspec.Struct):
@@ -34,6 +35,8 @@ class Members(msgspec.Struct):
     """The last change of models and routes that all replicas were sent."""
     front: str = ""
     """An address that waits for a replica where there is none, and passes requests on."""
+    homes: int = 0
+    """The number of the homes of models, see `Homes`; 0 where all replicas are alike."""
 
     @classmethod
     def of_json(cls, data: object) -> Members:
@@ -48,6 +51,23 @@ class Members(msgspec.Struct):
     def ready(self) -> list[MemberState]:
         """The replicas that answer."""
         return [each for each in self.replicas if each.state == "ready"]
+
+
+class Homes(msgspec.Struct):
+    """Which replicas should be asked first for a model; `number` rises with each change."""
+
+    number: int = 0
+    models: dict[str, list[int]] = {}
+    """The numbers of replicas by model; for one that is missing they are all the same."""
+
+    @classmethod
+    def of_json(cls, data: object) -> Homes:
+        """From plain data of a channel."""
+        return msgspec.convert(data, cls)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, for a channel."""
+        return {"number": self.number, "models": self.models}
 
 
 class Answer(NamedTuple):

@@ -17,19 +17,24 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
 from runtime.cluster.serving.blocks import Outputs, Rows, predict_block
-from runtime.cluster.serving.bodies import PATH, Answer, Members
+from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members
 from runtime.errors import ClusterError
 
 #: Requests that may be sent twice, as they change nothing.
 REPEATABLE = re.compile(r"/predict/[^/]+$|/v[12]/models/.+(/infer|:predict)$")
 #: Statuses of replicas that end, have lost the cluster, or are overloaded.
 _ELSEWHERE = frozenset({502, 503})
-_ANSWER = msgspec.json.Decoder(Members)
+_NOWHERE = frozenset[str]()
+_MEMBERS, _HOMES = msgspec.json.Decoder(Members), msgspec.json.Decoder(Homes)
+#: The model that a request is for.
+_MODEL = re.compile(r"/(?:predict|v[12]/models)/([^/:@]+)")
+#: Another replica is asked when it has so many fewer requests of this client than a model's home.
+SPILL = 4
 
 
 class Target:
@@ -79,16 +84,20 @@ class ClusterClient:
         refresh: float = 1.0,
         headers: Mapping[str, str] | None = None,
         look: Callable[[], Members] | None = None,
+        homes: Callable[[], Homes] | None = None,
     ) -> None:
         """`seeds` are addresses of the front, or of replicas. A request is tried `attempts` times.
 
         Replicas are looked up again after `refresh` seconds, and when one cannot be reached.
-        `headers` go with every request, such as a token. `look` is another way to look them up.
+        `headers` go with every request, such as a token. `look` is another way to look them up,
+        and `homes` which of them have a model in memory.
         """
         if not (seeds or look) or attempts < 1:
             raise ClusterError("a client needs an address of the cluster, and an attempt")
         self._attempts, self._timeout, self._refresh = attempts, timeout, refresh
-        self._headers, self._members = dict(headers or {}), look
+        self._headers, self._members, self._look_homes = dict(headers or {}), look, homes
+        self._homes: dict[str, frozenset[str]] = {}
+        self._placed = -1, -1  # the numbers of the homes, and of the members that have these
         self._seeds = [Target(seed.rstrip("/"), timeout) for seed in seeds]
         self._targets: dict[str, Target] = {}
         self._looked, self._turn = float("-inf"), 0
@@ -176,20 +185,30 @@ class ClusterClient:
             with suppress(OSError, HTTPException, msgspec.MsgspecError):
                 answer = target.ask("GET", PATH, None, self._headers)
                 if answer.status == 200:
-                    return _ANSWER.decode(answer.body)
+                    return _MEMBERS.decode(answer.body)
         raise ClusterError("the cluster cannot be reached", where=known[0].url)
 
+    def homes_of(self, name: str) -> list[str]:
+        """The addresses of the replicas that are asked first for a model."""
+        self._look()
+        return sorted(self._homes.get(name, self._targets))
+
     def _chosen(self, path: str, tried: set[str]) -> Target:
-        """The least busy replica that was not tried; the front if none is left."""
+        """The least busy replica that was not tried, homes first; the front if none is left."""
         self._look()
         now = time.monotonic()
+        model = _MODEL.match(path) if self._homes else None
+        home = self._homes.get(unquote(model[1]), _NOWHERE) if model else _NOWHERE
         with self._lock:
             self._turn += 1
             every = [each for each in self._targets.values() if each.url not in tried]
             up = [each for each in every if each.down_until <= now] or every
             if up:
                 turn = self._turn % len(up)
-                return min(up[turn:] + up[:turn], key=lambda each: each.outstanding)
+                return min(
+                    up[turn:] + up[:turn],
+                    key=lambda each: each.outstanding - SPILL * (each.url in home),
+                )
             if not self._seeds:
                 raise ClusterError("there is no replica now", where=path[:200])
             seeds = [each for each in self._seeds if each.url not in tried] or self._seeds
@@ -213,8 +232,32 @@ class ClusterClient:
                 self._targets,
                 {url: each or Target(url, self._timeout) for url, each in kept.items()},
             )
+            urls = {each.number: each.url for each in found.ready()}
         for target in gone.values():
             target.close()
+        self._find_homes(found, urls)
+
+    def _find_homes(self, members: Members, urls: Mapping[int, str]) -> None:
+        """Have the homes of models as the members say, if these or those have changed."""
+        if self._placed == (members.homes, members.number):
+            return
+        found = Homes()
+        if members.homes:
+            try:
+                found = self._told_homes()
+            except (OSError, HTTPException, msgspec.MsgspecError):
+                return  # the next look tries again; any replica can answer meanwhile
+        self._homes = {
+            name: frozenset(urls[number] for number in numbers if number in urls)
+            for name, numbers in found.models.items()
+        }
+        self._placed = members.homes, members.number
+
+    def _told_homes(self) -> Homes:
+        if self._look_homes is not None:
+            return self._look_homes()
+        asked = next(iter([*self._targets.values(), *self._seeds]))
+        return _HOMES.decode(asked.ask("GET", HOMES, None, self._headers).body)
 
     def _down(self, target: Target) -> None:
         """Ask others for a moment."""

@@ -25,8 +25,9 @@ from typing import Any, Protocol, Self
 from flour.core.errors import FlourError
 from objectstore.atomic import write_file
 from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
-from runtime.cluster.serving.bodies import Members
+from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
+from runtime.cluster.serving.homes import Placing
 from runtime.cluster.serving.link import Address, admitted
 from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat, Unreachable
 from runtime.errors import ClusterError
@@ -108,7 +109,9 @@ class Controller:
             trust_pickle=settings.trust_pickle,
             on_event=on_event,
         )
-        self.front = Front(settings.host, settings.port, self.members, self._woken)
+        self.placing = Placing(self.fleet.table, self._placed)
+        told = self.members, lambda: self.placing.homes
+        self.front = Front(settings.host, settings.port, told, self._woken)
         self._on_members = on_members or (lambda _: None)
         self._secret = secrets.token_bytes(32).hex()
         self._autoscaler = Autoscaler(settings.scale)
@@ -311,6 +314,7 @@ class Controller:
             seat.process, seat.node = int(body["process"]), str(body["node"])
             seat.member, seat.load, seat.generation = ClusterMember(number, channel), Load(), -1
             seat.become("spare")
+            channel.ask("homes", self.placing.homes.to_json())
             if body["running"]:
                 self._promote(seat)
             else:  # the process before it on its machine has ended
@@ -326,6 +330,7 @@ class Controller:
                 return False
             seat.load = Load(*(body[name] for name in Load.__slots__))
             seat.generation = int(body["generation"])
+            self.placing.count(body.get("models", {}))
             if member.followed:
                 until = time.monotonic() + self.settings.lease
                 self.fleet.granted(member, seat.node, until)
@@ -422,6 +427,10 @@ class Controller:
                 self._autoscale(now)
                 self._reconcile()
             self._publish()
+            nodes: dict[str, list[int]] = {}
+            for seat in self._ready():
+                nodes.setdefault(seat.node, []).append(seat.number)
+        self.placing.look(self.fleet.generation, nodes, self._pool)
         self._show()
 
     def _autoscale(self, now: float) -> None:
@@ -509,13 +518,25 @@ class Controller:
             if same == [(each.number, each.url, each.state) for each in self._members.replicas]:
                 self._members.replicas, self._members.generation = states, self.fleet.generation
                 return
-            self._members = made = Members(
-                self._members.number + 1, states, self.fleet.generation, self.front.url
-            )
-            for seat in self._seats.values():
-                if seat.channel is not None:
-                    seat.channel.ask("members", made.to_json())
-            self._pool.submit(self._on_members, made)
+            self._tell(states)
+
+    def _tell(self, states: list[MemberState]) -> None:
+        number, front = self._members.number + 1, self.front.url
+        homes = self.placing.homes.number
+        self._members = made = Members(number, states, self.fleet.generation, front, homes)
+        self._send("members", made.to_json())
+        self._pool.submit(self._on_members, made)
+
+    def _placed(self, homes: Homes) -> None:
+        """Models have other homes: who asks for the members is told so, and finds them."""
+        with self._lock:
+            self._send("homes", homes.to_json())
+            self._tell(self._members.replicas)
+
+    def _send(self, kind: str, body: object) -> None:
+        for seat in self._seats.values():
+            if seat.channel is not None:
+                seat.channel.ask(kind, body)
 
 
 def _fields(body: object) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 
 from flour.core.errors import FlourError
-from runtime.cluster.serving.bodies import PATH, Answer, Members
+from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
 
@@ -27,14 +27,18 @@ class Front:
     """Passes requests on, from threads."""
 
     def __init__(
-        self, host: str, port: int, members: Callable[[], Members], wake: Callable[[], Members]
+        self,
+        host: str,
+        port: int,
+        told: tuple[Callable[[], Members], Callable[[], Homes]],
+        wake: Callable[[], Members],
     ) -> None:
-        """Listen; `wake` returns when there is a replica."""
-        self.members, self.wake = members, wake
+        """Listen; `told` are what clients are told, `wake` returns when there is a replica."""
+        (self.members, self.homes), self.wake = told, wake
         self._server = _Server((host, port), _Handler)
         self._server.front = self
         self._started = False
-        self.client = ClusterClient(look=members, refresh=0.05)
+        self.client = ClusterClient(look=self.members, homes=self.homes, refresh=0.05)
 
     @property
     def url(self) -> str:
@@ -82,10 +86,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         front = self.server.front
-        if self.path == PATH:
-            self._send(
-                200, {"content-type": "application/json"}, msgspec.json.encode(front.members())
-            )
+        if self.path in {PATH, HOMES}:
+            told = front.members() if self.path == PATH else front.homes()
+            self._send(200, {"content-type": "application/json"}, msgspec.json.encode(told))
             return
         length = self.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > _LARGEST or "transfer-encoding" in self.headers:

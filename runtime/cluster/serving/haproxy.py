@@ -16,11 +16,16 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+from zlib import crc32
 
-from runtime.cluster.serving.bodies import Members
+from runtime.cluster.serving.bodies import Homes, Members
 from runtime.errors import ClusterError
 
+#: The file with the first choice for each model.
+HOMES_MAP = "homes.map"
+#: Lines of one command: HAProxy reads 16 KB at once.
+_LINES = 50
 _TEXT = """\
 global
     stats socket {socket} mode 600 level admin
@@ -38,9 +43,15 @@ defaults
     retries 3
 frontend predictions
     bind {bind}
+    acl short path_beg /predict/
+    acl long path_beg /v1/models/ /v2/models/
+    http-request set-var(txn.model) path,field(3,/),field(1,@) if short
+    http-request set-var(txn.model) path,field(4,/),field(1,:) if long
+    http-request set-var(txn.home) var(txn.model),map_str({homes}) if short or long
     default_backend replicas
 backend replicas
     balance leastconn
+    use-server %[var(txn.home)] if {{ var(txn.home) -m found }}
     http-reuse always
     option httpchk GET /v2/health/ready
     retry-on conn-failure empty-response junk-response response-timeout 503
@@ -60,6 +71,7 @@ def configuration(bind: str, front: str, place: Path, slots: int) -> str:
         socket=place / "haproxy.sock",
         pidfile=place / "haproxy.pid",
         bind=bind,
+        homes=place / HOMES_MAP,
         front=urlsplit(front).netloc,
         servers=servers,
     )
@@ -71,9 +83,11 @@ class HAProxy:
     def __init__(self, bind: str, front: str, place: Path, slots: int) -> None:
         """`place` is a directory for its files."""
         self._place, self._slots = place, slots
+        self._map = place / HOMES_MAP
         self._text = configuration(bind, front, place, slots)
         self._held: dict[int, str] = {}
         self._number = -1
+        self._placed: dict[str, str] | None = None
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -90,6 +104,7 @@ class HAProxy:
             return
         self.stop()
         path.write_text(self._text, "utf-8")
+        self._map.touch()
         done = subprocess.run(  # noqa: S603 (the program that the system has)
             [program, "-D", "-f", str(path)], capture_output=True, text=True, check=False
         )
@@ -107,7 +122,7 @@ class HAProxy:
                 os.kill(number, signal.SIGUSR1)
             (self._place / "haproxy.pid").unlink()
 
-    def update(self, members: Members) -> None:
+    def update(self, members: Members, homes: Homes) -> None:
         """Send requests to these replicas; an older state than the last one changes nothing."""
         with self._lock:
             if members.number <= self._number:
@@ -127,6 +142,25 @@ class HAProxy:
                 self._say(f"{server} health up")
                 self._say(f"{server} state ready")
                 self._held[slot] = url
+            self._send_homes(members, homes)
+
+    def _send_homes(self, members: Members, homes: Homes) -> None:
+        """Tell for each model which place is asked first: of its homes one by its name's hash."""
+        slots = {url: slot for slot, url in self._held.items()}
+        ready = {each.number: slots[each.url] for each in members.ready() if each.url in slots}
+        placed = {}
+        for name, numbers in homes.models.items():
+            there = [ready[number] for number in numbers if number in ready]
+            if there:
+                placed[quote(name, safe="")] = f"r{there[crc32(name.encode()) % len(there)]}"
+        if placed == self._placed:
+            return
+        path, lines = self._map, [f"{name} {slot}" for name, slot in placed.items()]
+        version = self._say(f"prepare map {path}").split()[-1]
+        for part in (lines[at : at + _LINES] for at in range(0, len(lines), _LINES)):
+            self._say(f"add map @{version} {path} <<\n" + "\n".join(part) + "\n")
+        self._say(f"commit map @{version} {path}")
+        self._placed = placed
 
     def _found(self) -> dict[int, str]:
         """The replicas that an earlier controller has put into places."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from itertools import count
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from typing import Any, Literal
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import MemberState
 from runtime.workers.channel import Channel
+from runtime.workers.desired import Name
 from runtime.workers.errors import ChannelClosed, NotInStep
 from runtime.workers.fleet import Fleet, Member
 
@@ -64,6 +65,10 @@ class ClusterFleet(Fleet):
         self._serials = count(time.time_ns())
         self._leases: dict[Member, tuple[str, float]] = {}
         self._granting = threading.Lock()
+
+    def table(self) -> Mapping[str, Name]:
+        """The models as all replicas should have them."""
+        return self._table()
 
     def granted(self, member: Member, node: str, until: float) -> None:
         """A replica may answer until this moment of `time.monotonic`."""

@@ -101,7 +101,7 @@ class _ControllerActor:
 
     def _changed(self, members: Members) -> None:
         if self._haproxy is not None:
-            self._haproxy.update(members)
+            self._haproxy.update(members, self._controller.placing.homes)
 
     def address(self) -> tuple[str, int, str]:
         """Where replicas join."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -17,7 +18,7 @@ from typing import Any
 
 from flour.core.errors import FlourError
 from runtime.cluster.serving.autoscaling import Load
-from runtime.cluster.serving.bodies import PATH, Members
+from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members
 from runtime.cluster.serving.link import Address, Lease, Link
 from runtime.http.assembly import assembled
 from runtime.http.guards import LATE
@@ -39,6 +40,8 @@ class Observed:
 
     def __init__(self) -> None:
         self.requests = self.missed = 0
+        self.models: Counter[str] = Counter()
+        """Answers by model since the last report."""
         self._looked = time.monotonic(), 0.0
 
     def __call__(self, request: Request, response: Response, seconds: float) -> None:
@@ -46,6 +49,8 @@ class Observed:
         if request.path.startswith(("/v2/health", "/v2/cluster")):
             return
         self.requests += 1
+        if response.status == 200 and (name := request.params.get("model")) is not None:
+            self.models[name] += 1
         if response.status == 504 or response is LATE:
             self.missed += 1
 
@@ -73,7 +78,7 @@ class Replica(Worker):
             backlog=_BACKLOG,
         )
         self._find, self._lease, self._observed = find, Lease(lease), Observed()
-        self._members = Members(0, [])
+        self._members, self._homes = Members(0, []), Homes()
         self._link: Link
         self._is_open = False
         super().__init__(self._linked, [self._listener], Ending())
@@ -122,13 +127,18 @@ class Replica(Worker):
             return {**asdict(Load()), **self._state(), "ready": False}
         busy = seen.busy(server)
         load = Load(server.service.waiting, busy, seen.requests, seen.missed)
-        return {**asdict(load), **self._state(), "ready": server.service.ready().ready}
+        ready = server.service.ready().ready
+        models, seen.models = seen.models, Counter()
+        return {**asdict(load), **self._state(), "ready": ready, "models": models}
 
     # --- what it is told ---------------------------------------------------------------------
 
     def _asked(self, kind: str, body: object) -> object:
         if kind == "members":
             self._members = Members.of_json(body)
+            return None
+        if kind == "homes":
+            self._homes = Homes.of_json(body)
             return None
         return super()._asked(kind, body)
 
@@ -152,7 +162,10 @@ class Replica(Worker):
             self._runtime,
             options.settings,
             repository=self._mirror,
-            routes=[self._route()],
+            routes=[
+                Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),
+                Route("GET", HOMES, self._told_homes, "Who is asked for a model", answer=Homes),
+            ],
             sockets=[listener],
             peers=self._peers,
         )
@@ -160,11 +173,11 @@ class Replica(Worker):
         server.service.observers.append(self._observed)
         return server
 
-    def _route(self) -> Route:
-        return Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members)
-
     def _told(self, service: HandlerContext, request: Request) -> Answer:
         return json(self._members)
+
+    def _told_homes(self, service: HandlerContext, request: Request) -> Answer:
+        return json(self._homes)
 
     def _open(self) -> None:
         with suppress(TimeoutError):

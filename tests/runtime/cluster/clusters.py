@@ -24,23 +24,25 @@ _PROGRAM = """
 import json, sys
 from runtime.cluster.serving.link import Address
 from runtime.cluster.serving.replica import Replica
-number, lease, path = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-Replica(number, "127.0.0.1", lambda: Address(*json.load(open(path))), lease).run()
+number, lease, path, node = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
+Replica(number, "127.0.0.1", lambda: Address(*json.load(open(path))), lease, node).run()
 """
 
 
 class Processes:
-    """A launcher of processes, which are started again when they die."""
+    """A launcher of processes, which are started again when they die, as if on so many nodes."""
 
-    def __init__(self, place: Path, lease: float) -> None:
-        self.place, self.lease = place, lease
+    def __init__(self, place: Path, lease: float, nodes: int = 1) -> None:
+        self.place, self.lease, self.nodes = place, lease, nodes
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self._ended: set[int] = set()
 
     def launch(self, number: int) -> None:
         if number in self._ended:
             return
-        command = [sys.executable, "-c", _PROGRAM, str(number), str(self.lease), str(self.place)]
+        node = f"node{number % self.nodes}"
+        command = [sys.executable, "-c", _PROGRAM, str(number), str(self.lease)]
+        command += [str(self.place), node]
         self.running[number] = process = subprocess.Popen(command, cwd=ROOT)
         threading.Thread(target=self._again, args=(number, process), daemon=True).start()
 
@@ -66,12 +68,17 @@ class Processes:
 
 @contextmanager
 def cluster(
-    tmp_path: Path, folder: Path, launcher: Processes | None = None, **settings: Any
+    tmp_path: Path,
+    folder: Path,
+    launcher: Processes | None = None,
+    *,
+    nodes: int = 1,
+    **settings: Any,
 ) -> Iterator[Controller]:
     """A running controller, with `Processes`."""
     place = tmp_path / "address.json"
     lease = settings.setdefault("lease", 2.0)
-    processes = launcher or Processes(place, lease)
+    processes = launcher or Processes(place, lease, nodes)
     http = ServerSettings(drain_delay=0.2, drain_seconds=5.0)
     made = ClusterSettings(
         str(folder),
