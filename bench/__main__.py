@@ -1,8 +1,8 @@
 """The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
 
 `python -m bench attribution`, `bulk`, `cluster`, `cold`, `engines`, `everywhere`, `graphs`,
-`overload`, `parity`, `placement`, `provenance`, `experiments` and `watch` are tables of goals by
-themselves.
+`homes`, `overload`, `parity`, `placement`, `provenance`, `experiments` and `watch` are tables of
+goals by themselves.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bench.experiments import (
     engines,
     everywhere,
     graphs,
+    homes,
     parity,
     placement,
     provenance,
@@ -47,6 +48,7 @@ GOALS = {
     "engines": engines,
     "experiments": routes,
     "graphs": graphs,
+    "homes": homes,
     "parity": parity,
     "placement": placement,
     "provenance": provenance,

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlsplit
@@ -33,8 +33,9 @@ _NOWHERE = frozenset[str]()
 _MEMBERS, _HOMES = msgspec.json.Decoder(Members), msgspec.json.Decoder(Homes)
 #: The model that a request is for.
 _MODEL = re.compile(r"/(?:predict|v[12]/models)/([^/:@]+)")
-#: Another replica is asked when it has so many fewer requests of this client than a model's home.
-SPILL = 4
+#: Another replica is asked when it has so many fewer requests of this client than a model's home:
+#: it may have to load the model, which takes as long as many answers.
+SPILL = 16
 
 
 class Target:
@@ -101,7 +102,7 @@ class ClusterClient:
         self._seeds = [Target(seed.rstrip("/"), timeout) for seed in seeds]
         self._targets: dict[str, Target] = {}
         self._looked, self._turn = float("-inf"), 0
-        self._lock = threading.Lock()
+        self._lock, self._looking = threading.Lock(), threading.Lock()
         #: Requests that were sent again, to another replica.
         self.repeated = 0
 
@@ -216,8 +217,13 @@ class ClusterClient:
 
     def _look(self, *, again: bool = False) -> None:
         """Look up the replicas, if that was long ago or one has failed."""
-        now = time.monotonic()
         least = min(0.05, self._refresh) if again else self._refresh
+        # Where none is known, threads wait for the one that looks.
+        with nullcontext() if self._targets else self._looking:
+            self._look_up(least)
+
+    def _look_up(self, least: float) -> None:
+        now = time.monotonic()
         with self._lock:
             if now - self._looked < least:
                 return

@@ -109,7 +109,7 @@ class Controller:
             trust_pickle=settings.trust_pickle,
             on_event=on_event,
         )
-        self.placing = Placing(self.fleet.table, self._placed)
+        self.placing = Placing(self.fleet.table, self._placed, settings.options.memory_budget)
         told = self.members, lambda: self.placing.homes
         self.front = Front(settings.host, settings.port, told, self._woken)
         self._on_members = on_members or (lambda _: None)

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from objectstore import Archive, StoreError
 from runtime.cluster.hashing import Assignment, assign
 from runtime.cluster.serving.bodies import Homes
+from runtime.service.memory import PLAN_BYTES
 from runtime.workers.desired import Name
 
 #: Seconds between two looks at who is asked for what.
@@ -38,10 +39,16 @@ class Placing:
     """Decides homes again when models, nodes or requests have changed; in the background."""
 
     def __init__(
-        self, names: Callable[[], Mapping[str, Name]], changed: Callable[[Homes], object]
+        self,
+        names: Callable[[], Mapping[str, Name]],
+        changed: Callable[[Homes], object],
+        budget: int | None = None,
     ) -> None:
-        """`names` are the models as all replicas should have them; `changed` is told new homes."""
-        self._names, self._changed = names, changed
+        """`names` are the models as all replicas should have them; `changed` is told new homes.
+
+        Nodes with room in their `budget` of bytes are taken first.
+        """
+        self._names, self._changed, self._budget = names, changed, budget
         self._lock = threading.Lock()
         self._heat: dict[str, float] = {}
         self._cooled = time.monotonic()
@@ -79,7 +86,9 @@ class Placing:
                 return
             resident = self._resident()
             known = {name: 1.0 + heat.get(name, 0.0) for name in resident}
-            self._assignment = found = assign(resident, nodes, loads=known, before=self._assignment)
+            self._assignment = found = assign(
+                resident, nodes, loads=known, budget=self._budget, before=self._assignment
+            )
             self._key, self._placed = key, known
             self._tell(
                 {
@@ -129,11 +138,12 @@ class Placing:
 
 
 def sizes_in(path: str) -> dict[str, int]:
-    """The digests and bytes of a plan's parameters, and of its structure; none where it is gone."""
+    """The bytes of a plan's parameters, its structure and itself, by digest; none if it is gone."""
     try:
         with Archive.open(path, verify=False) as archive:
             found = {digest: archive.nbytes(digest) for digest in archive.digests()}
             found[f"structure {_structure(archive.manifest.get('nodes'))}"] = CODE_BYTES
+            found[f"plan {path}"] = PLAN_BYTES
             return found
     except (OSError, StoreError):
         return {}

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from runtime.cluster.serving.autoscaling import Autoscaler, Load
 from runtime.cluster.serving.bodies import Members, MemberState
 from runtime.cluster.serving.haproxy import configuration
 from runtime.errors import ClusterError
+from runtime.http import Server, ServerSettings
 from runtime.workers.errors import NotInStep
 from tests.house import until
 from tests.runtime.cluster.clusters import ROW, Asking, Processes, cluster
+from tests.runtime.plans import shift
 from tests.runtime.repository.folders import age, save_plan
 
 
@@ -326,6 +330,19 @@ def test_only_what_may_be_repeated_is_asked_again() -> None:
             client.predict("a", ROW)
         assert len(taken) == 4
         listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_threads_that_come_first_wait_for_the_first_look() -> None:
+    with Runtime() as runtime, Server(runtime, ServerSettings(port=0)) as server:
+        runtime.register("a", shift(1.0))
+
+        def looked() -> Members:
+            time.sleep(0.2)
+            return Members(1, [MemberState(0, server.url, "ready")])
+
+        with ClusterClient(look=looked) as client, ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: client.predict("a", ROW)["top"], range(4)))
+    assert answers == [1.0] * 4
 
 
 def test_haproxy_knows_the_front_and_its_places(tmp_path: Path) -> None:
