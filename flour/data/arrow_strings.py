@@ -107,6 +107,13 @@ def as_texts(cells: NDArray[Any]) -> NDArray[np.object_]:
     return made
 
 
+def with_texts(data: Any) -> Any:
+    """Columns, or one, with strings in place of CELLS: they outlive what they were read of."""
+    if type(data) is dict:
+        return {name: with_texts(part) for name, part in data.items()}
+    return as_texts(data) if getattr(data, "dtype", None) is CELLS else data
+
+
 def _of_stream(capsule: object) -> tuple[bytes, Sequence[_Chunk], object]:
     """The type of a column that comes in chunks, these, and what they belong to: themselves."""
     where = _pointer(capsule, b"arrow_array_stream")

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from flour.data.arrow_strings import CELLS, as_texts
+from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
 from runtime.http.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
 from runtime.http.clients import asked_of, changed, client_name
@@ -262,15 +262,7 @@ class Keeping:
 
 def owned(batch: Batch) -> Batch:
     """A batch that stays when its call is over: texts are copied out of the call's memory."""
-    data = batch.data
-    if type(data) is dict and any(getattr(part, "dtype", None) is CELLS for part in data.values()):
-        data = {
-            name: as_texts(part) if getattr(part, "dtype", None) is CELLS else part
-            for name, part in data.items()
-        }
-    elif getattr(data, "dtype", None) is CELLS:
-        data = as_texts(data)
-    return batch._replace(data=kept(data))
+    return batch._replace(data=kept(with_texts(batch.data)))
 
 
 # --- telling and changing ------------------------------------------------------------------------

@@ -25,6 +25,7 @@ import numpy as np
 
 import oven
 from flour.core.errors import FlourError, ParameterError
+from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
 from flour.data.coerce import coerce
 from objectstore.atomic import write_file
@@ -182,11 +183,11 @@ class AnswerKeeper:
         batch = noted.rows
         if not isinstance(batch, Batch):
             batch = version.reader.read(batch)
-        rows = batch.data
+        rows = with_texts(batch.data)
         if hasattr(rows, "columns"):
             columns = coerce(version.inputs, batch.block)[0]  # of a frame: as the plan reads it
             rows = next(iter(columns.values())) if len(columns) == 1 else columns
-            batch = batch._replace(data=rows)
+        batch = batch._replace(data=rows)
         private = version.private
         shown = without(rows, version, self._hide) if private else rows
         record = {

@@ -17,6 +17,7 @@ from runtime.repository.errors import NoRoom
 from runtime.repository.files import Folder, shown
 from runtime.repository.listing import Model
 from runtime.repository.staging import Staging
+from runtime.service.private import private_columns
 
 #: Errors that are about the machine at the moment, not about the model.
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
@@ -61,10 +62,14 @@ class LocalImporter:
         staged = self._staging.bring(
             self._folder, model, trust_pickle=self._trust, exact=self._exact
         )
-        if staged != current and model.form != formats.GRAPH:
+        if model.form == formats.GRAPH or (staged == current and "private" not in model.notes):
+            return staged
+        plan = self._staging.load(staged, model)
+        private_columns(model.notes, plan.inputs, f"{model.name}@{model.version}")
+        if staged != current:
             rows = None if model.rows is None else self._folder.read(model.rows, sample.MAX_BYTES)
             where = shown(model.path if model.rows is None else model.rows)
-            sample.check(self._staging.load(staged, model), rows, where)
+            sample.check(plan, rows, where)
         return staged
 
     def close(self) -> None:

@@ -91,14 +91,21 @@ class Outliers:
 
 
 def outlier_plans(
-    wanted: Detectors, rows: Table, private: frozenset[str] = frozenset()
+    wanted: Detectors, rows: Table, private: frozenset[str] = frozenset(), ends: Table | None = None
 ) -> tuple[Outliers, ...]:
-    """The plans of these detectors; those that are made of reference rows are made of these."""
+    """The plans of these detectors; those that are made of reference rows are made of these.
+
+    Where only the `ends` of columns are known, their range is.
+    """
     if isinstance(wanted, str):
         raise ParameterError("outliers are a sequence", found=repr(wanted), hint=f"({wanted!r},)")
     named = dict(wanted) if isinstance(wanted, Mapping) else {each: each for each in wanted}
     return tuple(
-        Outliers(str(name), _plan_of(str(name), each, rows), private)
+        Outliers(
+            str(name),
+            _plan_of(str(name), each, ends if ends and not rows and isinstance(each, str) and each == "range" else rows),
+            private,
+        )
         for name, each in named.items()
     )
 
@@ -175,7 +182,7 @@ def _numbers(rows: Table) -> tuple[Flow, Matrix]:
         raise ParameterError(
             "outliers are told from rows of the reference, in columns of numbers",
             found=f"{len(values)} rows, columns: " + (", ".join(rows) or "none"),
-            hint="pass `reference` as rows, not as sketches, without private columns alone",
+            hint='of sketches, as an import makes them, only "range" is told: pass `reference`',
         )
     known = np.isfinite(values)
     means = np.where(known, values, 0.0).sum(0) / np.maximum(known.sum(0), 1)

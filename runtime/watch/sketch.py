@@ -119,6 +119,14 @@ class Reference:
             }
         )
 
+    def ends(self) -> dict[str, NDArray[Any]]:
+        """The least and the most of each column of numbers."""
+        return {
+            name: np.array([each.least, each.most])
+            for name, each in self.columns.items()
+            if isinstance(each, Numbers) and each.least is not None
+        }
+
     def to_data(self) -> dict[str, Any]:
         """The sketches as plain data."""
         return {name: _plain(each) for name, each in self.columns.items()}

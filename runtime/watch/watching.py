@@ -108,7 +108,7 @@ class Watch:
         self.detectors = tuple(detectors)
         rows = {name: each for name, each in rows.items() if name not in private}
         #: What finds outliers, and what it has found.
-        self.outliers = outlier_plans(outliers, rows, private)
+        self.outliers = outlier_plans(outliers, rows, private, self.reference.ends())
         #: How computing divides among stages, where that is watched.
         self.costs = StageCosts() if costs else None
         #: When detectors have alarmed.

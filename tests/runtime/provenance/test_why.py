@@ -224,6 +224,28 @@ def test_a_subject_is_erased_in_whichever_form_its_rows_came(tmp_path: Path) -> 
         assert not keeper.failed
 
 
+@pytest.mark.parametrize("private", [(), ("customer",)])
+@pytest.mark.parametrize("rows", [2, 65, 200])
+def test_a_subject_of_texts_is_erased_from_frames_of_any_length(
+    tmp_path: Path, rows: int, private: tuple[str, ...]
+) -> None:
+    columns: dict[str, Any] = {"customer": ["ann-93b1"] * rows, "amount": [1.0] * rows}
+    forms = [columns, pd.DataFrame(columns), pd.DataFrame(columns).astype(object)]
+    forms += [pa.table(columns), pd.DataFrame(columns).to_dict("records")]
+    with Runtime() as runtime:
+        runtime.register("m", text_scored(2.0), notes={"private": private})
+        for number, form in enumerate(forms):
+            keeper = runtime.keep("m", tmp_path / f"{number}", subject="customer")
+            kept = [runtime.predict("m", form), runtime.submit("m", form).result()]
+            shown = [runtime.why(id_of(each)).inputs for each in kept]
+            assert all("amount" in (each[0] if isinstance(each, list) else each) for each in shown)
+            assert (b"ann-93b1" in in_files(tmp_path / f"{number}")) == (not private)
+            assert keeper.erase("ann-93b1") == 2
+            assert b"ann-93b1" not in in_files(tmp_path / f"{number}")
+            assert not keeper.failed
+            keeper.close()
+
+
 def in_files(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 

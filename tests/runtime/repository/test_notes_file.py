@@ -15,6 +15,7 @@ from runtime.repository.errors import BadConfig
 from runtime.repository.files import Folder
 from runtime.repository.notes_file import read
 from runtime.repository.walk import scan
+from runtime.workers import Fleet
 
 ROW = flour.record(ssn=float, age=float)
 
@@ -92,3 +93,15 @@ def test_a_model_with_wrong_notes_is_not_served(tmp_path: Path) -> None:
         models.load_all()
         assert not runtime.find("m").private
         assert np.isclose(runtime.predict("m", {"ssn": 1.0, "age": 2.0})["score"], 2.0)
+
+
+def test_wrong_notes_are_refused_before_workers_hear_of_them(tmp_path: Path) -> None:
+    save(tmp_path / "m/m.pretzel")
+    (tmp_path / "m/notes.toml").write_text('private = ["nobody"]')
+    fleet = Fleet()
+    with Repository(tmp_path, fleet, staging=tmp_path / "staging") as models:
+        models.load_all()
+        (state,) = models.index()
+        assert state.refused
+        assert "private columns are columns of the program" in state.reason
+        assert fleet.count == 0

@@ -187,8 +187,8 @@ def test_private_columns_are_neither_used_nor_kept() -> None:
         ({"outliers": ("range",), "reference": None}, "rows of the reference"),
         ({"outliers": ("pca",), "reference": {"age": [1.0, 2.0]}}, "two columns"),
         (
-            {"outliers": ("range",), "reference": Reference.of({"age": np.arange(9.0)})},
-            "not as sketches",
+            {"outliers": ("pca",), "reference": Reference.of({"age": np.arange(9.0)})},
+            "of sketches",
         ),
     ],
 )

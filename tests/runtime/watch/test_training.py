@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import flour
 import oven
-from flour.core.errors import FlourError, InputError
+from flour.core.errors import FlourError, InputError, ParameterError
 from oven.errors import DamagedPlan
 from runtime import Runtime
 from runtime.cli import main
@@ -178,3 +178,20 @@ def test_an_import_may_round_what_is_told(
     np.testing.assert_array_equal(found["probabilities"], np.round(fitted.predict_proba(ROWS), 2))
     assert set(np.unique(found["label"])) == {False, True}
     capsys.readouterr()
+
+
+def test_ranges_of_the_training_tell_outliers(fitted: Any) -> None:
+    program = flour.from_sklearn(fitted)
+    notes = {"training": training_of(program.plan(), ROWS)}
+    with Runtime() as runtime:
+        runtime.register("m", program, notes=notes)
+        with runtime.watch("m", outliers=("range",)) as seen:
+            later = ROWS.head(500).copy()
+            later.loc[7, "age"] = 400.0
+            runtime.predict("m", later, engine="inline")
+            seen.fold()
+            (found,) = seen.outliers
+            assert (found.rows, found.found) == (500, 1)
+            assert found.strangest[0].row["age"] == 400.0
+        with pytest.raises(ParameterError, match="rows of the reference"):
+            runtime.watch("m", outliers=("range", "pca"))
