@@ -30,11 +30,18 @@ def kinds(width: int, categories: Categories) -> list[Type]:
     ]
 
 
-def input_type(names: Sequence[str], width: int, categories: Categories, dtype: str) -> Type:
-    """A vector where every column is a number, else a record of the columns by name."""
-    if not categories:
-        return Vector(width, dtype)
+def input_type(
+    names: Sequence[str], width: int, categories: Categories, dtype: str, *, strict: bool = False
+) -> Type:
+    """A vector where every column is a number, else a record of the columns by name.
+
+    A `strict` library checks the names of numbers, too; without them there is a vector.
+    """
     positional = len(set(names)) != width
+    if not categories:
+        if not strict or positional:
+            return Vector(width, dtype)
+        return Record(tuple((str(name), Scalar("float64")) for name in names))
     labels = [f"x{j}" for j in range(width)] if positional else [str(name) for name in names]
     return Record(tuple(zip(labels, kinds(width, categories), strict=True)), positional)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from flour.boosters import ubjson, xgboost_binary
 from flour.boosters.booster_columns import Categories, classified, coded, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
-from flour.core.types import Type, Vector
+from flour.core.types import Record, Type, Vector
 from flour.language.adapters import Fitted, Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.trees import TreeLeaves, Trees
@@ -61,7 +61,8 @@ def from_xgboost(model: object, *, rounds: int | None = None, covers: bool = Fal
     With `covers`, trees keep the sum of hessians that reached each node, for `plan.attribute`.
     """
     parsed = parse(model)
-    x = source("X", input_type(parsed.names, parsed.width, parsed.categories, "float32"))
+    kind = input_type(parsed.names, parsed.width, parsed.categories, "float32", strict=True)
+    x = source("X", kind)
     scores, leaves = scores_of(parsed, columns(parsed, x, Importer()), rounds, covers=covers)
     predictions = {"value": converted(parsed, scores), "scores": flat(scores)}
     return outputs(**predictions) if leaves is None else outputs(**predictions, leaves=leaves)
@@ -69,7 +70,9 @@ def from_xgboost(model: object, *, rounds: int | None = None, covers: bool = Fal
 
 def columns(model: Model, x: Flow, to: Importer) -> Flow:
     """The columns as the trees number them; XGBoost knows no category it was not trained on."""
-    return coded(x, model.categories, to, strict=True)
+    found = coded(x, model.categories, to, strict=True)
+    by_name = isinstance(x.type, Record) and not model.categories
+    return found.cast("float32") if by_name else found
 
 
 def parse(model: object) -> Model:

@@ -7,6 +7,7 @@ from typing import Any
 
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
 import pytest
 import xgboost as xgb
 
@@ -287,3 +288,25 @@ def test_wrappers_inside_pipelines() -> None:
     check(xgb.XGBClassifier(**quiet).fit(X, THREE), X, tolerance=1e-9)
     check(xgb.XGBClassifier(**quiet).fit(X, THREE == 1), X, tolerance=1e-9)
     check(xgb.XGBRegressor(**quiet).fit(X, Y), X, tolerance=1e-9)
+
+
+def test_columns_of_frames_are_those_that_the_library_takes() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "ü"])
+    frame.iloc[5, 1] = np.nan
+    target, other = 3 * frame["a"] - frame["ü"], frame[["ü", "b", "a"]]
+    booster = xgb.train({"max_depth": 3}, xgb.DMatrix(frame, target), 5)
+    plan, wanted = from_xgboost(booster).plan(), booster.predict(xgb.DMatrix(frame))
+    with pytest.raises(ValueError, match="feature_names mismatch"):
+        booster.predict(xgb.DMatrix(other))
+    columns = {name: frame[name].to_numpy() for name in frame}
+    forms = [frame, other, frame.to_numpy(), frame.to_dict("records"), columns]
+    forms += [frame.astype("float32"), frame.assign(more="x")]
+    for form in forms:
+        np.testing.assert_array_equal(plan.run(form)["value"], wanted)
+    with pytest.raises(FlourError, match="b"):
+        plan.run(frame[["a", "ü"]])
+    byplace = lgb.train({"verbose": -1}, lgb.Dataset(frame, target), 5)
+    plan = from_lightgbm(byplace).plan()
+    for form in (frame, other, frame.to_numpy()):
+        np.testing.assert_allclose(plan.run(form)["value"], byplace.predict(form), rtol=1e-12)
