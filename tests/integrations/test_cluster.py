@@ -30,11 +30,12 @@ pytestmark = pytest.mark.integrations
 
 #: Not 127.0.0.1, which Ray replaces by another address of the machine.
 LOOPBACK = "127.0.0.2"
-MODELS, REPLICAS, LEASE = 30, 4, 3.0
+MODELS, REPLICAS, LEASE = 30, 3, 6.0
 #: The port of HAProxy; the front has the one before it, Ray's proxy the one after it.
 HAPROXY = 18731
-#: A killed process comes back in 3 s on an idle machine with two cores.
-BACK_SECONDS = 60.0
+#: A killed process comes back in 3 s on an idle machine with two cores, and one that is busy
+#: with other work has taken half a minute.
+BACK_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +85,12 @@ class Running:
     def status(self) -> dict[str, Any]:
         from runtime.cluster.serving.ray_actors import asked
 
-        return dict(asked(self._actor.status.remote(), 60.0))
+        return dict(asked(self._actor.status.remote(), BACK_SECONDS))
 
     def ask(self, what: str, *arguments: Any) -> Any:
         from runtime.cluster.serving.ray_actors import asked
 
-        return asked(self._actor.ask.remote(what, *arguments), 90.0)
+        return asked(self._actor.ask.remote(what, *arguments), REPLICAS * BACK_SECONDS)
 
     def ready(self) -> dict[int, int]:
         """The processes of the replicas that answer."""
@@ -132,7 +133,7 @@ def running(
         poll=0.2,
     )
     bind = f"127.0.0.1:{HAPROXY}" if shutil.which("haproxy") else ""
-    actor = ray_actors.up(ray_actors.Deployment(settings, "tests", 1.0, bind), 90.0)
+    actor = ray_actors.up(ray_actors.Deployment(settings, "tests", 1.0, bind), BACK_SECONDS)
     yield Running(actor)
     ray_actors.down("tests")
     names = nodes.ray.util.list_named_actors(all_namespaces=True)
@@ -193,9 +194,12 @@ def test_a_killed_controller_is_not_missed(running: Running, folder: Path) -> No
         until(lambda: len(asking.answers) > 50)
         before = running.ready()
         killed = running.status()["controller"]
+        began = time.monotonic()
         os.kill(killed, signal.SIGKILL)
         until(lambda: running.again(killed), seconds=BACK_SECONDS)
-        until(lambda: running.ready() == before, seconds=BACK_SECONDS)
+        until(lambda: len(running.ready()) == REPLICAS, seconds=BACK_SECONDS)
+        if time.monotonic() - began < LEASE:  # else some may have been given up
+            assert running.ready() == before
         # It remembers what was withdrawn, and goes on.
         assert client.request("POST", "/predict/m6", b"[0,0,0,0]").status == 404
         save_plan(folder / "m4.pretzel", 400.0)
@@ -211,7 +215,7 @@ def test_a_killed_controller_is_not_missed(running: Running, folder: Path) -> No
 def test_haproxy_loses_no_request_to_an_upgrade_or_a_kill(running: Running) -> None:
     with Askers(HAPROXY, 4, "/predict/m1") as askers:
         until(lambda: len(askers.answers) > 100)
-        assert running.ask("roll", 90.0) == REPLICAS
+        assert running.ask("roll", BACK_SECONDS) == REPLICAS
         killed = next(iter(running.ready().values()))
         os.kill(killed, signal.SIGKILL)
         running.back(killed)
@@ -247,7 +251,7 @@ def test_the_command(nodes: Any, folder: Path, tmp_path: Path) -> None:
             [*command, "--address", nodes.cluster.address],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=2 * BACK_SECONDS,
             check=False,
             cwd=ROOT,
         )

@@ -36,7 +36,7 @@ defaults
     timeout client 75s
     timeout server 60s
     timeout queue 10s
-    timeout check 1s
+    timeout check 3s
     option http-keep-alive
     option http-buffer-request
     option redispatch 1
@@ -58,7 +58,7 @@ backend replicas
     acl repeatable path_reg -- ^/predict/[^/]+$ ^/v[12]/models/.+(/infer|:predict)$
     acl repeatable method GET HEAD
     http-request disable-l7-retry if !repeatable
-    default-server check inter 500ms fall 1 rise 1 pool-purge-delay 5s
+    default-server check inter 500ms fall 2 rise 1 pool-purge-delay 5s
     server front {front} backup no-check
 {servers}
 """
