@@ -100,14 +100,12 @@ def outlier_plans(
     if isinstance(wanted, str):
         raise ParameterError("outliers are a sequence", found=repr(wanted), hint=f"({wanted!r},)")
     named = dict(wanted) if isinstance(wanted, Mapping) else {each: each for each in wanted}
-    return tuple(
-        Outliers(
-            str(name),
-            _plan_of(str(name), each, ends if ends and not rows and isinstance(each, str) and each == "range" else rows),
-            private,
-        )
-        for name, each in named.items()
-    )
+    found = []
+    for name, each in named.items():
+        of_ends = ends and not rows and isinstance(each, str) and each == "range"
+        plan = _plan_of(str(name), each, ends if of_ends and ends else rows)
+        found.append(Outliers(str(name), plan, private))
+    return tuple(found)
 
 
 def _plan_of(name: str, wanted: object, rows: Table) -> Plan:

@@ -29,6 +29,8 @@ _ASKED = frozenset({"load", "roll", "scale_to", "sync", "unload", "wait_ready", 
 #: Most replicas behind HAProxy.
 _SLOTS = 256
 _FIND_SECONDS = 5.0
+#: Ray places an actor that asks for nothing at all on any node, whatever its strategy says.
+_MEMORY = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,10 @@ class _ReplicaActor:
 
 def up(deployment: Deployment, seconds: float) -> Any:
     """Start a cluster, or find the one that runs; returns when its replicas are ready."""
-    kind: Any = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=16)(_ControllerActor)
+    kind: Any = ray.remote(max_restarts=-1, max_concurrency=16)(_ControllerActor)
     actor = kind.options(
+        num_cpus=0,
+        memory=_MEMORY,
         name=CONTROLLER,
         namespace=deployment.name,
         lifetime="detached",

@@ -104,6 +104,7 @@ class Asking:
         self._client, self._name, self._ended = client, name, threading.Event()
         self.answers: list[tuple[float, float, int, float]] = []
         self.failed: list[str] = []
+        self.failed_at: list[float] = []
         self._threads = [threading.Thread(target=self._ask) for _ in range(threads)]
 
     def _ask(self) -> None:
@@ -114,8 +115,9 @@ class Asking:
                 found = self._client.request("POST", path, body)
             except ClusterError as problem:
                 self.failed.append(str(problem))
+                self.failed_at.append(time.monotonic())
                 continue
-            top = json.loads(found.body).get("top", -1.0)
+            top = json.loads(found.body)["top"] if found.status == 200 else -1.0
             self.answers.append((before, time.monotonic(), found.status, top))
             time.sleep(0.002)
 
