@@ -24,7 +24,7 @@ class Origin(NamedTuple):
     step: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{place}, step '{self.step}'" if self.step else place
 
 

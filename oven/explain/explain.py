@@ -156,7 +156,7 @@ def origins(plan: Plan, stage: Stage) -> list[str]:
 
 
 def _file_line(origin: Origin) -> str:
-    return f"{origin.file}:{origin.line}"
+    return str(origin._replace(step=""))
 
 
 def _named(where: str, steps: Iterable[str]) -> str:

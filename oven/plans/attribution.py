@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from flour.core.errors import ParameterError
 
 #: The rows that a page shows, and the columns of each.
 SHOWN_ROWS, SHOWN_COLUMNS = 5, 12
@@ -35,6 +38,8 @@ class Part:
     def to_dict(self) -> dict[str, Any]:
         """The part as plain data."""
         plain = self.value.item() if isinstance(self.value, np.generic) else self.value
+        if isinstance(plain, float) and not math.isfinite(plain):
+            plain = None if math.isnan(plain) else str(plain)  # JSON has no such numbers
         made: dict[str, Any] = {"column": self.column, "value": plain, "share": self.share}
         if self.term is not None:
             made = {"column": self.column, "term": self.term, "share": self.share}
@@ -64,6 +69,8 @@ class Attribution:
     errors: NDArray[np.float64] | None = None
     #: What the scores stand for, where there are several: the classes.
     names: tuple[Any, ...] = ()
+    #: Whether the score is the one that the output is made of: log-odds, where it is a probability.
+    raw_score: bool = False
     #: The values of the raw columns, by name, and the words of documents.
     read: Callable[[], Mapping[str, Sequence[Any]]] = field(default=dict, repr=False)
     words: Words | None = field(default=None, repr=False)
@@ -77,13 +84,20 @@ class Attribution:
         A document whose words are known is given word by word. Of several scores the row's highest
         is meant, unless `score` says which by its number.
         """
+        if count < 0 or not -len(self) <= row < len(self):
+            raise ParameterError(
+                "there are no such parts",
+                found=f"count {count}, row {row} of {len(self)}",
+                hint="rows are counted from 0",
+            )
         parts = sorted(self._parts(row, self._score(row, score)), key=lambda part: -abs(part.share))
         return parts[:count]
 
     def to_dict(self, row: int | None = None) -> dict[str, Any]:
         """One row, or all rows, as plain data."""
         if row is None:
-            return {"output": self.output, "rows": [self.to_dict(i) for i in range(len(self))]}
+            rows = [self.to_dict(i) for i in range(len(self))]
+            return {"output": self.output, "raw_score": self.raw_score, "rows": rows}
         made: dict[str, Any] = {"base": self.base.tolist(), "score": self.score[row].tolist()}
         made["method"] = self.method
         several = self.values.ndim > 2
@@ -134,7 +148,8 @@ class Attribution:
         base = self.base if single else self.base[score]
         total = self.score[row] if single else self.score[row, score]
         name = f" {self.names[score]}" if not single and self.names else ""
-        return f"{self.output}{name}: {float(base):.6g} -> {float(total):.6g}"
+        raw = " (raw score)" if self.raw_score else ""
+        return f"{self.output}{name}{raw}: {float(base):.6g} -> {float(total):.6g}"
 
     # --- a page ---------------------------------------------------------------------------------
 

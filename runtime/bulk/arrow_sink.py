@@ -28,7 +28,7 @@ class ArrowSink:
                 hint="pip install 'pretzel-runtime[arrow]'",
             ) from None
         self._arrow, self._parquet = pa, parquet
-        self._file: Any = to.open("xb") if isinstance(to, Path) else to
+        self._file: Any = _opened(to) if isinstance(to, Path) else to
         self._own = isinstance(to, Path)
         self._writer: Any = None
         self._blocks: list[Any] = []
@@ -61,6 +61,18 @@ class ArrowSink:
             self._writer.close()
         if self._own:
             self._file.close()
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("xb")
+    except OSError as problem:
+        raise ParameterError(
+            "a tap cannot write this file",
+            where=str(path),
+            found=problem.strerror or type(problem).__name__,
+            hint="name a file that is not there yet, in a folder that is",
+        ) from None
 
 
 def _column(arrow: Any, values: Any) -> Any:

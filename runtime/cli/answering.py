@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
             "no answer of this id is kept here",
             where=str(folder),
             found=options.id[:80],
-            hint="it was deleted for its age or for room, or erased, or is in another folder",
+            hint="it was deleted for its age or room, erased or damaged, or is in another folder",
         )
     agrees = found.agrees() if found.whole else None
     facts: dict[str, Any] = {

@@ -121,7 +121,6 @@ def _text(facts: dict[str, Any]) -> str:
 def _imported(
     options: argparse.Namespace, folder: Folder, model: Model, progress: Progress
 ) -> tuple[Plan, Compared | None, dict[str, Any]]:
-    import flour
     import oven
     from runtime.repository import formats
     from runtime.repository.written_by import written_by
@@ -138,7 +137,7 @@ def _imported(
     if model.form == formats.SKLEARN:
         source: Any
         source, libraries = formats.pickled(raw, where)
-        program = flour.from_sklearn(source, covers=options.covers)
+        program = formats.of_estimator(source, where, covers=options.covers)
     else:
         source, program = raw, formats.program(model.form, raw, where, covers=options.covers)
         libraries = written_by(model.form, raw)

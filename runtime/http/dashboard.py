@@ -199,13 +199,13 @@ ALERTS = (
     ),
     Alert(
         "PretzelDrifts",
-        "pretzel_drift_psi > 0.2",
+        "pretzel_drift_psi > 0.2 and pretzel_drift_rows >= 500",
         "15m",
         "column {{ $labels.column }} of {{ $labels.model }} has a PSI of {{ $value }}",
     ),
     Alert(
         "PretzelUnseen",
-        "pretzel_drift_unseen > 0.05",
+        "pretzel_drift_unseen > 0.05 and pretzel_drift_rows >= 500",
         "15m",
         "{{ $value | humanizePercentage }} of {{ $labels.column }} of {{ $labels.model }} is new",
     ),

@@ -16,7 +16,7 @@ from runtime.watch.watching import Watch, watches_of
 
 def families(versions: Iterable[ModelVersion]) -> list[Family]:
     """The families of all watches; empty ones are not shown."""
-    drift = {name: _gauge(name) for name in ("psi", "ks", "missing", "unseen")}
+    drift = {name: _gauge(name) for name in ("psi", "ks", "missing", "unseen", "rows")}
     rows = Family("pretzel_segment_rows_total", "counter", "Rows of a segment.")
     errors = Family("pretzel_segment_errors_total", "counter", "Rows that were refused.")
     labels = Family("pretzel_segment_labels_total", "counter", "Answers by their label.")

@@ -29,6 +29,7 @@ from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
 from flour.data.coerce import coerce
 from objectstore.atomic import write_file
+from runtime.errors import BadCall
 from runtime.provenance.log import AnswerLog
 from runtime.provenance.values import content_of, id_of, packed
 from runtime.provenance.why import Plans, Why
@@ -91,12 +92,27 @@ class AnswerKeeper:
         rotate: float = 86400.0,
     ) -> None:
         known = column_names(runtime.find(name).inputs)
-        if not 0 < sample <= 1 or private not in {_DROP, _HASH} or subject not in {None, *known}:
-            raise ParameterError(
-                "answers cannot be kept like this",
+        for option, value, fits, meaning in (
+            ("sample", sample, _is_number(sample) and sample <= 1, "a share of calls"),
+            ("most_bytes", most_bytes, _is_number(most_bytes), "bytes of all files"),
+            ("seconds", seconds, seconds is None or _is_number(seconds), "seconds, or None"),
+            ("subject", subject, subject is None or subject in known, "a column of the program"),
+            ("private", private, private in {_DROP, _HASH}, '"drop" or "hash"'),
+            ("rotate", rotate, _is_number(rotate), "seconds"),
+        ):
+            if not fits:
+                found = f"{option}={value!r}"[:80]
+                raise ParameterError(
+                    "answers cannot be kept like this",
+                    where=name,
+                    found=found,
+                    hint=f"{option}: {meaning}",
+                )
+        if runtime.keeper(name) is not None:
+            raise BadCall(
+                "answers of this endpoint are kept already",
                 where=name,
-                found=f"sample={sample!r}, private={private!r}, subject={subject!r}",
-                hint='a share of calls, "drop" or "hash", a column of the program',
+                hint="close() what keeps them first",
             )
         self._runtime, self._name, self._folder = runtime, name, Path(folder)
         self._inputs, self._sample, self._subject = inputs, sample, subject
@@ -111,7 +127,8 @@ class AnswerKeeper:
         self._described: set[str] = set()
         #: Answers that were not kept: too many came at once, or they could not be written.
         self.dropped = self.failed = 0
-        self._writing, self._ended = threading.Lock(), threading.Event()
+        self._writing, self._ended, self._closed = threading.Lock(), threading.Event(), False
+        self._blind: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="pretzel-answers", daemon=True)
         self._thread.start()
         runtime.put_keeper(name, self)
@@ -162,12 +179,15 @@ class AnswerKeeper:
     def flush(self) -> None:
         """Write what has come so far."""
         with self._writing:
+            if self._closed:
+                return
             records = []
             self._waiting = 0  # what is in the queue now is taken out at once
             for _ in range(len(self._queue)):
                 noted = self._queue.popleft()
                 try:
-                    records.append((noted.answer, self._record(noted)))
+                    if self._has_subject(noted.version):
+                        records.append((noted.answer, self._record(noted)))
                 except Exception as problem:  # noqa: BLE001 (a thread that has to go on)
                     self.failed += 1
                     log.warning("an answer could not be kept: %s", type(problem).__name__)
@@ -176,6 +196,20 @@ class AnswerKeeper:
             except OSError as problem:
                 self.failed += len(records)
                 log.warning("answers cannot be written: %s", problem.strerror)
+
+    def _has_subject(self, version: ModelVersion) -> bool:
+        """Whether rows of a version say whose they are; its answers are not kept otherwise."""
+        if self._subject is None or self._subject in column_names(version.inputs):
+            return True
+        self.failed += 1
+        if version.owner not in self._blind:
+            self._blind.add(version.owner)
+            log.warning(
+                "answers of %s are not kept: it has no column %r, by which they are erased",
+                version.owner,
+                self._subject,
+            )
+        return False
 
     def _record(self, noted: _Noted) -> bytes:
         version = noted.version
@@ -265,9 +299,29 @@ class AnswerKeeper:
         """Delete all answers to rows of a subject, with all rows of the same calls; how many."""
         if self._subject is None:
             raise ParameterError("answers are kept without a subject", hint='subject="customer"')
+        if self._closed:
+            raise BadCall(
+                "these answers are no longer kept here",
+                where=self._name,
+                hint="keep(name, folder, subject=...) opens their folder again",
+            )
         self.flush()
-        meant = self._hashed(key)
-        return self._log.remove(lambda record: meant in content_of(record)["subjects"])
+        meant, unknown = self._hashed(key), count()
+
+        def is_meant(record: bytes) -> bool:
+            subjects = content_of(record)["subjects"]
+            if not subjects:
+                next(unknown)
+            return meant in subjects
+
+        removed = self._log.remove(is_meant)
+        if without_any := next(unknown):
+            log.warning(
+                "%d answers were kept without a subject: whose they are is not known, and "
+                "they were not erased",
+                without_any,
+            )
+        return removed
 
     def __len__(self) -> int:
         return len(self._log)
@@ -285,6 +339,7 @@ class AnswerKeeper:
         self._ended.set()
         self._thread.join()
         self.flush()
+        self._closed = True
         self._log.close()
 
     def __enter__(self) -> Self:
@@ -306,6 +361,10 @@ class RotatingHash:
         if now >= self._until:
             self._key, self._until = os.urandom(32), now + self._seconds
         return hmac.new(self._key, str(value).encode(), hashlib.sha256).hexdigest()[:16]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _rows(answers: Mapping[str, Any]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import oven
-from flour.core.errors import InputError
+from flour.core.errors import InputError, ParameterError
 from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.errors import LostPlan
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from runtime.service.runtime import Runtime
 
 _NONE = object()
+_FORMS = ("text", "html", "dot")
 
 
 class Why:
@@ -75,6 +76,10 @@ class Why:
 
     def lineage(self, form: str = "text") -> str:
         """From training data to the answer, as "text", "dot" or "html"."""
+        if form not in _FORMS:
+            raise ParameterError(
+                "a lineage has no such form", found=repr(form)[:80], hint=" or ".join(_FORMS)
+            )
         steps = self._steps()
         if form == "dot":
             return _dot(steps)

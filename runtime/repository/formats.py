@@ -15,6 +15,7 @@ from typing import Any
 import flour
 from flour.core.errors import FlourError
 from flour.core.model_formats import FORMATS, that_begins, with_ending
+from flour.core.provenance import Origin, at
 from flour.language.flow import Flow
 from flour.language.graph_file import graph_of, is_graph_file
 from objectstore import Archive
@@ -101,15 +102,22 @@ def program(form: str, raw: bytes, where: str, *, covers: bool = False) -> Flow:
     if form == GRAPH:
         return graph_of(raw, where)
     if form == SKLEARN:
-        return flour.from_sklearn(estimator(raw, where), covers=covers)
+        return of_estimator(estimator(raw, where), where, covers=covers)
     read = importer(form, where)
     how = {"covers": True} if covers and form in (LIGHTGBM, XGBOOST) else {}
     try:
-        flow: Flow = read(raw, **how)
+        with at(Origin(Path(where).name, 0)):
+            flow: Flow = read(raw, **how)
     except FlourError as problem:
         problem.where = ", ".join(filter(None, (where, problem.where)))
         raise
     return flow
+
+
+def of_estimator(found: object, where: str, *, covers: bool = False) -> Flow:
+    """The program of an estimator that was read from a file, where its steps come from."""
+    with at(Origin(Path(where).name, 0)):
+        return flour.from_sklearn(found, covers=covers)
 
 
 def importer(form: str, where: str) -> Callable[..., Flow]:

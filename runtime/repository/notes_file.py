@@ -33,7 +33,14 @@ from runtime.repository.listing import Model, Scan, Trouble, reason_of
 NAME = "notes.toml"
 _NUMBER = (int, float)
 _TEXTS = list
-_WATCH = {"segments": _TEXTS, "outliers": _TEXTS, "drift": bool, "limit": int, "costs": bool}
+_WATCH = {
+    "segments": _TEXTS,
+    "outliers": _TEXTS,
+    "drift": bool,
+    "limit": int,
+    "costs": bool,
+    "window": int,
+}
 _KEEP = {
     "inputs": bool,
     "sample": _NUMBER,

@@ -6,6 +6,7 @@ found, so a switch is one assignment: a request sees the version before or the o
 
 from __future__ import annotations
 
+import logging
 import re
 from threading import RLock
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from flour.core.errors import nearest
 from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndpoint
 from runtime.service.version import ModelVersion
 
+log = logging.getLogger("pretzel.runtime")
 _NAME = re.compile(r"[^@\s]{1,200}")
 #: Before the address of a version that is held: names cannot begin with it.
 _HELD = "@"
@@ -112,7 +114,11 @@ class Endpoints:
     def serve(self, name: str, owner: str, *, direct: bool) -> None:
         """Put a version into service; unless it is `direct`, its name is not in the table."""
         with self.lock:
+            before = self.champions.get(name)
             self.champions[name] = version = self.find(owner)
+            if before is not None and (shown := before.private - version.private):
+                found = ", ".join(sorted(shown))
+                log.warning("%s shows columns that %s hides: %s", owner, before.owner, found)
             self.changes += 1
             if direct and name not in self._held and name not in self.muted:
                 self.routes[name] = version

@@ -22,6 +22,7 @@ from scheduler import SchedulerError
 
 Hide = Callable[[object], object]
 
+_NOTE = "private"
 _HINT = "values are not shown, as this endpoint has private columns"
 
 
@@ -46,7 +47,15 @@ def private_columns(
     notes: Mapping[str, object], inputs: Mapping[str, Type], owner: str
 ) -> frozenset[str]:
     """The private columns that the notes of a registration name."""
-    given = notes.get("private", ())
+    for name in notes:
+        if name != _NOTE and str(name).lower().startswith(_NOTE[:4]):
+            raise BadRegistration(
+                "a note that is spelt so hides nothing",
+                where=owner,
+                found=repr(name)[:80],
+                hint='notes={"private": ("ssn",)}',
+            )
+    given = notes.get(_NOTE, ())
     valid = isinstance(given, Iterable) and not isinstance(given, str)
     names = frozenset(map(str, given)) if valid and isinstance(given, Iterable) else frozenset()
     if not valid or not names <= column_names(inputs):

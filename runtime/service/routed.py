@@ -145,7 +145,7 @@ class RoutedEndpoints:
         raise UnknownEndpoint(
             "no answer of this id is kept",
             found=str(answer)[:80],
-            hint="it was dropped or erased, or its folder is not kept in: keep(name, folder)",
+            hint="it was dropped, erased or damaged, or its folder is not open: keep(name, folder)",
         )
 
     def put_keeper(self, name: str, keeper: Keeper | None) -> None:

@@ -56,12 +56,16 @@ def causes_of(
     plan whose output is a step explains that step. Without rows, columns' own drift alone counts.
     """
     explained: dict[str, float] = {}
-    if plan is not None and reference and window:
+    if plan is not None and reference and window and _rows(reference) and _rows(window):
         explained = _explained(
             [each.column for each in drifts], plan, reference, window, rows, seed
         )
     found = [_cause(each, explained.get(each.column)) for each in drifts]
     return sorted(found, key=lambda each: (each.score, each.drift.score), reverse=True)
+
+
+def _rows(table: Table) -> int:
+    return len(next(iter(table.values())))
 
 
 def _cause(drift: Drift, explained: float | None) -> Cause:

@@ -8,6 +8,7 @@ that a row of its context does, so that a change of context alone is what the dr
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ _WORDS, _STEPS = 50, 12
 _SHRUNK, _HELD = 1e-3, 1.0
 
 Matrix = NDArray[np.float64]
-Rows = Table | NDArray[Any]
+Rows = Mapping[str, Any] | Sequence[Any] | NDArray[Any]  # frames, too
 
 
 class Tested(NamedTuple):
@@ -75,6 +76,8 @@ def context_test(
     given = _features(contexts, _OF_CONTEXT, rng)
     given = np.hstack([np.ones((len(given), 1)), given])
     chances = _chances(given, is_window)
+    if chances[~is_window].max() < chances[is_window].min():
+        return Tested(0.0, 1.0)  # no context is on both sides, so there is nothing to compare
     overlap = chances * (1 - chances)
     features = _features(rows, _OF_ROWS, rng)
     features -= given @ _regression(given, features)  # what the context explains in both alike
@@ -116,9 +119,17 @@ def _joined(reference: Rows, window: Rows, what: str) -> tuple[Matrix, NDArray[n
 
 
 def _table(rows: Rows) -> Table:
-    if isinstance(rows, dict):
-        return rows
+    names = rows if isinstance(rows, Mapping) else getattr(rows, "columns", None)
+    if names is not None:
+        named: Any = rows
+        return {str(name): np.asarray(named[name]).reshape(-1) for name in names}
     flat = np.asarray(rows)
+    if not flat.ndim or (flat.size and isinstance(flat.flat[0], dict)):
+        raise ParameterError(
+            "rows of a test are columns by name, or an array with a row for each row",
+            found=repr(rows)[:80],
+            hint='{"age": ages}',
+        )
     columns = flat.reshape(len(flat), -1).T
     return {str(place): column for place, column in enumerate(columns)}
 

@@ -69,11 +69,14 @@ class Observer:
                 self._waiting -= rows
                 try:
                     self._fold_one(copied, weight)
-                except Exception:
-                    self.failed += 1
-                    log.exception(
-                        "rows of a watched endpoint could not be folded", exc_info=self.tells
-                    )
+                except Exception:  # noqa: BLE001 (a thread that has to go on)
+                    self.tell("rows of a watched endpoint could not be folded")
+
+    def tell(self, what: str) -> None:
+        """Count a failure, and log the first, the second, the fourth and so on."""
+        self.failed += 1
+        if self.failed & (self.failed - 1) == 0:
+            log.error("%s (%d so far)", what, self.failed, exc_info=self.tells)
 
     def end(self) -> None:
         """Fold what is left, and end the thread."""
@@ -93,11 +96,8 @@ class Observers:
         for each in self.every:
             try:
                 each(batch, weight)
-            except Exception:
-                each.failed += 1
-                log.exception(
-                    "a batch of a watched endpoint could not be copied", exc_info=each.tells
-                )
+            except Exception:  # noqa: BLE001 (others have nothing to do with it)
+                each.tell("a batch of a watched endpoint could not be copied")
 
 
 def observers_of(version: ModelVersion) -> tuple[Observer, ...]:

@@ -100,6 +100,10 @@ class Sample:
         #: The rows by column; replaced, and never written into.
         self.table: Table = {}
 
+    def fade(self) -> None:
+        """Let all rows that come later go before those that are here."""
+        self._keys = self._keys + 1.0
+
     def add(self, table: Table) -> None:
         """Keep the rows with the least random keys of all so far."""
         names = [name for name in table if name not in self._without]

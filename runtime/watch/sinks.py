@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import TextIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -47,7 +48,7 @@ def sink(to: object, names: dict[str, str]) -> Sink:
         return _arrow(Path(to), parquet=_ending(Path(to)) == ".parquet")
     if callable(to):
         return _Plain(to)
-    if hasattr(to, "write"):
+    if hasattr(to, "write") and not isinstance(to, TextIOBase):
         return _arrow(to, parquet=False)  # type: ignore[arg-type]  # it is written to
     raise ParameterError(
         "a tap cannot put values there",

@@ -37,11 +37,11 @@ _MOST, _RING = 1 << 16, 1 << 10
 OUTPUT = "tap"
 
 
-def step_node(flow: Flow, step: str) -> Node:
+def step_node(flow: Flow, step: object) -> Node:
     """The last node of a step, by its path inside the imported model or the path's end."""
-    wanted = step.removesuffix(".output")
+    wanted = step.removesuffix(".output") if isinstance(step, str) else ""
     if not wanted:
-        raise ParameterError("a tap names a step", found=repr(step))
+        raise ParameterError("a tap names a step", found=repr(step)[:80], hint='"standardscaler"')
     found: Node | None = None
     names: dict[str, None] = {}
     origins = flow.origins()

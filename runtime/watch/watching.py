@@ -71,7 +71,8 @@ class Watch:
     were made at the import, if there are any: `drift=True` insists on them. `segments` are columns
     or buckets of columns, or "@tenant", of which `limit` combinations are told apart. `detectors`
     see the scores. `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by
-    name. With `costs`, what rows take to compute is found out by segment and by stage.
+    name. With `costs`, what rows take to compute is found out by segment and by stage. Drift is of
+    the last `window` rows: the older half is forgotten where the newer one is full.
     """
 
     def __init__(  # noqa: PLR0913 (each has a default)
@@ -86,7 +87,9 @@ class Watch:
         outliers: Detectors = (),
         drift: bool | None = None,
         costs: bool = False,
+        window: int = 100_000,
     ) -> None:
+        _check(segments, limit, drift, window)
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
         self._closed = False
         self.version = version = runtime.find(name)
@@ -115,6 +118,8 @@ class Watch:
         self.alarms: list[Alarm] = []
         self.scores = 0
         self._window: dict[str, tuple[Counts, int]] = {}
+        self._older: dict[str, tuple[Counts, int]] = {}
+        self._rows, self._half = 0, max(window // 2, 1)
         self._observer = _Watching(self._copied, self._fold, _MOST)
         self._observer.watch = self
         if self._by_tenant:
@@ -172,6 +177,10 @@ class Watch:
     def _fold(self, copied: tuple[object, int, str], weight: int) -> None:
         block, rows, tenant = copied
         table = table_of(block, self.version.inputs)
+        if self._rows and self._rows + rows > self._half:
+            self._older, self._window, self._rows = self._window, {}, 0
+            self._recent.fade()
+        self._rows += rows
         for name, sketch in self.reference.columns.items():
             if name in table:
                 counts, missing = sketch.counted(table[name])
@@ -224,10 +233,13 @@ class Watch:
 
     def drift(self) -> list[Drift]:
         """Each column of the window against the reference, the one that moved most first."""
-        found = [
-            drift_of(name, self.reference.columns[name], *counted)
-            for name, counted in self._window.items()
-        ]
+        found = []
+        older, newer = self._older, self._window  # the background may begin another half
+        for name in {**older, **newer}:
+            parts = [each[name] for each in (older, newer) if name in each]
+            counts = np.add.reduce([part[0] for part in parts])
+            missing = sum(part[1] for part in parts)
+            found.append(drift_of(name, self.reference.columns[name], counts, missing))
         return sorted(found, key=lambda each: each.score, reverse=True)
 
     def causes(self, plan: Plan | None = None) -> list[Cause]:
@@ -247,7 +259,7 @@ class Watch:
         """Begin a new window of the columns and of outliers; segments count on."""
         for each in self.outliers:
             each.restart()
-        self._window = {}
+        self._window, self._older, self._rows = {}, {}, 0
         self._recent = Sample(_KEPT, self.version.private)
 
     @property
@@ -272,6 +284,20 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check(segments: object, limit: object, drift: object, window: object) -> None:
+    """Refuse options that are not of their types."""
+    named = isinstance(segments, Sequence) and not isinstance(segments, str)
+    if not (named and all(isinstance(each, str) for each in segments)):  # type: ignore[attr-defined]  # `named` says so
+        raise ParameterError(
+            "segments are a sequence of columns", found=repr(segments)[:80], hint='("country",)'
+        )
+    for name, value in (("limit", limit), ("window", window)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ParameterError(f"`{name}` is a whole number from 1 on", found=repr(value)[:80])
+    if drift not in {None, True, False}:
+        raise ParameterError("`drift` is True, False or None", found=repr(drift)[:80])
 
 
 def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:

@@ -1,4 +1,4 @@
-"""The head of Ray is killed, whose state is in Redis: alone, with its node, and with the controller."""
+"""Ray's head is killed, its state in Redis: alone, with its node, and with the controller."""
 
 from __future__ import annotations
 
@@ -183,12 +183,9 @@ def test_a_head_takes_the_controller_along(nodes: RayNodes, tmp_path: Path) -> N
         until(partial(running.back, lost, status["controller"]), seconds=BACK_SECONDS)
         acknowledged = running.sync()
         running.asked_after(acknowledged)
-    print(f"all acknowledged {acknowledged - killed:.1f} s after the kill")  # see with -rP
     for each in running.asking:
         assert each.after(acknowledged) == {(200, 2.0)}
         # Replicas whose lease has ended refuse, and HAProxy may close; none before that.
         assert {status for _, _, status, _ in each.answers} <= {200, 502, 503}
         refused = [told for _, told, status, _ in each.answers if status != 200] + each.failed_at
         assert all(killed + LEASE / 2 < told < acknowledged for told in refused)
-        if refused:
-            print(f"{len(refused)} refused, for {max(refused) - min(refused):.1f} s")

@@ -41,8 +41,14 @@ FIRING = {
     },
     "PretzelLoopBehind": {"pretzel_http_loop_lag_seconds": "0.5x20"},
     "PretzelInterprets": {'pretzel_version_tier{model="m",version="1"}': "0x20"},
-    "PretzelDrifts": {'pretzel_drift_psi{model="m",column="age"}': "0.3x20"},
-    "PretzelUnseen": {'pretzel_drift_unseen{model="m",column="city"}': "0.3x20"},
+    "PretzelDrifts": {
+        'pretzel_drift_psi{model="m",column="age"}': "0.3x20",
+        'pretzel_drift_rows{model="m",column="age"}': "500x20",
+    },
+    "PretzelUnseen": {
+        'pretzel_drift_unseen{model="m",column="city"}': "0.3x20",
+        'pretzel_drift_rows{model="m",column="city"}': "500x20",
+    },
     "PretzelScoresChange": {'pretzel_watch_alarms_total{model="m"}': "0x10 1x10"},
     "PretzelRolloutAborted": {'pretzel_rollout_state{model="m",state="aborted"}': "1x20"},
 }

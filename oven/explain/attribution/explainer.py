@@ -34,7 +34,9 @@ class Explainer:
 
     def __init__(self, plan: Plan, output: str) -> None:
         self.output, self.inputs, self.reader = output, plan.inputs, plan.reader
-        self.terms: Terms = terms(score_of(plan.flow.outputs[output]))
+        asked = plan.flow.outputs[output]
+        self.terms: Terms = terms(score_of(asked))
+        self.raw_score = self.terms.score is not asked
         #: The programs of the shares of linear terms.
         self.shares = [shares_of(term, len(self.terms.columns)) for term in self.terms.linear]
         nodes = {SCORE: self.terms.score}
@@ -146,6 +148,7 @@ class Explainer:
             names=self.names,
             read=read,
             words=None if documents is None else documents.words,
+            raw_score=self.raw_score,
         )
 
     def raw(self, block: object) -> Mapping[str, Sequence[Any]]:

@@ -235,6 +235,24 @@ def test_private_columns_have_to_be_columns() -> None:
         assert "m" in runtime.table
 
 
+@pytest.mark.parametrize("name", ["privat", "Private", "private_columns"])
+def test_a_note_that_is_spelt_wrongly_is_refused(name: str) -> None:
+    program = flour.outputs(score=flour.record(ssn=float)["ssn"])
+    with Runtime() as runtime, pytest.raises(BadRegistration, match="hides nothing"):
+        runtime.register("m", program, notes={name: ("ssn",)})
+
+
+def test_a_version_that_hides_less_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    program = flour.outputs(score=flour.record(ssn=float, age=float)["age"])
+    with Runtime() as runtime:
+        runtime.register("m", program, notes={"private": ("ssn", "age")})
+        runtime.register("m", program, notes={"private": ("ssn",)})
+        assert "m@2 shows columns that m@1 hides: age" in caplog.text
+        caplog.clear()
+        runtime.switch("m", "1")
+        assert "shows columns" not in caplog.text
+
+
 def test_rows_without_names_are_dropped() -> None:
     record = Record((("a", Scalar()), ("b", Scalar())))
     version = Version({"in": record}, frozenset({"a"}))

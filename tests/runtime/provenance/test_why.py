@@ -19,7 +19,7 @@ from flour import Flow
 from flour.core.errors import InputError, ParameterError
 from flour.core.sparse import Sparse
 from runtime import Runtime
-from runtime.errors import LostPlan, OutputInUse, UnknownEndpoint
+from runtime.errors import BadCall, LostPlan, OutputInUse, UnknownEndpoint
 from runtime.http import Server, ServerSettings
 from runtime.provenance import AnswerLog, Why
 from runtime.provenance.values import packed, unpacked
@@ -253,10 +253,16 @@ def in_files(folder: Path) -> bytes:
 def test_wrong_options_are_refused(tmp_path: Path) -> None:
     with Runtime() as runtime:
         runtime.register("f", scored(1))
-        for wrong in ({"sample": 0}, {"private": "show"}, {"subject": "nobody"}):
-            with pytest.raises(ParameterError):
+        for wrong in (
+            *({"sample": 0}, {"sample": True}, {"private": "show"}, {"subject": "nobody"}),
+            *({"seconds": "week"}, {"seconds": -1}, {"rotate": "x"}, {"rotate": None}),
+            *({"most_bytes": -5}, {"most_bytes": "1 GB"}),
+        ):
+            with pytest.raises(ParameterError, match=next(iter(wrong))):
                 runtime.keep("f", tmp_path, **wrong)
         runtime.keep("f", tmp_path)
+        with pytest.raises(BadCall, match="kept already"):
+            runtime.keep("f", tmp_path / "other")
         runtime.register("g", scored(2))
         with pytest.raises(OutputInUse):
             runtime.keep("g", tmp_path)
@@ -367,3 +373,47 @@ def test_sparse_rows_are_kept(tmp_path: Path) -> None:
 def test_unknown_values_are_refused() -> None:
     with pytest.raises(InputError, match="cannot be kept"):
         packed({"x": object()})
+
+
+def amounts() -> Flow:
+    return flour.outputs(score=flour.record(amount=float)["amount"] * 2.0)
+
+
+def test_a_closed_keeper_says_so(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", amounts())
+        keeper = runtime.keep("f", tmp_path, subject="amount")
+        answer = id_of(runtime.predict("f", {"amount": 17.0}))
+        keeper.close()
+        assert keeper.why(answer).answers == runtime.predict("f", {"amount": 17.0})
+        with pytest.raises(BadCall, match="no longer kept"):
+            keeper.erase(17.0)
+        with runtime.keep("f", tmp_path, subject="amount") as again:
+            assert again.erase(17.0) == 1
+
+
+def test_what_cannot_be_erased_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", amounts())
+        with runtime.keep("f", tmp_path):
+            runtime.predict("f", {"amount": 17.0})
+        with runtime.keep("f", tmp_path, subject="amount") as keeper:
+            runtime.predict("f", {"amount": 17.0})
+            assert keeper.erase(17.0) == 1
+            assert "1 answers were kept without a subject" in caplog.text
+            runtime.register("f", flour.outputs(y=flour.record(z=float)["z"]))
+            for _ in range(3):
+                runtime.predict("f", {"z": 1.0})
+            keeper.flush()
+            assert len(keeper) == 1
+            assert keeper.failed == 3
+    assert caplog.text.count("has no column 'amount', by which they are erased") == 1
+
+
+def test_a_lineage_has_three_forms(tmp_path: Path) -> None:
+    with Runtime() as runtime:
+        runtime.register("f", amounts())
+        with runtime.keep("f", tmp_path):
+            why = runtime.why(id_of(runtime.predict("f", {"amount": 17.0})))
+        with pytest.raises(ParameterError, match="no such form"):
+            why.lineage("pdf")

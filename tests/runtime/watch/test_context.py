@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bench.experiments.watch_causes import alarms
@@ -80,3 +81,26 @@ def test_rows_without_contexts_are_refused() -> None:
         two_sample_test(rows[:2], rows)
     with pytest.raises(FlourError, match="same columns"):
         two_sample_test({"a": rows[:, 0]}, {"b": rows[:, 0]})
+
+
+@pytest.mark.parametrize("rows", [50, 300])
+def test_contexts_that_only_one_side_has_are_not_compared(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    old, new = rng.normal(size=rows), rng.normal(size=rows) + 3
+    assert two_sample_test(old, new).p_value < 0.05
+    for was, is_now in (
+        (rng.normal(size=rows), rng.normal(size=rows) + 20),
+        ({"country": np.full(rows, "NO")}, {"country": np.full(rows, "IT")}),
+    ):
+        assert context_test(old, was, new, is_now).p_value == 1.0
+
+
+def test_rows_may_be_lists_and_frames() -> None:
+    rng = np.random.default_rng(0)
+    old, new = rng.normal(size=100), rng.normal(size=100)
+    wanted = two_sample_test({"age": old}, {"age": new})
+    assert two_sample_test({"age": old.tolist()}, {"age": new.tolist()}) == wanted
+    assert two_sample_test(pd.DataFrame({"age": old}), pd.DataFrame({"age": new})) == wanted
+    assert two_sample_test(old.tolist(), new.tolist()) == wanted
+    with pytest.raises(FlourError, match="columns by name"):
+        two_sample_test([{"age": 1.0}] * 9, [{"age": 1.0}] * 9)

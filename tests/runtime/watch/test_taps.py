@@ -54,7 +54,7 @@ def test_a_file_of_parquet(runtime: Runtime, tmp_path: Path) -> None:
         for start in range(0, 300, 100):
             runtime.predict("m", X[start : start + 100], engine="inline")
     np.testing.assert_array_equal(lists(pq.read_table(path)), SCALED)
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FlourError, match="a tap cannot write"):
         runtime.tap("m", "standardscaler", to=path)
 
 
@@ -120,7 +120,27 @@ def test_opentelemetry_counts_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts == dict(Counter(model.predict(X)))
 
 
-@pytest.mark.parametrize("to", ["values.csv", 7, "values"])
+def test_a_function_that_raises_is_told_seldom(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(_values: object) -> None:
+        raise RuntimeError("no space is left")
+
+    with runtime.tap("m", "standardscaler", sample=1.0, to=full):
+        for _ in range(20):
+            runtime.predict("m", X, engine="inline")
+    assert caplog.text.count(" so far)") == 5  # 1, 2, 4, 8, 16
+
+
+def test_a_step_is_named() -> None:
+    with Runtime() as runtime:
+        runtime.register("m", fitted(StandardScaler()))
+        for wrong in (3, "", None):
+            with pytest.raises(FlourError, match="a tap names a step"):
+                runtime.tap("m", wrong)  # type: ignore[arg-type]  # that is what is tried
+
+
+@pytest.mark.parametrize("to", ["values.csv", 7, "values", io.StringIO(), "no/values.parquet"])
 def test_where_values_cannot_go_is_refused(runtime: Runtime, to: Any) -> None:
     with pytest.raises(FlourError, match="a tap"):
         runtime.tap("m", "standardscaler", to=to)

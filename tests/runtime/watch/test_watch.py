@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import flour
 import oven
-from flour.core.errors import FlourError
+from flour.core.errors import FlourError, ParameterError
 from oven import Plan
 from runtime import Runtime
 from runtime.http.metrics_watch import families
@@ -365,3 +365,59 @@ def test_a_watch_goes_on_with_the_version_that_answers(
     runtime.promote("fraud", "fraud@1")
     seen.follow()
     assert seen.version.version == "2"
+
+
+def test_drift_is_of_the_last_rows() -> None:
+    rng = np.random.default_rng(0)
+    usual = {"age": rng.normal(40, 9, 2000), "income": rng.gamma(2, 20, 2000)}
+    with Runtime() as runtime:
+        row = flour.record(age=float, income=float)
+        runtime.register("m", flour.outputs(score=row["age"]), background=False)
+        with runtime.watch("m", reference=usual, window=2000) as seen:
+
+            def ask(**moved: float) -> None:
+                for _ in range(3):
+                    rows = {
+                        name: each[:1000] + moved.get(name, 0.0) for name, each in usual.items()
+                    }
+                    runtime.predict("m", rows, engine="inline")
+                seen.fold()
+
+            ask(age=30.0)
+            assert seen.drift()[0].column == "age"
+            assert seen.drift()[0].rows == 2000
+            ask()
+            assert all(each.psi < 0.1 for each in seen.drift())
+            ask(income=300.0)
+            assert seen.causes()[0].score >= 0
+            assert [each.column for each in seen.drift() if each.psi > 0.2] == ["income"]
+            assert {each.rows for each in seen.drift()} == {2000}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"limit": -1},
+        {"limit": True},
+        {"window": 0},
+        {"segments": "age"},
+        {"segments": (5,)},
+        {"drift": "yes"},
+    ],
+    ids=str,
+)
+def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
+    with Runtime() as runtime:
+        runtime.register("m", flour.outputs(score=flour.record(age=float)["age"]))
+        with pytest.raises(ParameterError):
+            runtime.watch("m", reference={"age": np.arange(50.0)}, **wrong)
+        assert runtime.find("m").watcher is None
+
+
+def test_no_rows_have_no_causes() -> None:
+    with Runtime() as runtime:
+        runtime.register("m", flour.outputs(score=flour.record(age=float)["age"]))
+        with runtime.watch("m", reference={"age": np.arange(50.0)}) as seen:
+            runtime.predict("m", {"age": np.zeros(0)}, engine="inline")
+            seen.fold()
+            assert all(each.explained is None for each in seen.causes())
