@@ -23,6 +23,10 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
     seconds = Family(
         "pretzel_segment_compute_seconds_total", "counter", "What its rows took to compute."
     )
+    latency = Family(
+        *("pretzel_segment_latency_seconds", "gauge", "Mean of the calls that were timed."),
+        over="max",
+    )
     stages = Family(
         *("pretzel_stage_compute_share", "gauge", "Part of a stage in computing."), over="max"
     )
@@ -31,6 +35,7 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
     looked = Family("pretzel_outlier_rows_total", "counter", "Rows that were looked at.")
     strange = Family("pretzel_outliers_total", "counter", "Rows unlike the reference's.")
     alarms = Family("pretzel_watch_alarms_total", "counter", "Alarms of detectors on scores.")
+    segments = (rows, errors, labels, scores, seconds, latency)
     for version in versions:
         model: Labels = (("model", version.name), ("version", version.version))
         for number, watch in enumerate(watches_of(version)):
@@ -38,7 +43,7 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
                 model = (*model[:2], ("watch", str(number + 1)))
             _drift(drift, watch, model)
             for cell in watch.cells():
-                _cell((rows, errors, labels, scores, seconds), watch, cell, model)
+                _cell(segments, watch, cell, model)
             for stage, share in watch.costs.shares.items() if watch.costs else ():
                 stages.put(share, (*model, ("stage", stage)))
             for each in watch.outliers:
@@ -46,7 +51,6 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
                 strange.put(each.found, (*model, ("detector", each.name)))
             dropped.put(watch.dropped, model)
             alarms.put(len(watch.alarms), model)
-    segments = (rows, errors, labels, scores, seconds)
     return [*drift.values(), *segments, stages, looked, strange, dropped, alarms]
 
 
@@ -65,12 +69,14 @@ def _drift(into: dict[str, Family], watch: Watch, model: Labels) -> None:
 
 
 def _cell(into: tuple[Family, ...], watch: Watch, cell: Cell, model: Labels) -> None:
-    rows, errors, labels, scores, seconds = into
+    rows, errors, labels, scores, seconds, latency = into
     names = [] if watch.segments is None else [each.text for each in watch.segments.columns]
     pairs = zip(names, cell.segment, strict=True)
     where = (*model, ("segment", ",".join(f"{name}={value}" for name, value in pairs)))
     rows.put(cell.rows, where)
     errors.put(cell.errors, where)
+    if cell.latency is not None:
+        latency.put(cell.latency, where)
     if cell.seconds:
         seconds.put(cell.seconds, where)
     for label, count in cell.labels.items():

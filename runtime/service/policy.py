@@ -72,7 +72,7 @@ class Policy:
             if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
                 return BY_ENTRY
         if version.watcher is not None:
-            version.watcher(batch, 1)
+            version.watcher(batch, 1, 0.0)
         if call is PLAIN and self._is_undivided(batch, version):
             return UNDIVIDED
         return self.weigh(batch, version, call)

@@ -159,7 +159,7 @@ class ModelVersion:
         self.front: object | None = None
         #: Is shown all batches that take no entry, and one in SAMPLE that does, with the calls that
         #: each stands for; None where nothing watches: see runtime.watch.
-        self.watcher: Callable[[Batch, int], None] | None = None
+        self.watcher: Callable[[Batch, int, float], None] | None = None
         #: Set once its code is there, and what calls go through is opened; or there can be none.
         self.settled = threading.Event()
 
@@ -251,7 +251,7 @@ class ModelVersion:
         watcher = self.watcher
         self.entry.coarse_timing = seconds > COARSE_SECONDS or watcher is not None
         if watcher is not None:
-            watcher(batch, SAMPLE)
+            watcher(batch, SAMPLE, seconds)
 
     def _least_rows(self) -> int:
         """How many rows may take the entry, whatever time they take."""

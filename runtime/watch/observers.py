@@ -18,7 +18,9 @@ log = logging.getLogger("pretzel.watch")
 _SECONDS = 0.2
 _attaching = threading.Lock()
 
-Fold = Callable[[Any, int], None]
+#: Folds copied rows, how many batches like theirs they stand for, and the seconds that the call
+#: took, 0 where that was not measured.
+Fold = Callable[[Any, int, float], None]
 
 
 class Observer:
@@ -26,7 +28,7 @@ class Observer:
 
     def __init__(self, copy: Callable[[Batch], tuple[Any, int]], fold: Fold, most: int) -> None:
         self._copy, self._fold_one, self._most = copy, fold, most
-        self._queue: deque[tuple[Any, int, int]] = deque()
+        self._queue: deque[tuple[Any, int, int, float]] = deque()
         self._waiting = 0
         #: Rows that came while the queue was full, and were not looked at.
         self.dropped = 0
@@ -38,7 +40,7 @@ class Observer:
         self._wake, self._ended = threading.Event(), False
         self._thread: threading.Thread | None = None
 
-    def __call__(self, batch: Batch, weight: int) -> None:
+    def __call__(self, batch: Batch, weight: int, seconds: float = 0.0) -> None:
         """Keep a copy of a batch that stands for `weight` batches like it."""
         if self._waiting + batch.rows > self._most:
             self.dropped += batch.rows
@@ -46,7 +48,7 @@ class Observer:
         copied, rows = self._copy(batch)
         if rows:
             self._waiting += rows
-            self._queue.append((copied, rows, weight))
+            self._queue.append((copied, rows, weight, seconds))
             if self._thread is None:
                 self.start()
 
@@ -65,10 +67,10 @@ class Observer:
         """Fold what has come so far, and not what comes meanwhile."""
         with self._folding:
             for _ in range(len(self._queue)):
-                copied, rows, weight = self._queue.popleft()
+                copied, rows, weight, seconds = self._queue.popleft()
                 self._waiting -= rows
                 try:
-                    self._fold_one(copied, weight)
+                    self._fold_one(copied, weight, seconds)
                 except Exception:  # noqa: BLE001 (a thread that has to go on)
                     self.tell("rows of a watched endpoint could not be folded")
 
@@ -91,11 +93,11 @@ class Observers:
     def __init__(self, every: tuple[Observer, ...]) -> None:
         self.every = every
 
-    def __call__(self, batch: Batch, weight: int) -> None:
+    def __call__(self, batch: Batch, weight: int, seconds: float) -> None:
         """Show each a batch; what one cannot read must not fail the call."""
         for each in self.every:
             try:
-                each(batch, weight)
+                each(batch, weight, seconds)
             except Exception:  # noqa: BLE001 (others have nothing to do with it)
                 each.tell("a batch of a watched endpoint could not be copied")
 

@@ -117,6 +117,8 @@ class Cell(NamedTuple):
     labels: dict[str, int]
     seconds: float = 0.0
     """What its rows took to compute, where `costs` are watched; each row of a block the same."""
+    latency: float | None = None
+    """The mean seconds of the calls that were timed, which are of few rows."""
 
 
 class Segments:
@@ -140,6 +142,7 @@ class Segments:
         self._errors = np.zeros(limit + 1, np.int64)
         self._scores = np.zeros((limit + 1) * SCORE_BINS, np.int64)
         self._seconds = np.zeros(limit + 1)
+        self._latency, self._timed = np.zeros(limit + 1), np.zeros(limit + 1, np.int64)
         self._names = Values(_LABELS)
         self._labels = np.zeros((limit + 1, 1), np.int64)
 
@@ -181,14 +184,21 @@ class Segments:
         labels: NDArray[Any] | None = None,
         weight: int = 1,
         seconds: float = 0.0,
+        latency: float = 0.0,
     ) -> None:
-        """Count rows with their answers, each as `weight` rows, which took `seconds` together."""
+        """Count rows with their answers, each as `weight` rows.
+
+        They took `seconds` to compute together; their call took `latency`, where it was timed.
+        """
         cells = self.cells_of(table)
         size = self._limit + 1
         counts = np.bincount(cells, minlength=size)
         self._rows += weight * counts
         if seconds and len(cells):
             self._seconds += (weight * seconds / len(cells)) * counts
+        if latency:
+            self._latency += latency * counts
+            self._timed += counts
         if scores is not None:
             parts = scores * SCORE_BINS
             np.maximum(np.minimum(parts, SCORE_BINS - 1, out=parts), 0, out=parts)
@@ -235,6 +245,7 @@ class Segments:
                     for label in np.flatnonzero(self._labels[place]).tolist()
                 },
                 float(self._seconds[place]),
+                float(self._latency[place] / self._timed[place]) if self._timed[place] else None,
             )
             for segment, place in named
         ]

@@ -18,46 +18,19 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-import oven
-from flour.core.errors import FlourError, ParameterError, nearest
-from flour.core.node import Node
+from flour.core.errors import FlourError, ParameterError
 from flour.data.batch import Batch
-from flour.language.flow import Flow
 from oven import Plan
-from runtime.service.private import read_columns
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.observers import Observer, attach, detach
 from runtime.watch.rows import taken
 from runtime.watch.sinks import sink
+from runtime.watch.steps import step_plan
 
 log = logging.getLogger("pretzel.watch")
 
 _MOST, _RING = 1 << 16, 1 << 10
-OUTPUT = "tap"
-
-
-def step_node(flow: Flow, step: object) -> Node:
-    """The last node of a step, by its path inside the imported model or the path's end."""
-    wanted = step.removesuffix(".output") if isinstance(step, str) else ""
-    if not wanted:
-        raise ParameterError("a tap names a step", found=repr(step)[:80], hint='"standardscaler"')
-    found: Node | None = None
-    names: dict[str, None] = {}
-    origins = flow.origins()
-    for item in flow.nodes():
-        for origin in origins.get(item, ()):
-            names[origin.step] = None
-            if origin.step == wanted or origin.step.endswith("." + wanted):
-                found = item
-    if found is None:
-        steps = [name for name in names if name]
-        raise ParameterError(
-            f"this program has no step {wanted!r}",
-            found="steps: " + ", ".join(steps)[:300],
-            hint=nearest(wanted, steps),
-        )
-    return found
 
 
 def is_number(value: object) -> bool:
@@ -84,9 +57,9 @@ class _Tapped(Observer):
         places = np.linspace(0, batch.rows - 1, count).astype(np.int64)
         return taken(batch, self.version.inputs, places), count
 
-    def _put(self, block: object, weight: int) -> None:
-        del weight  # each sampled row is given once
-        self._tap.give(self._plan.run(block)[OUTPUT])
+    def _put(self, block: object, _weight: int, _seconds: float) -> None:
+        (values,) = self._plan.run(block).values()
+        self._tap.give(values)
 
     def fold(self) -> None:
         """Fold what has come so far, and look whether another version answers now."""
@@ -128,25 +101,10 @@ class Tap:
         self.ring: deque[Any] = deque(maxlen=_RING)
         #: The version that was looked at last; it may have no such step.
         self.version = version = runtime.find(name)
-        plan = self._baked(version)
+        plan = step_plan(version, [step])
         names = {"model": version.name, "step": step}
         self._sink, self._giving = sink(self.ring.append if to is None else to, names), Lock()
         self._observer = _Tapped(self, version, plan)
-
-    def _baked(self, version: ModelVersion) -> Plan:
-        """A plan of this version's program with the step as its output."""
-        plan = version.plan
-        if plan is None:
-            raise ParameterError("this plan was dropped for memory", where=version.owner)
-        node = step_node(plan.flow, self._step)
-        if version.private & read_columns(node):
-            raise ParameterError(
-                "this step reads private columns, so its values are not to be seen",
-                where=self._step,
-                found=", ".join(sorted(version.private & read_columns(node))),
-                hint="tap a step that does not depend on them",
-            )
-        return oven.bake(Flow({OUTPUT: node}), exact=True, background=True)
 
     def follow(self) -> None:
         """Go on with the version that answers now, which the background does with each fold."""
@@ -158,7 +116,7 @@ class Tap:
             if version is self.version:
                 return
             try:
-                plan = self._baked(version)
+                plan = step_plan(version, [self._step])
             except FlourError as problem:
                 detach(former.version, former)  # it goes on looking for versions
                 log.warning("%s: the tap has nothing to look at: %s", version.owner, problem.what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,8 +28,10 @@ from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
 from runtime.watch.statistics import Drift
 from runtime.watch.statistics import drift as drift_of
+from runtime.watch.steps import Steps
 from runtime.watch.training import reference_of
 
+log = logging.getLogger("pretzel.watch")
 #: The segment of who asks, as `predict(..., tenant=)` or a header of the request says.
 TENANT = "@tenant"
 _MOST = 1 << 18
@@ -72,7 +75,8 @@ class Watch:
     or buckets of columns, or "@tenant", of which `limit` combinations are told apart. `detectors`
     see the scores. `outliers` are "range", "mahalanobis" or "pca", or plans that find outliers, by
     name. With `costs`, what rows take to compute is found out by segment and by stage. Drift is of
-    the last `window` rows: the older half is forgotten where the newer one is full.
+    the last `window` rows: the older half is forgotten where the newer one is full. Drift is also
+    measured on what `steps` inside the plan compute, which takes reference rows.
     """
 
     def __init__(  # noqa: PLR0913 (each has a default)
@@ -88,6 +92,7 @@ class Watch:
         drift: bool | None = None,
         costs: bool = False,
         window: int = 100_000,
+        steps: Sequence[str] = (),
     ) -> None:
         _check(segments, limit, drift, window)
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
@@ -112,6 +117,10 @@ class Watch:
         rows = {name: each for name, each in rows.items() if name not in private}
         #: What finds outliers, and what it has found.
         self.outliers = outlier_plans(outliers, rows, private, self.reference.ends())
+        self._steps = Steps(version, steps) if steps else None
+        self._step_names = tuple(steps)
+        #: The sketches of the steps' columns.
+        self.inside = self._inside(reference)
         #: How computing divides among stages, where that is watched.
         self.costs = StageCosts() if costs else None
         #: When detectors have alarmed.
@@ -158,6 +167,18 @@ class Watch:
         private = self.version.private
         return Reference({n: each for n, each in found.columns.items() if n not in private}), table
 
+    def _inside(self, given: object) -> Reference:
+        if self._steps is None:
+            return Reference({})
+        if given is None or isinstance(given, Reference):
+            raise ParameterError(
+                "drift of steps is measured from reference rows, which sketches are not",
+                where=self.version.owner,
+                hint="pass rows as `reference`",
+            )
+        batch = self.version.reader.read(given)
+        return Reference.of(self._steps.table(taken(batch, self.version.inputs)))
+
     def follow(self) -> None:
         """Go on with the version that answers now, which the background does with each fold."""
         runtime = self._runtime()
@@ -169,23 +190,32 @@ class Watch:
                 detach(self.version, self._observer)
                 self.version = version
                 attach(version, self._observer)
+                self._follow_steps(version)
+
+    def _follow_steps(self, version: ModelVersion) -> None:
+        if not self._step_names:
+            return
+        try:
+            self._steps = Steps(version, self._step_names)
+        except FlourError as problem:
+            self._steps = None
+            log.warning("%s: steps are not looked at: %s", version.owner, problem.what)
 
     def _copied(self, batch: Batch) -> tuple[Any, int]:
         rows = batch.rows or 1
         return (taken(batch, self.version.inputs), rows, tenant_now()), rows
 
-    def _fold(self, copied: tuple[object, int, str], weight: int) -> None:
+    def _fold(self, copied: tuple[object, int, str], weight: int, latency: float) -> None:
         block, rows, tenant = copied
         table = table_of(block, self.version.inputs)
         if self._rows and self._rows + rows > self._half:
             self._older, self._window, self._rows = self._window, {}, 0
             self._recent.fade()
         self._rows += rows
-        for name, sketch in self.reference.columns.items():
-            if name in table:
-                counts, missing = sketch.counted(table[name])
-                before, gone = self._window.get(name, (0 * counts, 0))
-                self._window[name] = before + counts, gone + missing
+        self._count(self.reference, table)
+        if self._steps is not None:
+            with suppress(FlourError):  # what the plan refuses has no values of steps
+                self._count(self.inside, self._steps.table(block))
         if self._usual.table:
             self._recent.add(table)
         for each in self.outliers:
@@ -193,9 +223,16 @@ class Watch:
         if self.segments is not None or self.detectors or self.costs is not None:
             if self._by_tenant:
                 table = {**table, TENANT: np.full(rows, tenant, object)}
-            self._fold_answers(block, table, weight)
+            self._fold_answers(block, table, weight, latency)
 
-    def _fold_answers(self, block: object, table: Table, weight: int) -> None:
+    def _count(self, reference: Reference, table: Table) -> None:
+        for name, sketch in reference.columns.items():
+            if name in table:
+                counts, missing = sketch.counted(table[name])
+                before, gone = self._window.get(name, (0 * counts, 0))
+                self._window[name] = before + counts, gone + missing
+
+    def _fold_answers(self, block: object, table: Table, weight: int, latency: float) -> None:
         """Count answers, which are made once more: calls do not wait for what is counted."""
         plan = self.version.plan
         if plan is None:
@@ -212,7 +249,7 @@ class Watch:
             return
         scores = _scores(answers)
         if self.segments is not None:
-            self.segments.add(table, scores, answers.get("label"), weight, seconds)
+            self.segments.add(table, scores, answers.get("label"), weight, seconds, latency)
         if scores is not None and self.detectors:
             self._detect(scores.tolist())
 
@@ -232,14 +269,17 @@ class Watch:
         self._observer.fold()
 
     def drift(self) -> list[Drift]:
-        """Each column of the window against the reference, the one that moved most first."""
-        found = []
+        """Each column of the window against the reference, the one that moved most first.
+
+        Columns of `steps` are called "standardscaler[0]" and so on.
+        """
+        found, sketches = [], {**self.inside.columns, **self.reference.columns}
         older, newer = self._older, self._window  # the background may begin another half
         for name in {**older, **newer}:
             parts = [each[name] for each in (older, newer) if name in each]
             counts = np.add.reduce([part[0] for part in parts])
             missing = sum(part[1] for part in parts)
-            found.append(drift_of(name, self.reference.columns[name], counts, missing))
+            found.append(drift_of(name, sketches[name], counts, missing))
         return sorted(found, key=lambda each: each.score, reverse=True)
 
     def causes(self, plan: Plan | None = None) -> list[Cause]:
@@ -249,7 +289,8 @@ class Watch:
         plans that read private columns, of which no rows are kept, columns' own drift alone counts.
         """
         plan = plan or self.version.plan
-        return causes_of(self.drift(), plan, self._usual.table, self._recent.table)
+        columns = [each for each in self.drift() if each.column in self.reference.columns]
+        return causes_of(columns, plan, self._usual.table, self._recent.table)
 
     def cells(self) -> list[Cell]:
         """What was counted of each segment."""

@@ -136,7 +136,7 @@ def test_a_step_is_named() -> None:
     with Runtime() as runtime:
         runtime.register("m", fitted(StandardScaler()))
         for wrong in (3, "", None):
-            with pytest.raises(FlourError, match="a tap names a step"):
+            with pytest.raises(FlourError, match="names no step"):
                 runtime.tap("m", wrong)  # type: ignore[arg-type]  # that is what is tried
 
 

@@ -29,7 +29,7 @@ from runtime.watch.distinct import numbered_objects
 from runtime.watch.segments import OVERFLOW, Segments
 from runtime.watch.sketch import Numbers, Words
 from runtime.watch.statistics import chi_square, drift, ks
-from runtime.watch.taps import step_node
+from runtime.watch.steps import step_node
 from tests.house import until
 from tests.runtime.watch.river_alarms import GOLDEN, stream
 
@@ -421,3 +421,45 @@ def test_no_rows_have_no_causes() -> None:
             runtime.predict("m", {"age": np.zeros(0)}, engine="inline")
             seen.fold()
             assert all(each.explained is None for each in seen.causes())
+
+
+def test_drift_of_a_step() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3)) * [1, 5, 9]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, X[:, 0] > 0)
+    other = make_pipeline(LogisticRegression()).fit(X, X[:, 0] > 0)
+    with Runtime() as runtime:
+        runtime.register("m", flour.from_sklearn(model))
+        with runtime.watch("m", reference=X, steps=("standardscaler",)) as seen:
+            runtime.predict("m", X + np.array([0, 9, 0]), engine="inline")
+            seen.fold()
+            moved = {each.column: each.psi for each in seen.drift()}
+            assert moved["1"] == moved["standardscaler[1]"] > 0.2
+            assert moved["standardscaler[0]"] == moved["0"] < 0.1
+            assert {each.column for each in seen.causes()} == {"0", "1", "2"}
+            runtime.register("m", flour.from_sklearn(other))
+            seen.follow()
+            seen.restart()
+            runtime.predict("m", X, engine="inline")
+            seen.fold()
+            assert {each.column for each in seen.drift()} == {"0", "1", "2"}
+        with pytest.raises(ParameterError, match="reference rows"):
+            runtime.watch("m@1", reference=Reference.of({"0": X[:, 0]}), steps=("standardscaler",))
+        with pytest.raises(ParameterError, match="no step"):
+            runtime.watch("m@1", reference=X, steps=("standardscalar",))
+
+
+def test_latency_by_segment() -> None:
+    with Runtime() as runtime:
+        row = flour.record(age=float, city=flour.text)
+        runtime.register("m", flour.outputs(score=row["age"]), background=False)
+        with runtime.watch("m", segments=("city",)) as seen:
+            for _ in range(2000):
+                runtime.predict("m", {"age": 1.0, "city": "Oslo"})
+            runtime.predict("m", {"age": np.ones(5000), "city": ["Rome"] * 5000}, engine="inline")
+            seen.fold()
+            found = {cell.segment: cell.latency for cell in seen.cells()}
+            assert 0 < (found["Oslo",] or 0) < 0.1
+            assert found["Rome",] is None
+            (latency,) = [f for f in families([runtime.find("m")]) if "latency" in f.name]
+            assert len(latency.samples) == 1

@@ -1,0 +1,87 @@
+"""Values of steps inside a plan, as columns: what drift of a step is measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import oven
+from flour.core.errors import ParameterError, nearest
+from flour.core.node import Node
+from flour.core.types import Vector
+from flour.language.flow import Flow
+from oven import Plan
+from runtime.service.private import read_columns
+from runtime.service.version import ModelVersion
+from runtime.watch.rows import Table
+
+#: Columns of a step that are looked at.
+_MOST = 1000
+
+
+def step_node(flow: Flow, step: object) -> Node:
+    """The last node of a step, by its path inside the imported model or the path's end."""
+    wanted = step.removesuffix(".output") if isinstance(step, str) else ""
+    if not wanted:
+        raise ParameterError("this names no step", found=repr(step)[:80], hint='"standardscaler"')
+    found: Node | None = None
+    names: dict[str, None] = {}
+    origins = flow.origins()
+    for item in flow.nodes():
+        for origin in origins.get(item, ()):
+            names[origin.step] = None
+            if origin.step == wanted or origin.step.endswith("." + wanted):
+                found = item
+    if found is None:
+        steps = [name for name in names if name]
+        raise ParameterError(
+            f"this program has no step {wanted!r}",
+            found="steps: " + ", ".join(steps)[:300],
+            hint=nearest(wanted, steps),
+        )
+    return found
+
+
+def step_plan(version: ModelVersion, steps: Sequence[str]) -> Plan:
+    """A plan of this version's program with these steps as its outputs."""
+    plan = version.plan
+    if plan is None:
+        raise ParameterError("this plan was dropped for memory", where=version.owner)
+    nodes = {step: step_node(plan.flow, step) for step in steps}
+    for step, node in nodes.items():
+        if hidden := version.private & read_columns(node):
+            raise ParameterError(
+                "this step reads private columns, so its values are not to be seen",
+                where=step,
+                found=", ".join(sorted(hidden)),
+                hint="name a step that does not depend on them",
+            )
+    return oven.bake(Flow(nodes), exact=True, background=True)
+
+
+class Steps:
+    """The values of some steps of a version by column: "standardscaler[0]" and so on."""
+
+    def __init__(self, version: ModelVersion, names: Sequence[str]) -> None:
+        self._plan = step_plan(version, names)
+        for name, kind in self._plan.outputs.items():
+            if isinstance(kind, Vector) and kind.width > _MOST:
+                raise ParameterError(
+                    f"drift is measured on steps of up to {_MOST:,} columns",
+                    where=name,
+                    found=f"{kind.width:,}",
+                    hint="name a step behind it, or a plan's output",
+                )
+
+    def table(self, block: object) -> Table:
+        """The columns of the steps for these rows."""
+        found: Table = {}
+        for name, values in self._plan.run(block).items():
+            whole = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
+            if whole.ndim == 1:
+                found[name] = whole
+            else:
+                parts = whole.reshape(len(whole), -1).T
+                found |= {f"{name}[{place}]": part for place, part in enumerate(parts)}
+        return found
