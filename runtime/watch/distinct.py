@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,16 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(64 - _BITS)
 
 
+class _Scratch(threading.local):
+    """Memory of a thread that it does not get anew for each block: its pages are there."""
+
+    def __init__(self) -> None:
+        self.owner = np.empty(1 << _BITS, np.int64)
+
+
+_scratch = _Scratch()
+
+
 def numbered_objects(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]]:
     """The number of each value among the distinct ones, and these in the order of appearance.
 
@@ -24,7 +35,7 @@ def numbered_objects(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]
     """
     places: dict[Any, int] = {}
     codes = np.empty(len(values), np.int64)
-    owner = np.empty(1 << _BITS, np.int64)
+    owner = _scratch.owner
     mostly_new = False
     for start in range(0, len(values), _BLOCK):
         part, out = values[start : start + _BLOCK], codes[start : start + _BLOCK]

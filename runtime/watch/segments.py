@@ -25,6 +25,8 @@ OVERFLOW = "(other)"
 _FEW = 1 << 12
 #: Combinations of values that have a place in a table, and labels that are told apart.
 _MOST, _LABELS = 1 << 20, 100
+#: Rows that are counted at a time: what is made of them stays in the second cache.
+_BLOCK = 1 << 15
 _BUCKET = re.compile(r"\s*(.+?)\s*//\s*(\d+(?:\.\d+)?)\s*")
 
 
@@ -75,9 +77,11 @@ class Values:
             present = np.flatnonzero(np.bincount(codes, minlength=len(distinct)))
         numbers = np.zeros(len(distinct), np.int64)
         numbers[present] = [self._number(distinct[place]) for place in present.tolist()]
-        return numbers[codes]
+        return numbers.take(codes, mode="clip")  # without looking whether they are inside
 
     def _number(self, value: object) -> int:
+        if type(value) is str and value in self._places:
+            return self._places[value]
         if self._width and isinstance(value, int | float):
             value *= self._width
         text = f"{value:.15g}" if isinstance(value, float) else str(value)
@@ -161,7 +165,7 @@ class Segments:
             return np.array([self._cell(sizes, int(code)) for code in found], np.int64)[codes]
         if sizes != self._sizes:
             self._sizes, self._table = sizes, np.full(math.prod(sizes), -1)
-        cells = self._table[codes]
+        cells = self._table.take(codes, mode="clip")
         if cells.size and cells.min() < 0:
             new = np.unique(codes[cells < 0])
             self._table[new] = [self._cell(sizes, int(code)) for code in new]
@@ -190,27 +194,33 @@ class Segments:
 
         They took `seconds` to compute together; their call took `latency`, where it was timed.
         """
-        cells = self.cells_of(table)
-        size = self._limit + 1
-        counts = np.bincount(cells, minlength=size)
-        self._rows += weight * counts
-        if seconds and len(cells):
-            self._seconds += (weight * seconds / len(cells)) * counts
-        if latency:
-            self._latency += latency * counts
-            self._timed += counts
-        if scores is not None:
-            parts = scores * SCORE_BINS
-            np.maximum(np.minimum(parts, SCORE_BINS - 1, out=parts), 0, out=parts)
-            known = parts == parts  # noqa: PLR0124 (NaN is in no part)
-            places = cells * SCORE_BINS
-            if not known.all():
-                places, parts = places[known], parts[known]
-            places += parts.astype(np.int64)
-            both = np.bincount(places, minlength=size * SCORE_BINS)
-            self._scores += weight * both
-        if labels is not None:
-            self._count_labels(cells, labels, weight)
+        rows = len(table[self.columns[0].name])
+        for start in range(0, rows, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            some = {each.name: table[each.name][part] for each in self.columns}
+            cells = self.cells_of(some)
+            counts = np.bincount(cells, minlength=self._limit + 1)
+            self._rows += weight * counts
+            if seconds:
+                self._seconds += (weight * seconds / rows) * counts
+            if latency:
+                self._latency += latency * counts
+                self._timed += counts
+            if scores is not None:
+                self._count_scores(cells, scores[part], weight)
+            if labels is not None:
+                self._count_labels(cells, labels[part], weight)
+
+    def _count_scores(self, cells: NDArray[np.int64], scores: NDArray[Any], weight: int) -> None:
+        parts = scores * SCORE_BINS
+        np.maximum(np.minimum(parts, SCORE_BINS - 1, out=parts), 0, out=parts)
+        known = parts == parts  # noqa: PLR0124 (NaN is in no part)
+        places = cells * SCORE_BINS
+        if not known.all():
+            places, parts = places[known], parts[known]
+        places += parts.astype(np.int64)
+        counts = np.bincount(places, minlength=len(self._scores))
+        self._scores += counts if weight == 1 else weight * counts
 
     def _count_labels(self, cells: NDArray[np.int64], labels: NDArray[Any], weight: int) -> None:
         if labels.dtype == bool:
