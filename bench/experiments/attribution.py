@@ -71,14 +71,14 @@ def _shap(fit: Any, data: NDArray[np.float64]) -> Call:
     return partial(explainer.shap_values, data, check_additivity=False)
 
 
-def boosted() -> tuple[Any, NDArray[np.float64]]:
+def boosted(trees: int = TREES) -> tuple[Any, NDArray[np.float64]]:
     """A booster, and rows."""
     from lightgbm import LGBMRegressor
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, COLUMNS))
     y = X[:, 0] * X[:, 1] + np.sin(X[:, 2]) + X[:, 3:8].sum(axis=1) + rng.normal(size=5000) / 10
-    fit = LGBMRegressor(n_estimators=TREES, num_leaves=LEAVES, n_jobs=1, verbose=-1)
+    fit = LGBMRegressor(n_estimators=trees, num_leaves=LEAVES, n_jobs=1, verbose=-1)
     return fit.fit(X, y), X
 
 
@@ -123,7 +123,7 @@ def _unasked() -> Iterator[Goal]:
     import flour
     import oven
 
-    fit, rows = boosted()
+    fit, rows = boosted(trees=2)  # of few trees: where in memory they are makes no difference
     row = rows[0].copy()
     without = oven.bake(flour.from_lightgbm(fit)).wait()
     able = oven.bake(flour.from_lightgbm(fit, covers=True)).wait()

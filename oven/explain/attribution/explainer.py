@@ -101,6 +101,9 @@ class Explainer:
         found = self.plan.run(block)
         others = None if background is None else self.plan.run(self.block(background))
         score = np.asarray(found[SCORE], np.float64)
+        if self._is_one_term and others is None:
+            only = np.asarray(found["linear 0"], np.float64)[:, :, None]
+            return self.made(block, only, self._base, score)
         values = np.zeros((len(score), self.count, self.scores))
         for i, shares in enumerate(self.shares):
             shares.add(values, found[f"linear {i}"])
@@ -164,6 +167,15 @@ class Explainer:
             else:
                 parts.append(held)
         return dict(zip(self.terms.columns, parts, strict=True))
+
+    @cached_property
+    def _is_one_term(self) -> bool:
+        """Whether the shares of one linear term are all that there is, a column for each."""
+        if self.scores > 1 or len(self.shares) != 1 or self.terms.trees or self.counted:
+            return False
+        kind, columns = self.shares[0].node.type, self.shares[0].columns
+        dense = isinstance(kind, Vector) and not kind.sparse
+        return dense and np.array_equal(columns, np.arange(self.count - 1))
 
     # --- the parts ------------------------------------------------------------------------------
 

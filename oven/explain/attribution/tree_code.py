@@ -177,13 +177,13 @@ def by_covers(paths: TreePaths, columns: int, values: NDArray[np.float64]) -> ND
     given = (values.ctypes.data, 8 * values.shape[1], sums.ctypes.data, sums[:1].nbytes)
     io = np.array(given, np.int64)
     for tables in paths.tables():
-        quads = int(tables.trees[:, 2].max())
+        quads = tables.quads
         scratch = np.empty(tables.levels * (1 + 2 * LANES * quads))
-        program, _leaves = _program(paths, tables, tables.numbers, outputs, 8 * LANES * quads)
+        program = _program(paths, tables, tables.numbers, outputs, 8 * LANES * quads)
         _function(COVERS, COVERS_NAME)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
-    return _divided(paths, sums.sum(axis=3))
+    return _divided(paths, np.add.reduce(sums, axis=3))
 
 
 def to_background(
@@ -198,7 +198,7 @@ def to_background(
         most = int(paths.distinct.max(initial=0)) + 1
         shares = _shares(most)
         scratch = np.empty(tables.levels * (3 + 2 * span))
-        program, _leaves = _program(paths, tables, shares, outputs, most)
+        program = _program(paths, tables, shares, outputs, most)
         _function(BACKGROUND, BACKGROUND_NAME)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
@@ -211,12 +211,17 @@ def _divided(paths: TreePaths, sums: NDArray[np.float64]) -> NDArray[np.float64]
 
 def _program(
     paths: TreePaths, tables: Tables, numbers: NDArray[np.float64], outputs: int, most: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The table that native code reads, and the leaves, which have to live as long."""
-    leaves = np.ascontiguousarray(paths.op.value.array, np.float64)
-    head = [tables.levels, numbers.ctypes.data, leaves.ctypes.data, leaves.shape[1], outputs]
-    head += [len(tables.trees), most]
-    return np.concatenate([np.array(head, np.int64), tables.trees.reshape(-1)]), leaves
+) -> NDArray[np.int64]:
+    """The table that native code reads; it is made once for `numbers`."""
+    key = id(numbers), most
+    known = tables.programs.get(key)
+    if known is None:
+        leaves = paths.leaves
+        head = [tables.levels, numbers.ctypes.data, leaves.ctypes.data, leaves.shape[1], outputs]
+        head += [len(tables.trees), most]
+        known = np.concatenate([np.array(head, np.int64), tables.trees.reshape(-1)])
+        tables.programs[key] = known
+    return known
 
 
 @once

@@ -49,6 +49,10 @@ class Tables(NamedTuple):
     #: and its first output.
     trees: NDArray[np.int64]
     levels: int
+    #: Most points of a tree, in fours.
+    quads: int
+    #: What native code reads, by what it is made with.
+    programs: dict[tuple[int, int], NDArray[np.int64]]
 
 
 class TreePaths:
@@ -160,6 +164,20 @@ class TreePaths:
         return slot, np.flatnonzero(self.inner)[first]
 
     @cached_property
+    def leaves(self) -> NDArray[np.float64]:
+        """What leaves add, a row for each."""
+        return np.ascontiguousarray(self.op.value.array, np.float64)
+
+    @cached_property
+    def read(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The feature of each slot, how it takes missing values, and the slots of categories."""
+        op, (_, nodes) = self.op, self.tests
+        named = np.zeros(0, np.int64)
+        if len(op.words):
+            named = np.flatnonzero(np.asarray(op.category.array)[nodes] >= 0)
+        return self.feature[nodes], np.asarray(op.missing.array)[nodes].astype(np.int64), named
+
+    @cached_property
     def limits(self) -> NDArray[np.float64]:
         """The largest value in its slot that passes each node's test."""
         limit = np.asarray(self.op.threshold.array, np.float64)
@@ -171,22 +189,22 @@ class TreePaths:
 
     def values(self, x: Columns) -> NDArray[np.float64]:
         """What the tests of each row compare: a row of slots for each."""
-        op, (_, nodes) = self.op, self.tests
+        op, (features, missing, named) = self.op, self.read
         rows = op.rows(x)
-        with np.errstate(over="ignore"):
-            rows = rows.astype(np.float32 if op.narrow else np.float64).astype(np.float64)
-        found = rows[:, self.feature[nodes]]
-        missing = np.asarray(op.missing.array)[nodes].astype(np.int64)
+        if op.narrow:
+            with np.errstate(over="ignore"):
+                rows = rows.astype(np.float32)
+        found = rows.take(features, axis=1).astype(np.float64)
         gone = np.isnan(found)
         if op.zeros:
             gone |= (np.abs(found) <= ZERO) & (missing >= ZEROS)
         if gone.any():
             goes_left = missing % ZEROS == LEFT
             found = np.where(gone & (missing > 0), np.where(goes_left, -np.inf, np.nan), found)
-        if len(op.words):
-            for place in np.flatnonzero(np.asarray(op.category.array)[nodes] >= 0):
-                at = np.full(len(rows), nodes[place])
-                found[:, place] = ~op.passes(rows[:, self.feature[nodes[place]]], at)
+        for place in named:
+            node = self.tests[1][place]
+            at = np.full(len(rows), node)
+            found[:, place] = ~op.passes(rows[:, self.feature[node]].astype(np.float64), at)
         return np.ascontiguousarray(found)
 
     # --- the tables ----------------------------------------------------------------------------
@@ -243,7 +261,7 @@ class TreePaths:
         ends = (address + size * starts, address + size * (starts + counts))
         targets = np.asarray(op.target.array)[list(trees)]
         runs = np.stack([*ends, -(-points // LANES), targets], axis=1).astype(np.int64)
-        return Tables(steps, numbers, runs, len(self.levels))
+        return Tables(steps, numbers, runs, len(self.levels), int(runs[:, 2].max()), {})
 
     def _fill(
         self,
