@@ -79,7 +79,8 @@ class FrameReader:
             return _by_name(library, layout, frame)
         block = library.block(frame)
         known = block.dtype.name in _NUMBERS
-        return np.ascontiguousarray(block, self._kind.dtype) if known else None
+        dtype = block.dtype if layout is _WIDER else self._kind.dtype
+        return np.ascontiguousarray(block, dtype) if known else None
 
     def _layout(
         self, library: Library, labels: list[Any], types: list[Any], held: Sequence[int]
@@ -90,6 +91,8 @@ class FrameReader:
         wanted, widens = self._wanted, library.widens
         if isinstance(self._kind, Vector):
             fits = len(names) == self._kind.width and _NUMBERS.issuperset(own)
+            if fits and wanted[""] == "float32" and {*own} == {"float64"}:
+                return _WIDER
             return _NOTHING if fits and _accepts(wanted[""], own, widens=widens) else None
         places = _places(self._kind, names)
         if not places or not all(
@@ -107,6 +110,8 @@ class FrameReader:
 
 #: That of a vector, whose columns are read all at once.
 _NOTHING = Layout([], [], [], [], uniform=True)
+#: That of a vector of float32, of which a frame of float64 stays what it is, as an array does.
+_WIDER = Layout([], [], [], [], uniform=True)
 
 
 def _by_name(library: Library, layout: Layout, frame: Frame) -> dict[str, NDArray[Any]] | None:

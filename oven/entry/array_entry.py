@@ -95,7 +95,7 @@ def open_array_entry(found: EntryLayout, fallback: Call) -> Call | None:
 
 def _vectors(found: EntryLayout, kind: Vector, fallback: Call) -> Contents:
     run, dtype = found.run, np.dtype(kind.dtype)
-    memory = Memory.of(run, kind.width * dtype.itemsize)
+    memory = Memory.of(run, len(found.outputs), kind.width * dtype.itemsize)
     scratch = shared_scratch(memory.size)
     words = {**memory.words(), "SCRATCH": scratch.ctypes.data, "FALLBACK": id(fallback)}
     words |= {"DTYPE": id(dtype), "ITEM_BYTES": dtype.itemsize, "WIDTH": kind.width}
@@ -112,10 +112,19 @@ def _documents(found: EntryLayout, fallback: Call) -> Contents:
 # --- the way around -------------------------------------------------------------------------------
 
 
-def around(run: Callable[[object], Mapping[str, Any]], reader: BatchReader) -> Call:
-    """The same answers through `Plan.run`, for whatever the machine code does not take."""
+def around(
+    run: Callable[[object], Mapping[str, Any]],
+    reader: BatchReader,
+    variant: Callable[[object], Call | None] = lambda _: None,
+) -> Call:
+    """The same answers through `Plan.run`, for whatever the machine code does not take.
+
+    Arrays of another type go to the entry of their own `variant`, once it is there.
+    """
 
     def call(data: object) -> Answers:
+        if type(data) is np.ndarray and (other := variant(data)) is not None:
+            return other(data)
         batch = reader.read(data)
         if batch.single:
             return tuple(map(_only, run(batch.block).values()))
@@ -124,11 +133,11 @@ def around(run: Callable[[object], Mapping[str, Any]], reader: BatchReader) -> C
     return call
 
 
-def weakly(method: Callable[[object], dict[str, Any]]) -> Callable[[object], dict[str, Any]]:
+def weakly(method: Callable[[object], Any]) -> Callable[[object], Any]:
     """A plan's method for its own code, which must not keep the plan alive."""
     known = weakref.WeakMethod(method)
 
-    def call(data: object) -> dict[str, Any]:
+    def call(data: object) -> Any:
         found = known()
         assert found is not None, "only the plan calls its own code"
         return found(data)

@@ -265,7 +265,8 @@ $copy_texts
 $wire
 $run
 """
-#: Run all stages, and turn what they left into the answers.
+#: Run all stages, and turn what they left into the answers. Of several outputs that are the same
+#: column the last one is computed, and the others are copies.
 _RUN = """\
 for place in range(count):
     output = table.OUTPUT_TABLE + OUTPUT_ROW * place
@@ -304,7 +305,11 @@ for place in range(count):
                 before = ld_int64(cells, i)
                 st_int64(cells, i, name)
                 Py_DecRef(before)
-    elif output.ACROSS == SCALAR:
+    if kind != KIND_STRING and (dimensions == 2 or output.ACROSS != SCALAR):
+        item = ld_int64(answers, TUPLE_ITEMS + place)
+        if item.ARRAY_DATA != where:
+            memcpy(item.ARRAY_DATA, where, rows * output.BYTES)
+    if dimensions != 2 and output.ACROSS == SCALAR:
         item = 0
         $scalar
         else:

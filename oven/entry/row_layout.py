@@ -180,7 +180,7 @@ def document_rows(run: NativeRun, outputs: tuple[Output, ...]) -> Rows:
 
 def rows_contents(found: Rows, words: Mapping[str, int], *kept: object) -> Contents:
     """The table of an entry that lays out these rows: these words, and what it says of fields."""
-    run, memory = found.run, Memory.of(found.run)
+    run, memory = found.run, Memory.of(found.run, len(found.outputs))
     rooms, sizes = room_words(run, memory.size + 4 * found.row_bytes)
     scratch = shared_scratch(rooms["SHARED_BYTES"])
     fields, tables = _field_words(found)

@@ -33,13 +33,13 @@ def named_output(item: Node) -> Output:
 
 
 def leaves_all(run: NativeRun, outputs: Sequence[Output]) -> bool:
-    """Whether each column that the native code leaves is one dense output, and each output one.
+    """Whether each column that the native code leaves is a dense output, and each output one.
 
-    Answers stored sparsely are made by `Plan.run`.
+    Two outputs may be the same column. Answers stored sparsely are made by `Plan.run`.
     """
     if any(isinstance(item.node.type, Vector) and item.node.type.sparse for item in outputs):
         return False
-    return len(outputs) == len(run.outputs) and {item.node for item in outputs} == set(run.outputs)
+    return {item.node for item in outputs} == set(run.outputs)
 
 
 def plan_contents(
@@ -95,10 +95,10 @@ class Memory(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, run: NativeRun, row_bytes: int = 0) -> Memory:
-        """That of a plan; a vector that comes as a list lies in it too."""
+    def of(cls, run: NativeRun, outputs: int, row_bytes: int = 0) -> Memory:
+        """That of a plan with so many outputs; a vector that comes as a list lies in it too."""
         cells = aligned(16 * (1 + len(run.inputs) + len(run.outputs)))
-        row = cells + aligned(8 * len(run.outputs))
+        row = cells + aligned(8 * outputs)
         stages = row + aligned(row_bytes)
         return cls(cells, row, stages, stages + aligned(run.scratch_bytes))
 

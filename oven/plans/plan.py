@@ -312,18 +312,16 @@ class Plan:
         batch = self.reader.read(data)
         if not batch.is_block:
             return self.answer(data)
-        call = self._call or self._open()
+        call = self.own_entry()
         return dict(zip(self._names, call(batch.data)))  # noqa: B905 (checking would cost as much)
 
     def entry(self) -> Call:
-        """A function from a row, or a block of rows, to the outputs as a tuple: see
-        oven.entry.array_entry.
+        """From a row or a block to the outputs as a tuple: see oven.entry.array_entry.
 
-        The fastest way in: for plans that are native throughout it is machine code. It stays good
-        without the plan.
+        The fastest way in, machine code where all is native. It stays good without the plan.
         """
         self.wait()
-        return self._opened(self.answer)
+        return self._opened()
 
     def column_entry(
         self, ranks: Mapping[str, int], otherwise: Callable[[object], Any]
@@ -343,7 +341,7 @@ class Plan:
 
     def _open(self) -> Call:
         """The plan's own entry, kept once the code is there; it must not keep the plan alive."""
-        call = self._opened(weakly(self.answer))
+        call = self._opened(weakly)
         if self.ready:
             self._call = call
             if self._native is None:
@@ -352,12 +350,22 @@ class Plan:
             vars(self)["run"] = self._run_block  # calls then need not look for the method
         return call
 
-    def _opened(self, answer: Callable[[object], Mapping[str, Any]]) -> Call:
-        slow = around(answer, self.reader)
+    def _opened(self, held: Callable[[Any], Any] = lambda method: method) -> Call:
+        slow = around(held(self.answer), self.reader, held(self._entry_of_variant))
         steps = self._bound.here
         if not steps or self._native is None:
             return slow
         return open_entry(self.inputs, steps, self._roots, slow)
+
+    def _entry_of_variant(self, data: object) -> Call | None:
+        """The entry for an array's own type, if that is another plan's and is there."""
+        coming = self._by_dtype.get(array_dtype(data))
+        plan = None if coming is None else coming.here
+        return plan.own_entry() if plan is not None and plan.ready else None
+
+    def own_entry(self) -> Call:
+        """The entry that the plan keeps: it is not good without the plan."""
+        return self._call or self._open()
 
     def begin(self, data: object) -> Execution:
         """A run over this data that can be done in chunks, by several threads."""
@@ -394,16 +402,11 @@ class Plan:
 
     def is_compiled_for(self, data: object) -> bool:
         """Whether the native code for the data's own types is there, without a wait."""
-        name = array_dtype(data)
-        if name in self._by_dtype:
-            coming = self._by_dtype[name]
-        else:
+        if array_dtype(data) not in self._by_dtype:
             kinds = native_types(self.inputs, data)
-            coming = None if kinds == self.inputs else self._variants.get(tuple(kinds.values()))
-            if coming is None and kinds != self.inputs:
+            if kinds != self.inputs and tuple(kinds.values()) not in self._variants:
                 return False
-            if name is not None:
-                self._by_dtype[name] = coming
+        coming = self._for_dtypes(data)
         plan = self if coming is None else coming.here
         return plan is not None and plan.ready
 

@@ -327,14 +327,16 @@ def _fresh(form: str, made: Plan) -> Any:
         pytest.skip("there is no such data for this plan")
 
 
-def _seen(made: Plan, handed_on: list[object]) -> Callable[[object], dict[str, Any]]:
-    """What answers for the entry, and notes the data that machine code has not taken."""
+def _seen(made: Plan, handed_on: list[object]) -> Callable[[Any], Callable[[object], Any]]:
+    """What holds the plan's methods for the entry; data that machine code does not take is noted,
+    and no entry of another plan takes it.
+    """
 
     def answer(data: object) -> dict[str, Any]:
         handed_on.append(data)
         return made.answer(data)
 
-    return answer
+    return lambda method: answer if method == made.answer else lambda _: None
 
 
 @pytest.mark.parametrize("form", FORMS)
