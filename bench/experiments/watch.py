@@ -4,6 +4,7 @@
 
 Costs are processor time of the thread, the least of many repetitions, on blocks of 100,000 rows.
 Faults are injected into one column of a table at a time, and windows are drawn from other contexts.
+The goals of attribution and provenance come with them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.experiments import watch_causes
+from bench.experiments import attribution, provenance, watch_causes
 from bench.experiments.bulk import census
 from bench.goal import Goal
 
@@ -29,6 +30,8 @@ def measured() -> Iterator[Goal]:
     yield from _segments(rng)
     yield from _endpoint()
     yield from watch_causes.measured()
+    yield from attribution.measured()
+    yield from provenance.measured()
 
 
 def _nanoseconds(call: Callable[[], object], rounds: int = _ROUNDS) -> float:
