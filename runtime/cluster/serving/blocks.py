@@ -1,20 +1,21 @@
 """Large blocks of rows: cut into shards, scored by several replicas, merged in order.
 
-All rows are answered by one version. Where a switch comes between the shards, those that were
-answered by another version than the last one are asked again.
+Shards are equal parts, or what a function says of the rows. An ensemble whose members are models of
+their own is asked member by member. All rows are answered by one version. Where a switch comes
+between the shards, those that were answered by another version than the last one are asked again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from runtime.cluster.serving.bodies import Answer
 from runtime.errors import ClusterError
@@ -24,6 +25,10 @@ from runtime.http.tensors import datatype_of
 
 Rows = NDArray[Any] | Mapping[str, NDArray[Any]]
 Outputs = dict[str, NDArray[Any]]
+#: For each row of a block what it goes by: rows of one number, or word, are asked together.
+Sharding = Callable[[Rows], ArrayLike]
+#: The answers of an ensemble, of those of its members.
+Combine = Callable[[Sequence[Outputs]], Outputs]
 
 #: A shard has so many rows at least: less is answered sooner by one replica.
 LEAST_ROWS = 1000
@@ -45,18 +50,63 @@ class _Shard(NamedTuple):
     outputs: Outputs
 
 
-def predict_block(ask: Ask, replicas: int, name: str, rows: Rows) -> Outputs:
+def predict_block(
+    ask: Ask, replicas: int, name: str, rows: Rows, shard: Sharding | None = None
+) -> Outputs:
     """The answers to all rows, by output; a shard whose replica is lost is asked elsewhere."""
-    columns = dict(rows) if isinstance(rows, Mapping) else {"input": rows}
-    count = {len(column) for column in columns.values()}
-    if len(count) != 1 or 0 in count:
-        raise ClusterError("a block has rows, as many in each column", found=str(sorted(count)))
-    cuts = _cuts(count.pop(), replicas)
-    parts = [
-        {key: column[start:stop] for key, column in columns.items()}
-        for start, stop in pairwise(cuts)
-    ]
-    with ThreadPoolExecutor(len(parts)) as pool:
+    columns = dict(rows) if isinstance(rows, Mapping) else {"input": np.asarray(rows)}
+    counts = {len(column) for column in columns.values()}
+    if len(counts) != 1 or 0 in counts:
+        raise ClusterError("a block has rows, as many in each column", found=str(sorted(counts)))
+    count = counts.pop()
+    if shard is None:
+        cuts = _cuts(count, replicas)
+        parts = [{key: column[cut] for key, column in columns.items()} for cut in cuts]
+        return _answered(ask, replicas, name, columns, parts)
+    places = _sharded(shard, rows, count)
+    parts = [{key: column[place] for key, column in columns.items()} for place in places]
+    back = np.argsort(np.concatenate(places), kind="stable")
+    merged = _answered(ask, replicas, name, columns, parts)
+    return {key: output[back] for key, output in merged.items()}
+
+
+def predict_members(
+    ask: Ask, replicas: int, names: Sequence[str], rows: Rows, combine: Combine | None = None
+) -> Outputs:
+    """The answers of an ensemble: each member is asked for all rows, several at once."""
+    if isinstance(names, str) or not names:
+        raise ClusterError(
+            "an ensemble has members", found=repr(names)[:80], hint='("trees-1", "trees-2")'
+        )
+    each = max(1, replicas // len(names))
+    with ThreadPoolExecutor(len(names)) as pool:
+        found = list(pool.map(lambda name: predict_block(ask, each, name, rows), names))
+    return (combine or mean_of)(found)
+
+
+def mean_of(members: Sequence[Outputs]) -> Outputs:
+    """The mean of each output over the members, which all have the same, of numbers."""
+    first = members[0]
+    for key, found in first.items():
+        if found.dtype.kind != "f" or any(key not in each for each in members):
+            raise ClusterError(
+                "only outputs of floats that all members have have a mean",
+                where=f"output {key!r}",
+                found=str(found.dtype),
+                hint="predict_members(..., combine=function)",
+            )
+    return {key: np.mean([each[key] for each in members], axis=0) for key in first}
+
+
+def _answered(
+    ask: Ask,
+    replicas: int,
+    name: str,
+    columns: Mapping[str, NDArray[Any]],
+    parts: Sequence[Mapping[str, NDArray[Any]]],
+) -> Outputs:
+    """The answers to all parts, one behind another, by one version."""
+    with ThreadPoolExecutor(max(1, min(len(parts), 2 * replicas))) as pool:
         found = list(pool.map(lambda part: _asked(ask, name, part), parts))
         for _ in range(_ROUNDS):
             # The version in service now: a small request tells, and it may have changed.
@@ -76,10 +126,25 @@ def predict_block(ask: Ask, replicas: int, name: str, rows: Rows) -> Outputs:
     )
 
 
-def _cuts(rows: int, replicas: int) -> list[int]:
-    """Where shards begin and end: as many as replicas, of nearly equal size."""
+def _cuts(rows: int, replicas: int) -> list[slice]:
+    """The rows of shards: as many as replicas, of nearly equal size."""
     shards = max(1, min(replicas, rows // LEAST_ROWS))
-    return [rows * place // shards for place in range(shards + 1)]
+    ends = [rows * place // shards for place in range(shards + 1)]
+    return [slice(*each) for each in pairwise(ends)]
+
+
+def _sharded(shard: Sharding, rows: Rows, count: int) -> list[NDArray[np.int64]]:
+    """The rows of each shard, by what the function says of them."""
+    said = np.asarray(shard(rows))
+    if said.shape != (count,):
+        raise ClusterError(
+            "a sharding function says something of each row",
+            found=f"shape {said.shape} for {count} rows",
+            hint="an array of one number for each row",
+        )
+    _, numbers = np.unique(said, return_inverse=True)
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(numbers))[:-1])
 
 
 def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> _Shard:

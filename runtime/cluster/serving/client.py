@@ -13,7 +13,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Self
@@ -21,7 +21,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from runtime.cluster.serving.blocks import Outputs, Rows, predict_block
+from runtime.cluster.serving.blocks import (
+    Combine,
+    Outputs,
+    Rows,
+    Sharding,
+    predict_block,
+    predict_members,
+)
 from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members
 from runtime.errors import ClusterError
 
@@ -113,9 +120,21 @@ class ClusterClient:
         body = json.dumps(row).encode()
         return self.request("POST", f"/predict/{quote(name, safe='@')}", body).value()
 
-    def predict_block(self, name: str, rows: Rows) -> Outputs:
-        """The answers to many rows, an array or columns by name, scored by all replicas at once."""
-        return predict_block(self.request, len(self.replicas()), name, rows)
+    def predict_block(self, name: str, rows: Rows, *, shard: Sharding | None = None) -> Outputs:
+        """The answers to many rows, an array or columns by name, scored by all replicas at once.
+
+        `shard` says of each row what it goes by: rows of equal values are asked together.
+        """
+        return predict_block(self.request, len(self.replicas()), name, rows, shard)
+
+    def predict_members(
+        self, names: Sequence[str], rows: Rows, *, combine: Combine | None = None
+    ) -> Outputs:
+        """The answers of an ensemble whose members are models, asked of several replicas at once.
+
+        `combine` makes its answers of those of the members; without it they are the means.
+        """
+        return predict_members(self.request, len(self.replicas()), names, rows, combine)
 
     def request(
         self,

@@ -51,6 +51,10 @@ def tops(controller: Controller, name: str = "a") -> list[Any]:
     return [each.value()["top"] if each.status == 200 else each.status for each in found]
 
 
+def by_sign(block: Any) -> Any:
+    return np.sign(block[:, 0])
+
+
 def only(member: MemberState) -> Members:
     return Members(0, [member])
 
@@ -223,6 +227,16 @@ def test_a_block_is_cut_merged_in_order_and_survives_a_killed_replica(
         found = client.predict_block("a", rows)
         np.testing.assert_array_equal(found["moved"], rows + 1.0)
         assert all(answered > 0 for answered in rows_answered(controller))
+        cut = client.predict_block("a", rows, shard=by_sign)
+        np.testing.assert_array_equal(cut["moved"], rows + 1.0)
+        both = client.predict_members(["a", "b"], rows)
+        np.testing.assert_allclose(both["moved"], rows + 1.5)
+        last = client.predict_members(["a", "b"], rows, combine=lambda members: members[-1])
+        np.testing.assert_array_equal(last["moved"], rows + 2.0)
+        with pytest.raises(ClusterError, match="something of each row"):
+            client.predict_block("a", rows, shard=lambda _block: [1, 2])
+        with pytest.raises(ClusterError, match="members"):
+            client.predict_members("a", rows)
         os.kill(controller.members().ready()[0].process, signal.SIGKILL)
         np.testing.assert_array_equal(client.predict_block("a@1", rows)["moved"], rows + 1.0)
         # While versions are switched, all rows of a block are answered by one of them.
