@@ -160,8 +160,6 @@ def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
         if len(names) != len(fitted):
             return None
         by_name = {name: place for place, name in enumerate(fitted)}
-    if not by_name.keys() <= set(fitted):
-        return None  # flour.data.coerce and its callers say which columns may be there besides
     read = [name for name in fitted if name not in kind.unread]
     return {name: by_name[name] for name in read} if by_name.keys() >= set(read) else None
 
@@ -227,6 +225,8 @@ def _arrow_block(frame: Frame) -> NDArray[Any]:
 def _foreign_dtype(dtype: object) -> str:
     """The name of a dtype of polars or Arrow."""
     name = str(dtype).lower()
+    if name.startswith(("categorical", "enum(")):  # of polars, which are strings
+        return "string"
     name = _FOREIGN.get(name, name)
     return name if name in _DTYPES else ""
 

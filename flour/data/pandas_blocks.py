@@ -37,6 +37,10 @@ def _content(block: Block) -> tuple[Any, Any]:
     """
     values, at = block.values, block.mgr_locs.indexer
     kind = values.dtype.str if type(values) is np.ndarray else type(values)
+    if hasattr(values, "categories"):  # of one class, whatever they are
+        kind = kind, type(values.categories.dtype)
+    elif hasattr(values, "_mask"):
+        kind = kind, values.dtype.numpy_dtype.str
     return kind, at if type(at) is slice else at.tolist()
 
 
@@ -59,9 +63,17 @@ def arrays(frame: Frame) -> list[Any]:
 
 
 def dtype_name(dtype: object) -> str:
-    """The name that numpy has for a dtype; "string", or "" for what is neither that nor numpy's."""
+    """The name that numpy has for a dtype; "string", or "" for what is neither that nor numpy's.
+
+    Categories of strings are strings, and so may those of objects be. Nullable numbers are numbers.
+    """
+    held = getattr(dtype, "categories", None)
+    if held is not None:
+        return "string" if dtype_name(held.dtype) == "string" else ""
     if isinstance(dtype, np.dtype):
         return "string" if dtype.kind == "O" else dtype.name if dtype.isnative else ""
+    if type(dtype).__name__ in _NULLABLE:
+        return str(dtype.numpy_dtype.name)  # type: ignore[attr-defined]  # those have one
     return "string" if type(dtype).__name__ == "StringDtype" else ""
 
 
@@ -69,12 +81,43 @@ def as_array(values: Any) -> NDArray[Any]:
     """One of `arrays` as numpy's."""
     if type(values) is np.ndarray:
         return values
+    if hasattr(values, "categories"):
+        known = _category_texts(values.categories)
+        codes: NDArray[Any] = values.codes
+        return codes if known is None else known.take(codes, mode="wrap")
+    if hasattr(values, "_mask"):
+        if not values._mask.any():  # noqa: SLF001 (see above)
+            return np.asarray(values._data)  # noqa: SLF001 (see above)
+        return np.asarray(values.to_numpy("float64", na_value=np.nan))
     if values.dtype.storage == "pyarrow":
         held = values.__arrow_array__()
         if not held.null_count:  # there are several kinds of missing values, which pandas tells
             cells = text_cells(held) if len(held) >= LEAST_ROWS else None
             return np.asarray(held.to_numpy()) if cells is None else cells
     return np.asarray(values.to_numpy())
+
+
+#: Nullable types whose columns are read as if they were numpy's, as flour.data.coerce reads them.
+_NULLABLE = {"Int64Dtype", "Int32Dtype", "Float64Dtype", "BooleanDtype"}
+
+#: Categories that were seen, with their texts: frames of one origin share them.
+_categories: dict[int, tuple[Index, NDArray[Any] | None]] = {}
+_MOST_CATEGORIES = 64
+
+
+def _category_texts(index: Index) -> NDArray[Any] | None:
+    """The categories, and last what stands for a missing one; None if they are not all strings."""
+    known = _categories.get(id(index))
+    if known is not None and known[0] is index:
+        return known[1]
+    texts = index.tolist()
+    made = None
+    if all(isinstance(text, str) for text in texts):
+        made = np.array([*texts, np.nan], object)
+    if len(_categories) >= _MOST_CATEGORIES:
+        _categories.clear()
+    _categories[id(index)] = index, made
+    return made
 
 
 #: The last index that was seen, and its labels: reading them takes longer than the columns.

@@ -39,7 +39,7 @@ CASES: dict[str, tuple[dict[str, Type], object, Kind, int, bool]] = {
     "frame": (VECTOR, pd.DataFrame(BLOCK), Kind.ARRAYS, 3, False),
     "frame of objects": (VECTOR, pd.DataFrame(BLOCK.astype(object)), Kind.GENERAL, 3, False),
     "frame of columns": (RECORD, pd.DataFrame(COLUMNS), Kind.ARRAYS, 3, False),
-    "frame with more": (RECORD, pd.DataFrame({**COLUMNS, "c": 1}), Kind.GENERAL, 3, False),
+    "frame with more": (RECORD, pd.DataFrame({**COLUMNS, "c": 1}), Kind.ARRAYS, 3, False),
     "dict row": (RECORD, {"b": "x", "a": 1}, Kind.ROW, 1, True),
     "row by position": (RECORD, [1, "x"], Kind.ROW, 1, True),
     "dict row with more": (RECORD, {"b": "x", "a": 1, "c": 2}, Kind.ROW, 1, True),
