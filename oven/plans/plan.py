@@ -351,13 +351,13 @@ class Plan:
         return call
 
     def _opened(self, held: Callable[[Any], Any] = lambda method: method) -> Call:
-        slow = around(held(self.answer), self.reader, held(self._entry_of_variant))
+        slow = around(held(self.answer), self.reader, held(self.entry_of_variant))
         steps = self._bound.here
         if not steps or self._native is None:
             return slow
         return open_entry(self.inputs, steps, self._roots, slow)
 
-    def _entry_of_variant(self, data: object) -> Call | None:
+    def entry_of_variant(self, data: object) -> Call | None:
         """The entry for an array's own type, if that is another plan's and is there."""
         coming = self._by_dtype.get(array_dtype(data))
         plan = None if coming is None else coming.here

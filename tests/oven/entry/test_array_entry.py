@@ -226,10 +226,10 @@ def test_an_array_of_another_type_goes_to_the_entry_of_its_own() -> None:
     want = of_run(plan, row[None])
     plan.variant({"x": Vector(WIDTH)}).wait()
     same_row(plan.entry()(row), want)
-    entry = plan._entry_of_variant(row)
+    entry = plan.entry_of_variant(row)
     assert type(entry).__name__ == "builtin_function_or_method"
-    assert plan._entry_of_variant(row.astype(np.float32)) is None
-    assert plan._entry_of_variant(row.tolist()) is None
+    assert plan.entry_of_variant(row.astype(np.float32)) is None
+    assert plan.entry_of_variant(row.tolist()) is None
 
 
 def test_plans_that_machine_code_cannot_enter() -> None:
