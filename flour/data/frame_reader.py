@@ -194,6 +194,9 @@ def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
 
 def _foreign(column: Any, dtype: str) -> NDArray[Any]:
     """A column of polars or Arrow as an array; that of many strings as CELLS."""
+    held = getattr(getattr(column, "type", None), "value_type", None)
+    if held is not None:  # a dictionary of Arrow's
+        column = column.cast(held)
     texts = dtype == "string" and len(column) >= LEAST_ROWS
     cells = text_cells(column) if texts else None
     return np.asarray(column.to_numpy()) if cells is None else cells
@@ -225,12 +228,14 @@ def _arrow_block(frame: Frame) -> NDArray[Any]:
 def _foreign_dtype(dtype: object) -> str:
     """The name of a dtype of polars or Arrow."""
     name = str(dtype).lower()
-    if name.startswith(("categorical", "enum(")):  # of polars, which are strings
+    if name.startswith(_OF_STRINGS):
         return "string"
     name = _FOREIGN.get(name, name)
     return name if name in _DTYPES else ""
 
 
+#: How the names of types whose values are strings begin: of polars, and of Arrow.
+_OF_STRINGS = ("categorical", "enum(", *(f"dictionary<values={k}string" for k in ("", "large_")))
 _FOREIGN = {"boolean": "bool", "double": "float64", "float": "float32"}
 _FOREIGN |= dict.fromkeys(("large_string", "string_view"), "string")
 

@@ -155,6 +155,12 @@ HOLES: dict[str, Any] = {
     "Arrow": pa.table({"n": [1.5, None], "s": ["a", None]}),
     "Arrow, whole": pa.table({"n": [1, None], "s": ["a", None]}),
     "Arrow, bool": pa.table({"n": [True, None], "s": ["a", None]}),
+    "Arrow, dictionary, missing": pa.table(
+        {"n": [1.0, 2.0], "s": pa.array(["a", None]).dictionary_encode()}
+    ),
+    "Arrow, dictionary of numbers": pa.table(
+        {"n": [1.0, 2.0], "s": pa.array([1, 2]).dictionary_encode()}
+    ),
     "Arrow, dictionary": pa.table({"n": [1.0, 2.0], "s": pa.array(["a", "b"]).dictionary_encode()}),
 }
 
@@ -164,6 +170,7 @@ _READ = {
     **dict.fromkeys(
         ("pandas", "polars", "Arrow", "polars, category", "polars, enum"), ("float64",)
     ),
+    **dict.fromkeys(("Arrow, dictionary", "Arrow, dictionary, missing"), ("float64",)),
     **dict.fromkeys(("pandas, category", "pandas, category, missing"), ("float64",)),
     **dict.fromkeys(("pandas, category of objects", "pandas, category of nothing"), ("float64",)),
     **dict.fromkeys(("pandas, nullable", "pandas, nullable, whole"), ("float64", "int64")),
