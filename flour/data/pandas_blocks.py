@@ -41,6 +41,8 @@ def _content(block: Block) -> tuple[Any, Any]:
         kind = kind, type(values.categories.dtype)
     elif hasattr(values, "_mask"):
         kind = kind, values.dtype.numpy_dtype.str
+    elif hasattr(values.dtype, "pyarrow_dtype"):
+        kind = kind, values.dtype.pyarrow_dtype
     return kind, at if type(at) is slice else at.tolist()
 
 
@@ -65,7 +67,8 @@ def arrays(frame: Frame) -> list[Any]:
 def dtype_name(dtype: object) -> str:
     """The name that numpy has for a dtype; "string", or "" for what is neither that nor numpy's.
 
-    Categories of strings are strings, and so may those of objects be. Nullable numbers are numbers.
+    Categories of strings are strings, and so may those of objects be. Nullable numbers, and
+    those of Arrow, are numbers.
     """
     held = getattr(dtype, "categories", None)
     if held is not None:
@@ -74,6 +77,8 @@ def dtype_name(dtype: object) -> str:
         return "string" if dtype.kind == "O" else dtype.name if dtype.isnative else ""
     if type(dtype).__name__ in _NULLABLE:
         return str(dtype.numpy_dtype.name)  # type: ignore[attr-defined]  # those have one
+    if type(dtype).__name__ == "ArrowDtype":
+        return _OF_ARROW.get(str(dtype.pyarrow_dtype), "")  # type: ignore[attr-defined]  # as above
     return "string" if type(dtype).__name__ == "StringDtype" else ""
 
 
@@ -89,7 +94,7 @@ def as_array(values: Any) -> NDArray[Any]:
         if not values._mask.any():  # noqa: SLF001 (see above)
             return np.asarray(values._data)  # noqa: SLF001 (see above)
         return np.asarray(values.to_numpy("float64", na_value=np.nan))
-    if values.dtype.storage == "pyarrow":
+    if getattr(values.dtype, "storage", "pyarrow") == "pyarrow":
         held = values.__arrow_array__()
         if not held.null_count:  # there are several kinds of missing values, which pandas tells
             cells = text_cells(held) if len(held) >= LEAST_ROWS else None
@@ -98,6 +103,8 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 #: Nullable types whose columns are read as if they were numpy's, as flour.data.coerce reads them.
+_OF_ARROW = {"int64": "int64", "int32": "int32", "double": "float64", "bool": "bool"}
+_OF_ARROW |= {"string": "string", "large_string": "string"}
 _NULLABLE = {"Int64Dtype", "Int32Dtype", "Float64Dtype", "BooleanDtype"}
 
 #: Categories that were seen, with their texts: frames of one origin share them.

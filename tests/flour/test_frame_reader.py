@@ -142,6 +142,22 @@ HOLES: dict[str, Any] = {
         {"n": pd.array([True, False], "boolean"), "s": ["a", "b"]}
     ),
     "pandas, nullable float32": pd.DataFrame({"n": pd.array([1.5, 2], "Float32"), "s": ["a", "b"]}),
+    **{
+        f"pandas, Arrow's {kind}{' missing' * missing}": pd.DataFrame(
+            {
+                "n": pd.array([value, None if missing else value], f"{kind}[pyarrow]"),
+                "s": pd.array(["a", None if missing else "b"], "string[pyarrow]"),
+            }
+        )
+        for kind, value in (("int64", 1), ("double", 1.5), ("bool", True), ("float", 0.5))
+        for missing in (False, True)
+    },
+    "pandas, Arrow's strings": pd.DataFrame(
+        {
+            "n": [1.0, 2.0],
+            "s": pd.array(["a", None], pd.ArrowDtype(pa.string())),
+        }
+    ),
     "pandas, other byte order": pd.DataFrame({"n": np.ones(2, ">f8"), "s": ["a", "b"]}),
     "polars": pl.DataFrame({"n": [1.5, None], "s": ["a", None]}),
     "polars, category": pl.DataFrame(
@@ -174,6 +190,10 @@ _READ = {
     **dict.fromkeys(("pandas, category", "pandas, category, missing"), ("float64",)),
     **dict.fromkeys(("pandas, category of objects", "pandas, category of nothing"), ("float64",)),
     **dict.fromkeys(("pandas, nullable", "pandas, nullable, whole"), ("float64", "int64")),
+    **dict.fromkeys(("pandas, Arrow's double", "pandas, Arrow's double missing"), ("float64",)),
+    "pandas, Arrow's int64": ("float64", "int64"),
+    "pandas, Arrow's bool": ("float64", "bool"),
+    "pandas, Arrow's strings": ("float64",),
     "pandas, nullable floats": ("float64",),
     "pandas, nullable bools": ("float64", "bool"),
 }
