@@ -95,15 +95,21 @@ class FrameReader:
                 return _WIDER
             return _NOTHING if fits and _accepts(wanted[""], own, widens=widens) else None
         places = _places(self._kind, names)
-        if not places or not all(
-            _accepts(wanted[name], [own[place]], widens=widens) for name, place in places.items()
-        ):
+        read_as = []
+        for name, place in (places or {}).items():
+            if _accepts(wanted[name], [own[place]], widens=widens):
+                read_as.append(wanted[name])
+            elif isinstance(types[place], np.dtype) and {own[place], wanted[name]} <= _NUMBERS:
+                read_as.append(own[place])  # the plan for these types takes it, as an array
+            else:
+                return None
+        if not places:
             return None
         return Layout(
             [held[place] for place in places.values()],
             [own[place] for place in places.values()],
             [*places],
-            [wanted[name] for name in places],
+            read_as,
             uniform=len(set(own)) == 1 and own[0] in _NUMBERS,
         )
 
