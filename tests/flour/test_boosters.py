@@ -310,3 +310,27 @@ def test_columns_of_frames_are_those_that_the_library_takes() -> None:
     plan = from_lightgbm(byplace).plan()
     for form in (frame, other, frame.to_numpy()):
         np.testing.assert_allclose(plan.run(form)["value"], byplace.predict(form), rtol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("library", ["LightGBM", "XGBoost"])
+def test_imported_as_they_are_they_have_an_entry_of_machine_code(
+    library: str, classes: int
+) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    y = rng.integers(0, classes, 200) if classes else X[:, 0]
+    if library == "LightGBM":
+        kind = lgb.LGBMClassifier if classes else lgb.LGBMRegressor
+        plan = oven.bake(from_lightgbm(kind(n_estimators=3, verbose=-1).fit(X, y))).wait()
+    else:
+        made = xgb.XGBClassifier if classes else xgb.XGBRegressor
+        plan = oven.bake(from_xgboost(made(n_estimators=3).fit(X, y))).wait()
+    assert len(plan.outputs) == 3
+    call = plan.entry()
+    assert type(call).__name__ == "builtin_function_or_method"
+    block = X[:20].astype(np.float64 if library == "LightGBM" else np.float32)
+    for mine, theirs in zip(call(block), plan.answer(block).values(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    for mine, theirs in zip(call(block[3]), plan.answer(block[3:4]).values(), strict=True):
+        np.testing.assert_array_equal(mine, theirs[0])
