@@ -4,6 +4,7 @@ recoverable     whether a program's answers can be reconstructed exactly, and af
 Code            queries to parity queries, answers back to missing answers
 Coded           replicated endpoints with parity queries beside them
 Hedged          replicated endpoints where a second replica is asked as well
+Replicas        those of a cluster, one by one
 train           a parity model for programs without exact reconstruction
 
 docs/77-parity.md explains them.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from runtime.cluster.parity.code import Code
 from runtime.cluster.parity.frontend import Answer, Coded, Endpoint, Hedged
 from runtime.cluster.parity.recovery import Recovery, recoverable
+from runtime.cluster.parity.replicas import Replicas
 from runtime.cluster.parity.training import ParityModel, train
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Hedged",
     "ParityModel",
     "Recovery",
+    "Replicas",
     "recoverable",
     "train",
 ]

@@ -29,7 +29,7 @@ from runtime.cluster.serving.blocks import (
     predict_block,
     predict_members,
 )
-from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members
+from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members, MemberState
 from runtime.errors import ClusterError
 
 #: Requests that may be sent twice, as they change nothing.
@@ -195,6 +195,11 @@ class ClusterClient:
         """The addresses of the replicas that are ready."""
         self._look()
         return list(self._targets)
+
+    def alone(self, url: str, timeout: float) -> ClusterClient:
+        """A client of one replica, which asks nobody else and once only."""
+        only = Members(0, [MemberState(0, url, "ready")])
+        return ClusterClient(attempts=1, timeout=timeout, headers=self._headers, look=lambda: only)
 
     def members(self) -> Members:
         """What a replica, or the front, says about the cluster now."""

@@ -1,0 +1,83 @@
+"""The replicas of a cluster one by one, as the endpoints that `Coded` and `Hedged` ask."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple, Self
+
+from runtime.cluster.parity.code import Rows
+from runtime.cluster.parity.frontend import Endpoint
+from runtime.cluster.serving.client import ClusterClient
+from runtime.errors import ClusterError
+
+#: Requests on their way to one replica. More wait, while the other replicas have their own.
+_THREADS = 8
+
+
+class _Alone(NamedTuple):
+    client: ClusterClient
+    pool: ThreadPoolExecutor
+
+
+class Replicas:
+    """Asks the replica of a number for one output of a model, and nobody else.
+
+    A replica that is lost, or takes longer than `timeout`, is an answer that is not there: the
+    front end reconstructs it, or asks another one. Use it as a context manager.
+    """
+
+    def __init__(
+        self, client: ClusterClient, name: str, output: str, *, timeout: float = 10.0
+    ) -> None:
+        self._client, self._name, self._output, self._timeout = client, name, output, timeout
+        self._alone: dict[str, _Alone] = {}
+        # Looking replicas up may take as long as a replica is late, so nobody waits for it.
+        self._looks = ThreadPoolExecutor(1, "pretzel-replicas")
+        self._look: Future[list[str]] = self._looks.submit(client.replicas)
+        self._urls: list[str] = []
+
+    def endpoints(self) -> list[Endpoint]:
+        """One for each replica that is ready now; where that is replaced, the next one is asked."""
+        self._urls = self._client.replicas()
+        return [partial(self._ask, number) for number in range(len(self._urls))]
+
+    async def _ask(self, number: int, rows: Rows) -> Rows:
+        one = self._replica(number)
+        loop = asyncio.get_running_loop()
+        answers = await loop.run_in_executor(one.pool, one.client.predict_block, self._name, rows)
+        if self._output not in answers:
+            raise ClusterError(
+                f"{self._name} has no output {self._output!r}",
+                found="outputs: " + ", ".join(answers),
+            )
+        return answers[self._output]
+
+    def _replica(self, number: int) -> _Alone:
+        if self._look.done():
+            with suppress(ClusterError):
+                self._urls = self._look.result() or self._urls
+            self._look = self._looks.submit(self._client.replicas)
+        urls = self._urls
+        if not urls:
+            raise ClusterError("there is no replica now", where=self._name)
+        url = urls[number % len(urls)]
+        if url not in self._alone:
+            pool = ThreadPoolExecutor(_THREADS, "pretzel-replica")
+            self._alone[url] = _Alone(self._client.alone(url, self._timeout), pool)
+        return self._alone[url]
+
+    def close(self) -> None:
+        """Ask no more, and close all connections."""
+        self._looks.shutdown(wait=False, cancel_futures=True)
+        for each in self._alone.values():
+            each.pool.shutdown(wait=False, cancel_futures=True)
+            each.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
