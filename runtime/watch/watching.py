@@ -337,7 +337,7 @@ def _check(segments: object, limit: object, drift: object, window: object) -> No
     for name, value in (("limit", limit), ("window", window)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ParameterError(f"`{name}` is a whole number from 1 on", found=repr(value)[:80])
-    if drift not in {None, True, False}:
+    if not (drift is None or isinstance(drift, bool)):
         raise ParameterError("`drift` is True, False or None", found=repr(drift)[:80])
 
 
