@@ -37,14 +37,14 @@ class Lag:
         #: When the round began; 0 between two rounds.
         self.began = 0.0
         self._ended = 0.0  # when the last round had ended
+        self._pause = _PAUSE_SECONDS  # more than this after it, the loop has had nothing to do
         self._longest = self._oldest = 0.0
         self._looks: deque[tuple[float, float]] = deque(maxlen=_LOOKS)
 
     def since(self, now: float, loop: asyncio.AbstractEventLoop) -> float:
         """The earliest moment at which the bytes may have come that are read now."""
         if not self.began:
-            round_seconds = self._ended - self._since
-            if now - self._ended > max(_PAUSE_SECONDS, _PAUSE_PART * round_seconds):
+            if now - self._ended > self._pause:
                 self._since = self.idle = now
             self.began = now
             loop.call_soon(self._over)
@@ -53,6 +53,7 @@ class Lag:
     def _over(self) -> None:
         """The round has ended: the next one begins at once, or when there is something to do."""
         self._ended = perf_counter()
+        self._pause = max(_PAUSE_SECONDS, _PAUSE_PART * (self._ended - self.began))
         self._longest = max(self._longest, self._ended - self.began)
         self._since, self.began = self.began, 0.0
 
@@ -66,6 +67,9 @@ class Lag:
         if late > BEHIND_SECONDS and not self.began:  # something else took long
             self._ended = perf_counter()
             self._since = self._ended - late
+            self._pause = (
+                _PAUSE_SECONDS  # it may have been stopped: what comes later has not waited
+            )
         self._looks.append((max(late, self._longest), self._oldest))
         self._longest = self._oldest = 0.0
 

@@ -52,7 +52,8 @@ def test_ours_and_the_floor(
     run.close()
     read = results.read(run.path)
     others = {*SERVERS} - {"pretzel", "echo"}
-    assert {each.contestant for each in read.of("absent")} == others
+    absent = {each.contestant: each.note for each in read.of("absent")}
+    assert absent.keys() == others, absent
     figures = Figures(read)
     versions = {each.contestant: each.note for each in read.of("versions")}
     assert set(versions) == {"pretzel", "echo"}

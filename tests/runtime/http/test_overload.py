@@ -182,6 +182,18 @@ def test_a_loop_that_waited_for_clients_was_not_behind() -> None:
     assert idle == 0.0
 
 
+def test_what_comes_after_a_stop_has_not_waited() -> None:
+    async def since() -> tuple[float, float]:
+        lag = Lag()
+        lag.look(2.0)  # the process was stopped, and goes on
+        await asyncio.sleep(0.002)
+        now = time.perf_counter()
+        return now, lag.since(now, asyncio.get_running_loop())
+
+    now, found = asyncio.run(since())
+    assert found == now
+
+
 def test_clients_outside_are_answered_in_time_or_told_soon(tmp_path: Path) -> None:
     """The load comes from a process of its own: here it would wait for the server's GIL."""
     body = tmp_path / "body"
