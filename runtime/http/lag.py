@@ -67,9 +67,8 @@ class Lag:
         if late > BEHIND_SECONDS and not self.began:  # something else took long
             self._ended = perf_counter()
             self._since = self._ended - late
-            self._pause = (
-                _PAUSE_SECONDS  # it may have been stopped: what comes later has not waited
-            )
+            # It may have been stopped: what comes later has not waited.
+            self._pause = _PAUSE_SECONDS
         self._looks.append((max(late, self._longest), self._oldest))
         self._longest = self._oldest = 0.0
 
