@@ -18,8 +18,8 @@ EVERY = 0.1
 #: The loop is behind when a round takes so many seconds.
 BEHIND_SECONDS = 0.005
 #: Between two rounds of a loop that has more to do there are fewer seconds than this, or, as the
-#: system may have given the processor to others, than this part of the round.
-_PAUSE_SECONDS, _PAUSE_PART = 0.0005, 0.01
+#: system may have given the processor to others, than this part of the round, up to so many.
+_PAUSE_SECONDS, _PAUSE_PART, _PAUSE_MOST = 0.0005, 0.01, 0.002
 #: How many looks the published figures are the worst of: ten seconds.
 _LOOKS = 100
 
@@ -53,7 +53,8 @@ class Lag:
     def _over(self) -> None:
         """The round has ended: the next one begins at once, or when there is something to do."""
         self._ended = perf_counter()
-        self._pause = max(_PAUSE_SECONDS, _PAUSE_PART * (self._ended - self.began))
+        pause = _PAUSE_PART * (self._ended - self.began)
+        self._pause = min(max(_PAUSE_SECONDS, pause), _PAUSE_MOST)
         self._longest = max(self._longest, self._ended - self.began)
         self._since, self.began = self.began, 0.0
 
