@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bench.machine import running_on
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -29,6 +31,7 @@ class Goal:
 
 def printed(goals: Iterable[Goal]) -> int:
     """Print goals as they come; the exit status, 1 where one was missed."""
+    print(f"# {running_on()}", flush=True)
     every = []
     for goal in goals:
         print(goal, flush=True)

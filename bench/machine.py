@@ -15,6 +15,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 _CPU = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 _POWER = Path("/sys/class/powercap")
+#: Extensions for vectors as Linux names them, and as people do, the best first.
+_VECTORS = (
+    ("avx512_vbmi2", "AVX-512 and VBMI"),
+    ("avx512f", "AVX-512"),
+    ("avx2", "AVX2"),
+    ("sse4_2", "SSE 4.2"),
+    ("asimd", "NEON"),
+)
 #: Files without influence on measurements: stored results and documents are excluded.
 _CODE = (".", ":(exclude)bench/results", ":(exclude)docs", ":(exclude)*.md")
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
@@ -26,6 +34,7 @@ def fingerprint() -> dict[str, object]:
         "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017 (3.10)
         "cpu": _field("/proc/cpuinfo", "model name") or platform.processor(),
         "mhz": _field("/proc/cpuinfo", "cpu MHz"),
+        "vectors": vectors(),
         "governor": _text(_CPU / "scaling_governor") or "not told",
         "cores": cores(),
         "memory": _field("/proc/meminfo", "MemTotal"),
@@ -35,6 +44,22 @@ def fingerprint() -> dict[str, object]:
         "load": round(os.getloadavg()[0], 2),
         "commit": commit(),
     }
+
+
+def running_on() -> str:
+    """The machine in a line: processor, vectors, cores, load, Python."""
+    facts = fingerprint()
+    return (
+        f"{facts['cpu']} with {facts['vectors']}, {facts['cores']} cores, load {facts['load']}, "
+        f"Python {facts['python']}, commit {facts['commit']}"
+    )
+
+
+def vectors() -> str:
+    """What the processor computes vectors with: the best of its extensions."""
+    found = _field("/proc/cpuinfo", "flags") or _field("/proc/cpuinfo", "Features")
+    names = (name for flag, name in _VECTORS if flag in found.split())
+    return next(names, "no vectors that are known here")
 
 
 def cores() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,9 +62,11 @@ def machine_of(about: Mapping[str, Any]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in about.get("packages", {}).items())
     virtual = ", virtual" if where.get("virtual") else ""
     clock = f" at {float(where['mhz']):,.0f} MHz" if where.get("mhz") else ""
+    vectors = f" with {where['vectors']}" if where.get("vectors") else ""
     return (
         f"Measured on {str(where.get('when', '?'))[:10]} at commit {where.get('commit', '?')}: "
-        f"{where.get('cpu', '?')}{clock}, {where.get('cores', '?')} cores{virtual}, "
+        f"{where.get('cpu', '?')}{clock}{vectors}, "
+        f"{where.get('cores', '?')} cores{virtual}, "
         f"{_memory(str(where.get('memory', '?')))}, {where.get('system', '?')}, clock governor "
         f"{where.get('governor', '?')}, load {where.get('load', '?')} at the start, "
         f"Python {where.get('python', '?')}, {packages}."
@@ -80,13 +82,14 @@ def _memory(text: str) -> str:
 def short(figures: Figures) -> str:
     """The part for the README: one table of means, and where ours is behind."""
     every = [each for each in tables.summary(figures) if each.title in MEANS]
-    means = [{row[0]: row[-1] for row in each.rows if row[-1]} for each in every]
-    names = dict.fromkeys(name for column in means for name in column)
-    rows = [["Pretzel itself", "", *map(tables.extremes, every)]]
+    shown = [*_beside_lesser(figures, every)]
+    means = [{row[0]: row[-1] for row in each.rows if row[-1]} for each, _ in shown]
+    names = dict.fromkeys(name for column in means for name in column if "Pretzel" not in name)
+    rows = [["Pretzel itself", "", *(tables.extremes(each) for each, _ in shown)]]
     rows += [
         [name, _where(every, name), *(column.get(name, "–") for column in means)] for name in names
     ]
-    columns = ["times ours", "measured on", *(MEANS[each.title] for each in every)]
+    columns = ["times ours", "measured on", *(title for _, title in shown)]
     lost = [
         f"{MEANS[each.title].capitalize()}: {each.told.replace('Ours', 'Pretzel')}"
         for each in every
@@ -95,6 +98,15 @@ def short(figures: Figures) -> str:
     whole = "[All figures](docs/performance.md), [how they are measured](docs/90-bench.md)."
     table = Table("Measured", _reading(figures), columns, rows).markdown(2)
     return "\n".join([table, *(f"- {each}" for each in lost), "", f"{machine(figures)} {whole}"])
+
+
+def _beside_lesser(figures: Figures, every: Sequence[Table]) -> Iterator[tuple[Table, str]]:
+    """The tables with their titles; after those of speed, the same with our code for AVX2."""
+    lesser = {each.title: each for each in tables.summary(figures, base=LESSER)}
+    for table in every:
+        yield table, MEANS[table.title]
+        if table.title in LEVELLED and LESSER in figures.contestants("latency"):
+            yield lesser[table.title], f"{MEANS[table.title]}, AVX2"
 
 
 def _reading(figures: Figures) -> str:
@@ -111,6 +123,7 @@ def _reading(figures: Figures) -> str:
         "were measured side by side in one run. A ratio is the geometric mean over the workloads "
         f"named in its row ({loads}). Memory is what all pipelines of a workload add to a process; "
         "loading is the time to load all of them from files in a new process."
+        f"{_READING_LESSER if LESSER in figures.contestants('latency') else ''}"
     )
 
 
@@ -130,6 +143,13 @@ MEANS = {
     "Memory": "memory",
     "Loading": "loading",
 }
+#: Ours for processors without AVX-512, and the tables of which the README has a column for it.
+LESSER = "pretzel_v3"
+LEVELLED = frozenset(["Latency of one row, median", "Rows a second on one core"])
+_READING_LESSER = (
+    " In columns headed AVX2, Pretzel's code is that for processors without AVX-512 (x86-64-v3), "
+    "run on the same machine; the others run as they were built, and use what the machine has."
+)
 _LOADS = {
     "sa": "pipelines that score the sentiment of texts",
     "ac": "with trees over the outputs of other models",

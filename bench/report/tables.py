@@ -58,39 +58,43 @@ class Question(NamedTuple):
     unit: str
 
 
-def summary(figures: Figures, experiments: Collection[str] = ()) -> list[Table]:
+def summary(figures: Figures, experiments: Collection[str] = (), base: str = OURS) -> list[Table]:
     """The main tables: of these experiments, or of all."""
     return [
-        ratios(figures, each)
+        ratios(figures, each, base)
         for each in QUESTIONS
         if figures.workloads(each.experiment) and each.experiment in (experiments or _ASKED)
     ]
 
 
-def ratios(figures: Figures, question: Question) -> Table:
-    """Our figures, and the ratio of each contestant's to ours; the last column is the mean."""
+def ratios(figures: Figures, question: Question, base: str = OURS) -> Table:
+    """Our figures, and the ratio of each contestant's to ours; the last column is the mean.
+
+    `base` is which of ours: the same plans compiled for lesser processors are contestants, too.
+    """
     workloads = figures.workloads(question.experiment)
-    rows = [_ours(figures, question, workloads)]
+    rows = [_ours(figures, question, workloads, base)]
     places: list[Place] = []
     for who in figures.contestants(question.experiment):
-        if who == OURS:
+        if who == base:
             continue
-        by_workload = [_against(figures, question, name, who) for name in workloads]
+        by_workload = [_against(figures, question, name, who, base) for name in workloads]
         title = figures.title(who)
         rows.append([title, *map(times, by_workload), times(geometric_mean(by_workload))])
         pairs = zip(workloads, by_workload, strict=True)
-        places += [(title, f"on {name.upper()}", by) for name, by in pairs if by is not None]
+        if not who.startswith(OURS):
+            places += [(title, f"on {name.upper()}", by) for name, by in pairs if by is not None]
     columns = ["times ours", *(name.upper() for name in workloads), "geometric mean"]
     return Table(question.title, question.text, columns, rows, behind(places))
 
 
-def _ours(figures: Figures, question: Question, workloads: list[str]) -> list[str]:
+def _ours(figures: Figures, question: Question, workloads: list[str], base: str) -> list[str]:
     """The row of our own figures."""
-    measured = [question.measured(figures, name, OURS) for name in workloads]
+    measured = [question.measured(figures, name, base) for name in workloads]
     if question.unit == "rows/s":
         measured = [None if each is None else 1 / each for each in measured]
     cells = ["–" if each is None else f"{shown(each)} {question.unit}" for each in measured]
-    return [ITSELF.format(figures.title(OURS)), *cells, ""]
+    return [ITSELF.format(figures.title(base)), *cells, ""]
 
 
 def extremes(table: Table) -> str:
@@ -104,8 +108,10 @@ def extremes(table: Table) -> str:
     return f"{' to '.join(ends)} {unit}"
 
 
-def _against(figures: Figures, question: Question, workload: str, who: str) -> float | None:
-    theirs, ours = (question.measured(figures, workload, each) for each in (who, OURS))
+def _against(
+    figures: Figures, question: Question, workload: str, who: str, base: str
+) -> float | None:
+    theirs, ours = (question.measured(figures, workload, each) for each in (who, base))
     return ratio(theirs, ours)
 
 

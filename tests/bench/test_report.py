@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -126,6 +127,9 @@ def test_the_machine_is_told() -> None:
     machine = {**ABOUT["machine"], "mhz": "2596.120", "memory": "24684092 kB"}  # type: ignore[dict-item]
     text = markdown.machine(Figures(Read({**ABOUT, "machine": machine}, ())))
     assert "A CPU at 2,596 MHz, 2 cores, 23.5 GiB" in text
+    machine["vectors"] = "AVX2"
+    text = markdown.machine(Figures(Read({**ABOUT, "machine": machine}, ())))
+    assert "A CPU at 2,596 MHz with AVX2, 2 cores" in text
     assert "A CPU, 2 cores, ?" in markdown.machine(Figures(run()))
 
 
@@ -340,6 +344,23 @@ def test_a_row_says_on_which_workloads_it_was_measured() -> None:
     assert "| Pretzel itself |  | 1 to 20 µs | 3 to 20 µs |" in text
     assert "| scikit-learn | SA, LIN | 316x | 500x |" in text
     assert "| ort | LIN |" in text
+
+
+def test_the_readme_has_a_column_for_processors_without_avx512() -> None:
+    lesser = [
+        replace(each, contestant="pretzel_v3", value=2 * (each.value or 0.0))
+        for each in records()
+        if each.contestant == "pretzel" and each.experiment == "latency"
+    ]
+    ours = {"pretzel": "Pretzel", "pretzel_v3": "Pretzel (x86-64-v3)", "sklearn": "scikit-learn"}
+    about = {**ABOUT, "contestants": ours}
+    text = markdown.short(Figures(Read(about, (*records(), *lesser))))
+    assert "| times ours | measured on | one row, median | one row, median, AVX2 |" in text
+    assert "| Pretzel itself |  | 1 µs | 2 µs |" in text
+    assert "| scikit-learn | all | 500x | 250x |" in text
+    assert "| Pretzel (x86-64-v3)" not in text
+    assert "behind" not in text  # ours for AVX2 is no other contestant
+    assert "x86-64-v3" in text
 
 
 def test_documents_take_a_run_twice_as_once(
