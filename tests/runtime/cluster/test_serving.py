@@ -359,6 +359,13 @@ def test_threads_that_come_first_wait_for_the_first_look() -> None:
     assert answers == [1.0] * 4
 
 
+def test_where_none_was_ready_it_looks_again_soon() -> None:
+    found = iter([Members(0, []), *[only(MemberState(0, "http://127.0.0.1:9", "ready"))] * 50])
+    with ClusterClient(look=lambda: next(found), refresh=60.0) as client:
+        assert client.replicas() == []
+        until(client.replicas, "one is ready now", seconds=5.0)
+
+
 def test_haproxy_knows_the_front_and_its_places(tmp_path: Path) -> None:
     text = configuration("127.0.0.1:80", "http://127.0.0.1:99", tmp_path, 2)
     assert "server front 127.0.0.1:99 backup" in text
