@@ -68,6 +68,8 @@ def _names(inputs: Mapping[str, Type], count: int) -> list[str]:
 def _column(values: object) -> NDArray[Any]:
     """A copy as floats or as objects."""
     found = np.array(values)
+    if found.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        found = np.array(values, object)  # what is missing among words is no word
     if found.dtype.kind in "biuf":
         return found.astype(np.float64) if found.dtype.kind == "b" else found
     if found.dtype.kind == "O" and all(type(each) in {float, int, type(None)} for each in found):

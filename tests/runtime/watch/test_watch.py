@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -163,7 +164,7 @@ def test_words_in_a_column_of_numbers_are_missing_and_the_rest_is_counted() -> N
     segments = Segments(("age // 10",), ("age",))
     segments.add({"age": np.array([11.0, "n/a", 12, 25], object)})
     assert {cell.segment: cell.rows for cell in segments.cells()} == {
-        ("10",): 2, ("20",): 1, ("nan",): 1,
+        ("10",): 2, ("20",): 1, ("(missing)",): 1,
     }  # fmt: skip
 
 
@@ -270,6 +271,50 @@ def test_rows_are_watched_in_every_form(runtime: Runtime, frame: pd.DataFrame, c
         assert all(each.psi == 0 and each.rows == 500 for each in drifts.values())
         assert sum(cell.rows for cell in found.cells()) == 500
         assert not found._observer.failed
+
+
+_HOLES = {
+    "pandas": lambda f: f,
+    "nullable": lambda f: f.convert_dtypes(),
+    "arrow types": lambda f: f.convert_dtypes(dtype_backend="pyarrow"),
+    "none": lambda f: f.assign(city=f["city"].where(f["city"].notna(), None)),
+    "polars": pl.from_pandas,
+    "table": pa.Table.from_pandas,
+    "lists": lambda f: {name: f[name].tolist() for name in f},
+    "rows": lambda f: f.to_dict("records"),
+    "plain rows": lambda f: f.to_numpy().tolist(),
+}
+
+
+@pytest.fixture(scope="module")
+def holes() -> Iterator[tuple[Runtime, pd.DataFrame]]:
+    """A model that was trained on columns of which values are missing."""
+    rows = pd.DataFrame({"age": np.arange(600.0) % 60, "city": ["Oslo", "Rome", np.nan] * 200})
+    columns = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["city"]))
+    model = make_pipeline(columns, LogisticRegression()).fit(rows, rows["age"] > 30)
+    with Runtime(executors=1) as made:
+        made.register("holes", flour.from_sklearn(model, sample=rows), background=False)
+        yield made, rows
+
+
+@pytest.mark.parametrize("reference", _HOLES)
+@pytest.mark.parametrize("form", _HOLES)
+def test_what_is_missing_is_the_same_in_every_form(
+    holes: tuple[Runtime, pd.DataFrame], reference: str, form: str
+) -> None:
+    runtime, rows = holes
+    usual, given = _HOLES[reference](rows), _HOLES[form](rows)
+    with Watch(runtime, "holes", reference=usual, segments=("city",)) as found:
+        with suppress(FlourError):  # the library takes NaN and None for two categories
+            runtime.predict("holes", given, engine="inline")
+        found.fold()
+        taken = {each.column: each for each in found.drift()}
+        assert {cell.segment: cell.rows for cell in found.cells()} == {
+            ("Oslo",): 200, ("Rome",): 200, ("(missing)",): 200,
+        }  # fmt: skip
+        assert not found._observer.failed
+    assert taken["city"].psi == taken["age"].psi == taken["city"].unseen == 0
+    assert found.reference.columns["city"].missing == 200
 
 
 def test_a_column_that_went_missing_has_drifted(frame: pd.DataFrame) -> None:
