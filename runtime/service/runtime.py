@@ -568,6 +568,7 @@ class Runtime(RoutedEndpoints):
         self._graphs.close((DRAIN_SECONDS if timeout is None else timeout) * drain)
         ended = self._engines.close(drain=drain, timeout=timeout)
         for version in gone:
+            version.close_watcher()
             self._materialiser.leave(version)
         self._memory.close()
         self._catalog.close()

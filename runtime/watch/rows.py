@@ -36,6 +36,13 @@ def table_of(block: object, inputs: Mapping[str, Type]) -> Table:
 
 def read_table(batch: Batch, inputs: Mapping[str, Type]) -> Table:
     """The columns of reference rows."""
+    columns = batch.block if isinstance(batch.block, dict) else {}
+    lengths = {name: len(each) for name, each in columns.items()}
+    if len({*lengths.values()}) > 1:
+        raise InputError(
+            "columns of reference rows have as many rows each",
+            found=", ".join(f"{name}: {rows:,}" for name, rows in lengths.items())[:200],
+        )
     return table_of(taken(batch, inputs), inputs)
 
 

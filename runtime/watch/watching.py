@@ -65,6 +65,10 @@ class _Watching(Observer):
         super().fold()
         self.watch.follow()
 
+    def close(self) -> None:
+        """The runtime is closed."""
+        self.watch.close()
+
 
 class Watch:
     """Counts the rows of an endpoint's version in service until it is closed.
@@ -86,7 +90,7 @@ class Watch:
         *,
         reference: object = None,
         segments: Sequence[str] = (),
-        detectors: Sequence[Detector] = (),
+        detectors: Sequence[Detector] | Detector = (),
         limit: int = 1000,
         outliers: Detectors = (),
         drift: bool | None = None,
@@ -94,7 +98,9 @@ class Watch:
         window: int = 100_000,
         steps: Sequence[str] = (),
     ) -> None:
-        _check(segments, limit, drift, window)
+        _check(segments, limit, drift, window, costs)
+        if not isinstance(detectors, Sequence):
+            detectors = (detectors,)
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
         self._closed = False
         self.version = version = runtime.find(name)
@@ -327,7 +333,7 @@ class Watch:
         self.close()
 
 
-def _check(segments: object, limit: object, drift: object, window: object) -> None:
+def _check(segments: object, limit: object, drift: object, window: object, costs: object) -> None:
     """Refuse options that are not of their types."""
     named = isinstance(segments, Sequence) and not isinstance(segments, str)
     if not (named and all(isinstance(each, str) for each in segments)):  # type: ignore[attr-defined]  # `named` says so
@@ -339,6 +345,8 @@ def _check(segments: object, limit: object, drift: object, window: object) -> No
             raise ParameterError(f"`{name}` is a whole number from 1 on", found=repr(value)[:80])
     if not (drift is None or isinstance(drift, bool)):
         raise ParameterError("`drift` is True, False or None", found=repr(drift)[:80])
+    if not isinstance(costs, bool):
+        raise ParameterError("`costs` is True or False", found=repr(costs)[:80])
 
 
 def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:

@@ -21,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import flour
 import oven
-from flour.core.errors import FlourError, ParameterError
+from flour.core.errors import FlourError, InputError, ParameterError
 from oven import Plan
 from runtime import Runtime
 from runtime.http.metrics_watch import families
@@ -385,6 +385,36 @@ def test_scores_that_are_no_numbers_are_in_no_part() -> None:
     assert cell.scores == (1, 0, 0, 0, 0, 1, 0, 0, 0, 1)
 
 
+def test_steps_of_one_name_are_told_apart(frame: pd.DataFrame) -> None:
+    X = frame[["age", "hours"]]
+    scaled = [(make_pipeline(StandardScaler()), [name]) for name in X]
+    model = make_pipeline(make_column_transformer(*scaled), LogisticRegression())
+    other = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, X["age"] > 30)
+    model.fit(X, X["age"] > 40)
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", flour.from_sklearn(model, sample=X), background=False)
+        runtime.register("n", flour.from_sklearn(other, sample=X), background=False)
+        row = flour.record(age=float, hours=float)
+        parts = {name: flour.model(name)(row)["probabilities"][1] for name in "mn"}
+        runtime.register("g", flour.outputs(**parts), background=False)
+        for name, step, columns in (
+            ("m", "pipeline-1.standardscaler", [0]),
+            ("m", "pipeline-2.standardscaler", [1]),
+            ("g", "m.columntransformer", [0, 1]),
+            ("g", "n.standardscaler", [0, 1]),
+        ):
+            with runtime.tap(name, step, sample=1.0) as seen:
+                runtime.predict(name, X, engine="inline")
+                seen.flush()
+                usual = (other if step[0] == "n" else model)[0].transform(X)
+                np.testing.assert_allclose(seen.ring[0], usual[:, columns], rtol=1e-12)
+        with pytest.raises(ParameterError, match="2 steps") as refused:
+            runtime.tap("m", "standardscaler")
+        assert "columntransformer.pipeline-1.standardscaler" in str(refused.value)
+        with pytest.raises(ParameterError, match="3 steps"):
+            runtime.tap("g", "standardscaler")
+
+
 @pytest.mark.parametrize(("step", "sample"), [("", 0.1), ("standardscaler", "x")])
 def test_taps_say_what_they_cannot_take(runtime: Runtime, step: str, sample: Any) -> None:
     with pytest.raises(FlourError):
@@ -448,15 +478,32 @@ def test_drift_is_of_the_last_rows() -> None:
         {"segments": "age"},
         {"segments": (5,)},
         {"drift": "yes"},
+        {"costs": "yes"},
+        {"reference": {"age": np.full(50, np.inf)}, "outliers": ("range",)},
     ],
-    ids=str,
+    ids="-".join,
 )
 def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
     with Runtime() as runtime:
         runtime.register("m", flour.outputs(score=flour.record(age=float)["age"]))
         with pytest.raises(ParameterError):
-            runtime.watch("m", reference={"age": np.arange(50.0)}, **wrong)
+            runtime.watch("m", **{"reference": {"age": np.arange(50.0)}, **wrong})
         assert runtime.find("m").watcher is None
+
+
+@pytest.mark.parametrize("ages", [[1.0], np.ones(9)], ids=["lists", "arrays"])
+def test_columns_of_a_reference_have_as_many_rows_each(ages: Any) -> None:
+    row = flour.record(age=float, city=flour.text)
+    with Runtime() as runtime:
+        runtime.register("m", flour.outputs(score=row["age"], city=row["city"]))
+        with pytest.raises(InputError, match="as many rows"):
+            runtime.watch("m", reference={"age": ages, "city": ["a", "b", "c"]})
+
+
+def test_a_detector_may_be_alone(runtime: Runtime) -> None:
+    alone = Adwin()
+    with Watch(runtime, "fraud", detectors=alone) as found:
+        assert found.detectors == (alone,)
 
 
 def test_no_rows_have_no_causes() -> None:
