@@ -97,8 +97,8 @@ class _Linker:
         origin, notes = here()._replace(step=label), made.origins()
         for each in made.nodes():
             if each not in known and not isinstance(each.op, Source):
-                inside = (_inside(place, label) for place in notes.get(each, ()))
-                notes[each] = (origin, *inside)
+                inner = [_inside(place, label) for place in notes.get(each, ())]
+                notes[each] = (origin, *inner)
         return with_origins(made.outputs, notes)
 
 
