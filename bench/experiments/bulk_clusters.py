@@ -38,6 +38,7 @@ def ray(folder: Path) -> float:
         address="local",
         num_cpus=THREADS,
         include_dashboard=False,
+        log_to_driver=False,
         logging_level="ERROR",
         runtime_env={"env_vars": variables},
     )

@@ -6,6 +6,7 @@ and scikit-learn, and of those that are named here. A file with any other type i
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from flour.core.errors import ImportRefused
@@ -23,8 +24,9 @@ _KNOWN = [
 ]
 
 
-def from_skops(raw: bytes, *, covers: bool = False) -> Flow:
-    """The program of the estimator in a file of skops."""
+def from_skops(model: bytes | str | Path, *, covers: bool = False) -> Flow:
+    """The program of the estimator in a file of skops, by its path or its bytes."""
+    raw = model if isinstance(model, bytes) else Path(model).read_bytes()
     return from_sklearn(read_skops(raw), covers=covers)
 
 

@@ -43,7 +43,7 @@ def predict(
     outputs: Sequence[str] | None = None,
     keep: Sequence[str] | None = None,
     batch_size: int | None = None,
-    **options: Any,
+    **options: object,
 ) -> ray.data.Dataset:
     """The dataset with the outputs behind its columns, or behind those to keep.
 
