@@ -32,9 +32,9 @@ from runtime.bulk.shipping import arrived, packed
 #: Blocks of Ray are answered in parts of so many rows, which stay in the processor's cache.
 _ROWS = 1 << 14
 
-#: Values that a task reads at least. Ray's own work is some 20 ms a task, whatever its rows; so
-#: many values are 32 MB, below the size of Ray's largest blocks.
-_VALUES = 1 << 22
+#: Values that a task reads at least. Ray's own work is some 20 ms a task, whatever its rows; more
+#: values would save little of it, and leave processors idle longer beside the last tasks.
+_VALUES = 3 << 20
 
 
 def predict(
