@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,16 @@ def chosen(plan: Plan, outputs: Outputs) -> tuple[str, ...]:
                 hint=nearest(name, list(plan.outputs)),
             )
     return names
+
+
+def check_kept(kept: Sequence[str], outputs: Sequence[str]) -> None:
+    """Refuse columns to keep beside outputs that have their names."""
+    if both := [each for each in outputs if each in kept]:
+        raise BadCall(
+            "a column to keep has the name of an output",
+            found=f"{both[0]!r} among the columns {', '.join(kept)}",
+            hint="keep other columns, or name the outputs that are wanted",
+        )
 
 
 def columns_read(plan: Plan, names: list[str]) -> list[str]:
