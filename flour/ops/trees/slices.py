@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from flour.core.types import Type, Vector
 from flour.ops.trees.lockstep import NodeTable, guessed_step
 from flour.ops.trees.outline import Outline
+from flour.ops.trees.pairs import Paired, paired, suits
 from objectstore import Blob
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class SlicedTables(NamedTuple):
     nodes: Blob
     #: The same for masks of rows, where AVX-512 takes those.
     masked: Blob | None
+    #: The same for trees of more than 256 leaves where there are no mask registers.
+    paired: Paired | None
     first: Blob
     #: The first tree of each group, and where the leaf numbers of each tree's root are.
     starts: Blob
@@ -156,8 +159,10 @@ class Cost(NamedTuple):
     walk: float
     alone: float
     row: float
-    #: Whether blocks pay without AVX-512, too.
+    #: Whether blocks pay without AVX-512, too, and what they take there if trees have more than 256
+    #: leaves.
     narrow: bool
+    pairs: float = 0.0
 
     @property
     def least(self) -> tuple[int, int, int]:
@@ -169,6 +174,9 @@ class Cost(NamedTuple):
         quick = _FEW_QUICK * self.block / self.row
         masks = (_FEW_ROWS + _FEW_BLOCK * self.block) / walked
         halves = (_HALF_ROWS + _HALF_BLOCK * self.block) / walked
+        if self.pairs:
+            rows = self.pairs / (_PAIRED_WALKED * self.walk)
+            halves = rows if rows > ROWS / 2 else rows / 2  # half of a block is left out
         first, second, third = (_clipped(time) for time in (quick, masks, halves))
         return first, second, third
 
@@ -192,6 +200,11 @@ _ROWS_TREE, _ROWS_COLUMN = np.array([7.5, 4.0]), np.array([7.0, 14.0])
 _FEW_ROWS, _FEW_BLOCK, _FEW_WALKED, _FEW_ALONE = 350.0, 1.4, 60.0, 0.67
 #: The same of a block without mask registers, half of which is left out.
 _HALF_ROWS, _HALF_BLOCK = 700.0, 0.8
+#: Pairs of bytes without mask registers: a node; a column of float32 and each 31 of its thresholds;
+#: another column and each halving of its thresholds, of the second to fifth four; how much of the
+#: estimate a walk takes there, beside which that is measured.
+_PAIRED_NODE, _PAIRED_NARROW, _PAIRED_PART = 1.5, 21.0, 24.0
+_PAIRED_COLUMN, _PAIRED_HALVING, _PAIRED_WALKED = 62.0, 33.0, 0.7
 #: The same factor of a block where rows are scored with all nodes of a tree at once.
 _FEW_QUICK = 1.4
 #: The factor for a row alone: no other row has just brought its nodes into the cache.
@@ -286,7 +299,19 @@ class Slices:
         block = len(self.inner) * _NODE + len(self.table.roots) * _TREE + self._ranking()
         block += _REST + len(self.set_blocks()) * _CODES
         rows = len(self.table.roots) * _ROWS_TREE + len(self.used) * _ROWS_COLUMN
-        return Cost(block, *self.walking(), float(rows.min()), narrow=self.leaf == "uint8")
+        walk, alone = self.walking()
+        pairs = self._pairing() if suits(self) else 0.0
+        narrow = self.leaf == "uint8" or 0.0 < pairs < _PAIRED_WALKED * ROWS * walk
+        return Cost(block, walk, alone, float(rows.min()), narrow, pairs)
+
+    def _pairing(self) -> float:
+        """The time of a block without mask registers, where leaves have numbers of two bytes."""
+        ranking = _PAIRED_NARROW + _PAIRED_PART * -(-self.counts // PART)
+        if self.ranked_as() != "float32":
+            power = np.clip(np.ceil(np.log2(self.counts + 1)), 4, 8)
+            ranking = _PAIRED_COLUMN + _PAIRED_HALVING * (power - 4)
+        sets = len(self.set_blocks()) * _CODES
+        return len(self.inner) * _PAIRED_NODE + float(ranking.sum()) + _REST + sets
 
     def _ranking(self) -> float:
         """The time to rank the columns of 64 rows."""
@@ -334,6 +359,7 @@ class Slices:
         return SlicedTables(
             nodes=_whole(node | (self.ways() << 32)),
             masked=_whole(node | (self.masks() << 32)) if self.wide else None,
+            paired=paired(self, self.place if apart else node),
             first=_whole(self.first),
             starts=_whole(self.starts),
             roots=_whole(self.chosen[table.roots]),

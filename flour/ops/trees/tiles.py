@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from flour.core.types import Vector
 from flour.ops.trees.lockstep import NodeTable
 from flour.ops.trees.outline import at_most
+from flour.ops.trees.pairs import Paired, paired
 from flour.ops.trees.slices import PART, ROWS, Slices, few_rows_walked, held_as
 from objectstore import Blob
 
@@ -54,6 +55,7 @@ class Tiled(NamedTuple):
     places: Blob
     #: As for blocks of ranks: see flour.ops.trees.slices.
     nodes: Blob
+    paired: Paired | None
     first: Blob
     starts: Blob
     roots: Blob
@@ -137,6 +139,7 @@ class Tiles:
             limits=Blob.of(at_most(sliced.threshold[inner[order]], self.dtype)),
             places=Blob.of(order.astype(np.int32)),
             nodes=Blob.of(sliced.ways() << 32),
+            paired=paired(sliced, sliced.place),
             first=Blob.of(sliced.first),
             starts=Blob.of(sliced.starts),
             roots=Blob.of(sliced.chosen[roots]),

@@ -28,14 +28,14 @@ class Tiling:
         self.trees = e.size(len(op.roots))
         self.tile = e.scratch(tables.dtype, ROWS * SIDE * len(tables.groups.array))
         self.fails = e.scratch("uint64", len(tables.nodes.array))
-        self.work = work(e, tables.leaf, tables.most)
+        self.work = work(e, tables)
         #: The leaf of each tree that every row reaches.
         self.leaves = e.scratch(tables.leaf, ROWS * len(op.roots))
 
     def blocks(self, count: str, finish: Finish) -> None:
         """Score `count` blocks from the first row on; the last block may have fewer rows."""
         e = self.e
-        begin(e, self.tables.leaf, self.tables.most, self.work, count)
+        begin(e, self.tables, self.work, count)
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
             row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
