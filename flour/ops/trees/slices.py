@@ -159,10 +159,10 @@ class Cost(NamedTuple):
     walk: float
     alone: float
     row: float
-    #: Whether blocks pay without AVX-512, too, and what they take there if trees have more than 256
-    #: leaves.
+    #: Whether blocks pay without AVX-512, too; where trees have more than 256 leaves, how many rows
+    #: are walked there in the time of a block, else 0.
     narrow: bool
-    pairs: float = 0.0
+    paired: float
 
     @property
     def least(self) -> tuple[int, int, int]:
@@ -174,9 +174,8 @@ class Cost(NamedTuple):
         quick = _FEW_QUICK * self.block / self.row
         masks = (_FEW_ROWS + _FEW_BLOCK * self.block) / walked
         halves = (_HALF_ROWS + _HALF_BLOCK * self.block) / walked
-        if self.pairs:
-            rows = self.pairs / (_PAIRED_WALKED * self.walk)
-            halves = rows if rows > ROWS / 2 else rows / 2  # half of a block is left out
+        if self.paired:  # half of a block is left out
+            halves = self.paired if self.paired > ROWS / 2 else self.paired / 2
         first, second, third = (_clipped(time) for time in (quick, masks, halves))
         return first, second, third
 
@@ -201,10 +200,10 @@ _FEW_ROWS, _FEW_BLOCK, _FEW_WALKED, _FEW_ALONE = 350.0, 1.4, 60.0, 0.67
 #: The same of a block without mask registers, half of which is left out.
 _HALF_ROWS, _HALF_BLOCK = 700.0, 0.8
 #: Pairs of bytes without mask registers: a node; a column of float32 and each 31 of its thresholds;
-#: another column and each halving of its thresholds, of the second to fifth four; how much of the
-#: estimate a walk takes there, beside which that is measured.
-_PAIRED_NODE, _PAIRED_NARROW, _PAIRED_PART = 1.5, 21.0, 24.0
-_PAIRED_COLUMN, _PAIRED_HALVING, _PAIRED_WALKED = 62.0, 33.0, 0.7
+#: another column and each halving of its thresholds, of the second to fifth four; how much a walk
+#: takes there of what it is thought to take, and how much of that its columns do not take.
+_PAIRED_NODE, _PAIRED_NARROW, _PAIRED_PART = 1.5, 66.0, 24.0
+_PAIRED_COLUMN, _PAIRED_HALVING, _PAIRED_WALKED, _PAIRED_FILLED = 107.0, 33.0, 0.7, 0.5
 #: The same factor of a block where rows are scored with all nodes of a tree at once.
 _FEW_QUICK = 1.4
 #: The factor for a row alone: no other row has just brought its nodes into the cache.
@@ -300,18 +299,20 @@ class Slices:
         block += _REST + len(self.set_blocks()) * _CODES
         rows = len(self.table.roots) * _ROWS_TREE + len(self.used) * _ROWS_COLUMN
         walk, alone = self.walking()
-        pairs = self._pairing() if suits(self) else 0.0
-        narrow = self.leaf == "uint8" or 0.0 < pairs < _PAIRED_WALKED * ROWS * walk
-        return Cost(block, walk, alone, float(rows.min()), narrow, pairs)
+        paired = self._pairing() if suits(self.outline, self.inner) else 0.0
+        narrow = self.leaf == "uint8" or 0.0 < paired < ROWS
+        return Cost(block, walk, alone, float(rows.min()), narrow, paired)
 
     def _pairing(self) -> float:
-        """The time of a block without mask registers, where leaves have numbers of two bytes."""
+        """How many rows are walked in the time of a block of pairs, without mask registers."""
         ranking = _PAIRED_NARROW + _PAIRED_PART * -(-self.counts // PART)
         if self.ranked_as() != "float32":
             power = np.clip(np.ceil(np.log2(self.counts + 1)), 4, 8)
             ranking = _PAIRED_COLUMN + _PAIRED_HALVING * (power - 4)
         sets = len(self.set_blocks()) * _CODES
-        return len(self.inner) * _PAIRED_NODE + float(ranking.sum()) + _REST + sets
+        block = len(self.inner) * _PAIRED_NODE + float(ranking.sum()) + _REST + sets
+        filling = 0.0 if self.table.mostly_slots else self.table.filling
+        return block / (_PAIRED_WALKED * self.walking()[0] - _PAIRED_FILLED * filling)
 
     def _ranking(self) -> float:
         """The time to rank the columns of 64 rows."""
@@ -359,7 +360,7 @@ class Slices:
         return SlicedTables(
             nodes=_whole(node | (self.ways() << 32)),
             masked=_whole(node | (self.masks() << 32)) if self.wide else None,
-            paired=paired(self, self.place if apart else node),
+            paired=paired(self.outline, inner, self.place if apart else node),
             first=_whole(self.first),
             starts=_whole(self.starts),
             roots=_whole(self.chosen[table.roots]),

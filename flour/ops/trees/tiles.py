@@ -139,7 +139,7 @@ class Tiles:
             limits=Blob.of(at_most(sliced.threshold[inner[order]], self.dtype)),
             places=Blob.of(order.astype(np.int32)),
             nodes=Blob.of(sliced.ways() << 32),
-            paired=paired(sliced, sliced.place),
+            paired=paired(sliced.outline, inner, sliced.place),
             first=Blob.of(sliced.first),
             starts=Blob.of(sliced.starts),
             roots=Blob.of(sliced.chosen[roots]),

@@ -78,9 +78,10 @@ def _choosing(*, tested: bool, pairs: bool) -> Callable[[Any, Sequence[Any]], No
     Arguments: the trees' inner nodes, parents before children, and their number; the ranks of the
     rows (or, where those are known, the bits of the rows that fail each node); the vectors of leaf
     numbers, and room behind them; where the leaves go; for each tree, where the leaf numbers of its
-    root are among those vectors, in units of eight bytes; the number of trees and of rows. In pairs,
-    each tree has two roots, for the lower and the higher byte, and a node whose failing rows are
-    known says where they are in its slot.
+    root are among those vectors, in units of eight bytes; the number of trees and of rows.
+
+    In pairs, each tree has two roots, for the lower and the higher byte, and a node whose failing
+    rows are known says where they are in its slot.
     """
     chunk_of = partial(_chunk_of, tested=tested, pairs=pairs)
 
@@ -131,7 +132,7 @@ def _chunk_of(
         builder.store(made, _pointer(builder, where, kind), align=1)
         return ()
 
-    def root(number: Any) -> Any:
+    def root(number: ir.Value) -> ir.Value:
         place = builder.shl(_load(builder, roots, number, _WORD), _WORD(3))
         return builder.load(_pointer(builder, builder.add(work, place), kind), typ=kind, align=1)
 

@@ -2,8 +2,8 @@
 
 Why      a leaf always has the same number, and so the same code: it can be looked up at baking. The
          numbers of leaves are not consecutive, so each row searched for them, once for each tree.
-Unless   another operator reads the numbers of the leaves; two trees share a leaf; or a leaf's number
-         is none of the categories and that is an error.
+Unless   another operator reads the numbers of the leaves; two trees share a leaf; or a number is none
+         of the categories, and that is an error.
 Numerics none: codes are whole numbers, found by the definition of categorise.
 """
 
@@ -38,9 +38,7 @@ def _build(m: Match) -> Node | None:
     return node(leaves.replace(number=Blob.of(made)), [m["x"]])
 
 
-def _codes(
-    op: Categorise, number: NDArray[np.int64], tree: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _codes(op: Categorise, number: NDArray[np.int64], tree: NDArray[np.int64]) -> NDArray[np.int64]:
     """The code of each leaf's number in its tree's column; UNKNOWN where that is an error."""
     unknown = np.full_like(op.unknown.array, UNKNOWN) if op.strict else op.unknown.array
     order, count = np.argsort(tree, kind="stable"), np.bincount(tree, minlength=len(unknown))

@@ -31,9 +31,7 @@ def numbered(seed: int = 0, trees: int = 5) -> TreeLeaves:
     return made.replace(number=Blob.of(draw[: len(made.number)].astype(np.int64)))
 
 
-def categories(
-    leaves: TreeLeaves, *, without: int = 0, strict: bool = False
-) -> Categorise:
+def categories(leaves: TreeLeaves, *, without: int = 0, strict: bool = False) -> Categorise:
     """Codes of all numbers of each tree but so many."""
     table = NodeTable(leaves)
     at = np.flatnonzero(~table.inner)
@@ -67,7 +65,7 @@ def fires(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_it_fires(strict: bool) -> None:
+def test_it_fires(*, strict: bool) -> None:
     leaves = numbered()
     fires(categories(leaves, strict=strict)(leaves(vector(6))))
 
