@@ -159,10 +159,17 @@ class Cost(NamedTuple):
     walk: float
     alone: float
     row: float
-    #: Whether blocks pay without AVX-512, too; where trees have more than 256 leaves, how many rows
-    #: are walked there in the time of a block, else 0.
+    #: Whether a leaf's number is one byte: blocks pay without AVX-512, too. Else how many rows are
+    #: walked there in the time of a block of pairs; 0 where there are none.
     narrow: bool
     paired: float
+
+    @property
+    def condition(self) -> str:
+        """The condition for blocks, by the processor; empty where they pay on all."""
+        if self.narrow or 0.0 < self.paired < _PAIRED_SHORT:
+            return ""
+        return "bit_masks or wide_registers" if 0.0 < self.paired < ROWS else "bit_masks"
 
     @property
     def least(self) -> tuple[int, int, int]:
@@ -204,6 +211,8 @@ _HALF_ROWS, _HALF_BLOCK = 700.0, 0.8
 #: takes there of what it is thought to take, and how much of that its columns do not take.
 _PAIRED_NODE, _PAIRED_NARROW, _PAIRED_PART = 1.5, 66.0, 24.0
 _PAIRED_COLUMN, _PAIRED_HALVING, _PAIRED_WALKED, _PAIRED_FILLED = 107.0, 33.0, 0.7, 0.5
+#: Registers of 16 bytes take nearly twice as long: blocks pay below this, of at least so many rows.
+_PAIRED_SHORT, PAIRED_SHORT_LEAST = 45.0, 56
 #: The same factor of a block where rows are scored with all nodes of a tree at once.
 _FEW_QUICK = 1.4
 #: The factor for a row alone: no other row has just brought its nodes into the cache.
@@ -300,8 +309,7 @@ class Slices:
         rows = len(self.table.roots) * _ROWS_TREE + len(self.used) * _ROWS_COLUMN
         walk, alone = self.walking()
         paired = self._pairing() if suits(self.outline, self.inner) else 0.0
-        narrow = self.leaf == "uint8" or 0.0 < paired < ROWS
-        return Cost(block, walk, alone, float(rows.min()), narrow, paired)
+        return Cost(block, walk, alone, float(rows.min()), self.leaf == "uint8", paired)
 
     def _pairing(self) -> float:
         """How many rows are walked in the time of a block of pairs, without mask registers."""

@@ -18,7 +18,7 @@ from flour.core.op import Array, Columns
 from flour.core.types import FLOATS, Type, Vector
 from flour.ops.trees.lockstep import LANES, pack
 from flour.ops.trees.quickscorer_row import OneRow, row_tables
-from flour.ops.trees.slices import ROWS, Slices, held_as, slices
+from flour.ops.trees.slices import PAIRED_SHORT_LEAST, ROWS, Slices, held_as, slices
 from flour.ops.trees.slicing import Slicing
 from flour.ops.trees.tiles import Tiled, tiles, turned
 from flour.ops.trees.tiling import Tiling
@@ -116,10 +116,11 @@ class Trees(Walk):
         if ranked is None:
             self._walks(e, x, out)
             return
-        if ranked.cost().narrow:
+        condition = ranked.cost().condition
+        if not condition:
             self._sliced(e, ranked, x, out)
             return
-        with e.block("if bit_masks:"):
+        with e.block(f"if {condition}:"):
             self._sliced(e, ranked, x, out)
         with e.block("else:"):
             # Many deep trees take less time in turns for one row than in lock-step for eight.
@@ -130,6 +131,8 @@ class Trees(Walk):
         sliced = ranked.layout()
         small = row_tables(ranked, self._held().astype(np.float64))
         quick, walked, narrow = (e.size(least) for least in sliced.cost.least)
+        if sliced.cost.paired:
+            narrow = f"({narrow} if wide_registers else max({narrow}, {PAIRED_SHORT_LEAST}))"
         least = f"{walked} if bit_masks else {narrow}"
         if small is not None:
             least = f"{quick} if permutes128 else {least}"

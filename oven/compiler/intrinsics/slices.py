@@ -54,9 +54,10 @@ def intrinsics() -> dict[str, Intrinsic | int]:
             for value, held in _FLOATS.items()
         }
     alone = {f"leaf{width}": _leaf(width) for width in (32, 64)}
-    # A number, not a function: what depends on it is left out before it costs anything.
+    # Numbers, not functions: what depends on them is left out before it costs anything.
     known = {"permutes128": "avx512vbmi", "bit_masks": "avx512bw"}
-    return made | alone | {name: int(machine.has(feature)) for name, feature in known.items()}
+    numbers = {name: int(machine.has(feature)) for name, feature in known.items()}
+    return made | alone | numbers | {"wide_registers": int(machine.vector_bytes() >= ROWS // 2)}
 
 
 def _fail(builder: IRBuilder, args: Values) -> None:

@@ -2,8 +2,8 @@
 
 Why      a leaf always has the same number, and so the same code: it can be looked up at baking. The
          numbers of leaves are not consecutive, so each row searched for them, once for each tree.
-Unless   another operator reads the numbers of the leaves; two trees share a leaf; or a number is none
-         of the categories, and that is an error.
+Unless   another operator reads the numbers of the leaves; two trees share a leaf; or a number is
+         none of the categories, and that is an error.
 Numerics none: codes are whole numbers, found by the definition of categorise.
 """
 

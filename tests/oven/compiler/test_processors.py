@@ -40,6 +40,18 @@ same(ensembles.sums(1, narrow=True, strict=True, dtype="float32", **shapes), 6)
 same(chains(120, 60, 2), 2)
 every_size(ensembles.sums(3, trees=40, depth=6), 6)
 every_size(ensembles.sums(4, narrow=True, strict=True, trees=40, depth=6), 6, "float32")
+# Leaves with numbers of two bytes: by ranks, with sets, with sets of their own, by numbers.
+forks = dict(trees=60, depth=11)
+for op, width, word in (
+    (ensembles.sums(5, **forks), 6, "split64_pairs"),
+    (ensembles.sums(6, trees=80, depth=10, sets=True, outputs=3, zeros=True), 6, "split64_pairs"),
+    (ensembles.sums(8, narrow=True, strict=True, **forks), 6, "split64_pairs"),
+    (ensembles.sums(7, width=200, sets=True, **forks), 200, "split64_known_pairs"),
+    (ensembles.sums(9, trees=6, depth=10, width=200), 200, "split64_known_pairs"),
+):
+    every_size(op, width)
+    plan = oven.bake(outputs(y=op(source("X", Vector(width)))))
+    assert word in plan.explain("source"), word
 plan = oven.bake(outputs(y=ensembles.sums(2, sets=True, **shapes)(source("X", Vector(6)))))
 print(machine.vector_bytes(), "zmm" in plan.explain("asm"))
 """
