@@ -183,7 +183,7 @@ class Cost(NamedTuple):
         halves = (_HALF_ROWS + _HALF_BLOCK * self.block) / walked
         if self.paired:  # half of a block is left out
             halves = self.paired if self.paired > ROWS / 2 else self.paired / 2
-        first, second, third = (_clipped(time) for time in (quick, masks, halves))
+        first, second, third = (at_least(time) for time in (quick, masks, halves))
         return first, second, third
 
 
@@ -219,7 +219,8 @@ _FEW_QUICK = 1.4
 _ALONE = 1.3
 
 
-def _clipped(rows: float) -> int:
+def at_least(rows: float) -> int:
+    """So many rows, as a block has them."""
     return int(np.clip(np.ceil(rows), 1, ROWS))
 
 

@@ -141,7 +141,7 @@ class Slicing:
             always = e.let(f"{fill} == {fill}", "bool").expr
             with e.loop(f"{blocks} + 1") as b:
                 e.store(self.members, f"{start} + {b}", "uint64(0)", "uint64")
-            with e.loop(str(ROWS)) as row:
+            with e.loop(row_count) as row:
                 value, missing = self._value(members, u, first, row_count, row)
                 least = "> -1.0" if self.op.signed else ">= 0.0"
                 inside = f"{value} {least} and {value} < float64(64 * {blocks})"

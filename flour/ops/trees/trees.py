@@ -20,7 +20,7 @@ from flour.ops.trees.lockstep import LANES, pack
 from flour.ops.trees.quickscorer_row import OneRow, row_tables
 from flour.ops.trees.slices import PAIRED_SHORT_LEAST, ROWS, Slices, held_as, slices
 from flour.ops.trees.slicing import Slicing
-from flour.ops.trees.tiles import Tiled, tiles, turned
+from flour.ops.trees.tiles import Tiled, full_blocks, tiles, turned
 from flour.ops.trees.tiling import Tiling
 from flour.ops.trees.walk import Walk, raw
 from flour.ops.trees.walking import Walks
@@ -95,7 +95,7 @@ class Trees(Walk):
         remark = one if small is None else "all nodes of a tree at once"
         sliced = None if ranked is None else ranked.layout()
         if tiled is not None:
-            remark += f"; from {tiled.least} rows on {ROWS} rows at a time, numbers compared"
+            remark += f"; from {tiled.least[0]} rows on {ROWS} rows at a time, numbers compared"
         elif sliced is not None:
             least = sliced.cost.least[1 if small is None else 0]
             remark += f"; from {least} rows on {ROWS} rows at a time"
@@ -107,7 +107,7 @@ class Trees(Walk):
         (x,) = inputs
         tiled = self._tiled(x.type)
         if tiled is not None:
-            blocks = full_blocks(e, e.size(tiled.least))
+            blocks = tiled.full_blocks(e)
             tiling = Tiling(e, self, tiled, x)
             tiling.blocks(blocks, tiling.sums(self, out))
             self._walks(e, x, out, start=f"{blocks} * {ROWS}")
@@ -206,11 +206,6 @@ class Trees(Walk):
                     content = e.load(value, leaf, self.dtype, constant=True)
                 sums.take(i, t, content)
             sums.end(i)
-
-
-def full_blocks(e: Emitter, least: str) -> str:
-    """The number of blocks, with the last one if it has at least this many rows."""
-    return e.var(f"({e.rows} + {ROWS} - {least}) // {ROWS}", "h")
 
 
 def _blobs(tables: object) -> Iterator[Blob]:
@@ -324,7 +319,7 @@ class TreeLeaves(Walk):
         start, number = "0", self.number.array.astype(np.int64)
         tiled = tiles(self, x.type, number)
         if tiled is not None:
-            blocks = full_blocks(e, e.size(tiled.least))
+            blocks = tiled.full_blocks(e)
             tiling = Tiling(e, self, tiled, x)
             tiling.blocks(blocks, tiling.numbers(out))
             start = f"{blocks} * {ROWS}"

@@ -312,6 +312,8 @@ def _member64(builder: IRBuilder, args: Values) -> Value:
         function = _declared(builder, "llvm.x86.avx512.vpshufbitqmb.512", [kind, kind], _BIT)
         wide = builder.bitcast(_all(builder, members, ROWS // 8), kind)
         return builder.bitcast(builder.call(function, [wide, found]), _WORD)
+    # What stands behind the rows that there are may be any number.
+    found = builder.and_(found, _same(kind, 63))
     wide = builder.zext(found, ir.VectorType(_WORD, ROWS))
     shifted = builder.lshr(_all(builder, members), wide)
     return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
