@@ -165,11 +165,16 @@ class Cost(NamedTuple):
     paired: float
 
     @property
+    def by_pairs(self) -> bool:
+        """Whether blocks of pairs pay somewhere."""
+        return 0.0 < self.paired < ROWS
+
+    @property
     def condition(self) -> str:
         """The condition for blocks, by the processor; empty where they pay on all."""
-        if self.narrow or 0.0 < self.paired < _PAIRED_SHORT:
+        if self.narrow or (self.by_pairs and self.paired < _PAIRED_SHORT):
             return ""
-        return "bit_masks or wide_registers" if 0.0 < self.paired < ROWS else "bit_masks"
+        return "bit_masks or wide_registers" if self.by_pairs else "bit_masks"
 
     @property
     def least(self) -> tuple[int, int, int]:
@@ -323,6 +328,10 @@ class Slices:
         filling = 0.0 if self.table.mostly_slots else self.table.filling
         return block / (_PAIRED_WALKED * self.walking()[0] - _PAIRED_FILLED * filling)
 
+    def _paired(self, test: NDArray[np.int64]) -> Paired | None:
+        """The nodes that choose two bytes, if blocks of them pay anywhere."""
+        return paired(self.outline, self.inner, test) if self.cost().by_pairs else None
+
     def _ranking(self) -> float:
         """The time to rank the columns of 64 rows."""
         if self.ranked_as() == "float32":
@@ -369,7 +378,7 @@ class Slices:
         return SlicedTables(
             nodes=_whole(node | (self.ways() << 32)),
             masked=_whole(node | (self.masks() << 32)) if self.wide else None,
-            paired=paired(self.outline, inner, self.place if apart else node),
+            paired=self._paired(self.place if apart else node),
             first=_whole(self.first),
             starts=_whole(self.starts),
             roots=_whole(self.chosen[table.roots]),
