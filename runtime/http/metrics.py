@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from runtime.http import metrics_process, metrics_runtime, metrics_triton
+from runtime.http import metrics_process, metrics_rollout, metrics_runtime, metrics_triton
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Family, Snapshot, SnapshotSource, from_json, merge, to_json
@@ -62,10 +62,14 @@ class Metrics:
 
     async def everywhere(self) -> Snapshot:
         """The figures of this process and of its peers together."""
-        ours, theirs = await asyncio.gather(
-            asyncio.to_thread(self.snapshot), self._service.peers.snapshot(KIND, PATIENCE)
+        peers = self._service.peers
+        ours, theirs, rollouts = await asyncio.gather(
+            asyncio.to_thread(self.snapshot),
+            peers.snapshot(KIND, PATIENCE),
+            metrics_rollout.known(peers),
         )
-        return await asyncio.to_thread(_merged, ours, theirs) if theirs else ours
+        merged = await asyncio.to_thread(_merged, ours, theirs) if theirs else ours
+        return [*merged, *metrics_rollout.families(rollouts)]
 
 
 def _lag(service: HandlerContext) -> list[Family]:
