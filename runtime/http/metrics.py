@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import asyncio
 
-from runtime.http import metrics_process, metrics_rollout, metrics_runtime, metrics_triton
+from runtime.http import (
+    metrics_process,
+    metrics_rollout,
+    metrics_runtime,
+    metrics_triton,
+    metrics_watch,
+)
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Family, Snapshot, SnapshotSource, from_json, merge, to_json
@@ -39,7 +45,7 @@ class Metrics:
         service.peers.offer(KIND, lambda: to_json(self.snapshot()))
 
     def snapshot(self) -> Snapshot:
-        """The figures of this process; from any thread."""
+        """The figures of this process, those of drift still as counts; from any thread."""
         with uncollected():
             return self._snapshot()
 
@@ -68,7 +74,7 @@ class Metrics:
             peers.snapshot(KIND, PATIENCE),
             metrics_rollout.known(peers),
         )
-        merged = await asyncio.to_thread(_merged, ours, theirs) if theirs else ours
+        merged = await asyncio.to_thread(_merged, ours, theirs)
         return [*merged, *metrics_rollout.families(rollouts)]
 
 
@@ -86,7 +92,7 @@ def _lag(service: HandlerContext) -> list[Family]:
 
 
 def _merged(ours: Snapshot, theirs: dict[int, object]) -> Snapshot:
-    return merge([ours, *_readable(theirs)])
+    return metrics_watch.with_drift(merge([ours, *_readable(theirs)]) if theirs else ours)
 
 
 def _readable(theirs: dict[int, object]) -> list[Snapshot]:

@@ -408,12 +408,12 @@ class Rollout:
             self._hold(f"nothing is known for {empty[0]!r}")
         elif self.step + 1 < len(self.terms.steps):
             made = self._progress
-            before = made.step, made.elapsed, made.answered
+            before = made.step, made.elapsed, made.answered, made.events
             made.step, made.elapsed, made.answered = made.step + 1, 0.0, answers
             try:
                 self._apply("advanced", "")
             except Exception:  # the step before goes on, and this one is tried again
-                made.step, made.elapsed, made.answered = before
+                made.step, made.elapsed, made.answered, made.events = before
                 raise
         else:
             self._promote()
@@ -429,14 +429,15 @@ class Rollout:
     def _hold(self, why: str) -> None:
         first, self._progress.held = not self._progress.held, why
         if first:
-            self._tell("holding", why)
+            self._tell(self._note("holding", why))
 
     def _apply(self, event: str, why: str) -> None:
         """Write this step down, and give the challenger its share."""
         self._progress.held = ""
+        made = self._note(event, why)
         self._write()
         self._put_route(self._owner())
-        self._tell(event, why)
+        self._tell(made)
 
     def _put_route(self, runtime: Owner) -> None:
         runtime.put_route(self.name, self.route, action="rollout", who=self.terms.who)
@@ -475,16 +476,20 @@ class Rollout:
 
     def _go(self, state: str, event: str, why: str) -> None:
         self._progress.state, self._progress.reason, self._progress.held = state, why, ""
+        made = self._note(event, why)
         self._write()
-        self._tell(event, why)
+        self._tell(made)
 
-    def _tell(self, event: str, why: str) -> None:
-        made = Event(
-            *(event, self.name, self.terms.to, self.step, self.weight, why, self._clock()),
-        )
+    def _note(self, event: str, why: str) -> Event:
+        """An event, which is written down with what it is about."""
+        made = Event(event, self.name, self.terms.to, self.step, self.weight, why, self._clock())
         self._progress.events = [*self._progress.events[1 - EVENTS :], made]
-        level = logging.WARNING if event == "aborted" else logging.INFO
-        log.log(level, "%s of %s to %s: %s", event, self.name, self.terms.to, why or self.weight)
+        return made
+
+    def _tell(self, made: Event) -> None:
+        level = logging.WARNING if made.event == "aborted" else logging.INFO
+        why = made.reason or made.weight
+        log.log(level, "%s of %s to %s: %s", made.event, self.name, self.terms.to, why)
         if self._webhook is not None:
             self._webhook.tell(made._asdict())
 

@@ -93,7 +93,7 @@ class OutputCounts:
             if same:
                 same[0][:] += bins
             else:
-                self.histograms.append((ends, bins))
+                self.histograms.append((ends, bins.copy()))  # to which others are added
 
     def _psi(self) -> float | None:
         """The mean distance, by the number of values where there are several sets of bins."""

@@ -12,11 +12,12 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 from typing import Any, Protocol
 
 from flour.core.errors import FlourError
 from runtime.errors import UnknownEndpoint
-from runtime.rollout import STEP_SECONDS, Rollout, judged, resume
+from runtime.rollout import REPORTERS, STEP_SECONDS, Rollout, judged, resume
 from runtime.routing.comparison import Compared
 from runtime.routing.history import extended
 from runtime.routing.route import Route, promoted
@@ -56,6 +57,7 @@ class FleetExperiments(FleetRoutes):
         self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
         #: By endpoint what each worker has compared, with those that have ended.
         self._compared: dict[str, dict[str, Compared]] = {}
+        self._comparing = Lock()
 
     def serving(self) -> Sequence[Telling]:
         """The workers that take requests."""
@@ -65,7 +67,7 @@ class FleetExperiments(FleetRoutes):
         """Wait until every worker that takes requests has followed."""
         raise NotImplementedError
 
-    def question(self, kind: str, body: Any) -> Callable[[], object] | None:
+    def question(self, kind: str, body: Mapping[str, Any]) -> Callable[[], object] | None:
         """What answers a worker's question of routes and experiments; it may take long."""
         match kind:
             case "route":
@@ -155,13 +157,18 @@ class FleetExperiments(FleetRoutes):
         self.champion(name)
         if not self._named(name).compared:
             self._change(name, lambda now: replace(now, compared=True) if now.versions else now)
-        known = self._compared.setdefault(name, {})
-        for data in self._asked("compared", name, COMPARE_SECONDS):
-            counts = Compared.of_json(data)
-            known[counts.source] = counts
+        told = list(map(Compared.of_json, self._asked("compared", name, COMPARE_SECONDS)))
         found = Compared()
-        for each in list(known.values()):
-            found.take(each)
+        with self._comparing:
+            known = self._compared.setdefault(name, {})
+            for each in told:
+                known.pop(each.source, None)
+                known[each.source] = each
+            while len(known) > REPORTERS:  # the first ones are those that were silent for longest
+                gone = known.pop(next(iter(known)))
+                known[next(iter(known))].take(gone)
+            for each in known.values():
+                found.take(each)
         return found
 
     def _asked(self, kind: str, body: object, seconds: float) -> Iterator[Any]:

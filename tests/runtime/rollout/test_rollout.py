@@ -87,6 +87,25 @@ def test_steps_are_taken_and_the_challenger_promoted(runtime: Runtime, clock: Cl
     assert "done" in str(made)
 
 
+def test_events_are_written_down_with_what_they_are_about(runtime: Runtime, clock: Clock) -> None:
+    """A process may be killed before the route is changed: the next one knows what happened."""
+    written: list[dict[str, Any]] = []
+    runtime.on_rollout = lambda _, data: written.append(json.loads(json.dumps(data)))
+    made = begun(runtime, clock, steps=(20, 100))
+    for _ in range(2):
+        ask(runtime, 200)
+        clock.now += 61
+        made.look()
+    told = [([one[0] for one in each["events"]], each["state"], each["step"]) for each in written]
+    first, second = ["started"], ["started", "advanced"]
+    assert told == [
+        (first, "running", 0),
+        (second, "running", 1),
+        (second, "promoting", 1),
+        ([*second, "promoted"], "done", 1),
+    ]
+
+
 def test_it_waits_for_answers(runtime: Runtime, clock: Clock) -> None:
     made = begun(runtime, clock, require=("conversion > 0.5x champion",))
     clock.now += 1000
