@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,12 +11,16 @@ from flour.core.errors import FlourError
 from runtime.http.interfaces import Peers
 from runtime.http.metrics_data import Family
 
+#: Time limit for the process that judges, which may be busy with changes.
+SECONDS = 2.0
+
 
 async def known(peers: Peers) -> list[dict[str, Any]]:
     """All rollouts as data; none where the process that judges them cannot be asked."""
     try:
-        rollouts: list[dict[str, Any]] = await peers.judge("all", {})
-    except FlourError:
+        async with asyncio.timeout(SECONDS):
+            rollouts: list[dict[str, Any]] = await peers.judge("all", {})
+    except (FlourError, TimeoutError):
         return []
     return rollouts
 

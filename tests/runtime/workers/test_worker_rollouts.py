@@ -146,7 +146,7 @@ def test_it_is_promoted_though_a_worker_and_the_supervisor_are_killed(folder: Pa
         events = [each["event"] for each in rollout(served)["events"] if each["event"] != "holding"]
         assert events == ["started", *["advanced"] * 4, "promoted"]
         assert {each["action"] for each in served.ask("/v2/models/m/history")[1]["changes"]} == {
-            *("edited", "rollout", "promote")
+            *("edit", "rollout", "promote")
         }
 
 
