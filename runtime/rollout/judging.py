@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any, Protocol
 from weakref import WeakMethod
 
@@ -16,6 +17,8 @@ from runtime.routing.written import from_data
 
 #: A change over HTTP is answered when all processes have followed, or after this time.
 STEP_SECONDS = 30.0
+#: Of two rollouts of an endpoint that are begun at the same time, the second one is refused.
+_beginning = Lock()
 
 
 class Tallied(Protocol):
@@ -44,35 +47,30 @@ def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
     watch: bool = True,
 ) -> Rollout:
     """Begin a rollout; without `to`, the one that there is or was last. See Runtime.rollout."""
-    running = _of(runtime, name)
     if to is None:
+        running = _of(runtime, name)
         if running is None:
             raise UnknownEndpoint(f"{name!r} has no rollout")
         return running
-    if running is not None and running.state not in OVER:
-        raise BadCall(
-            "this endpoint has a rollout already",
-            where=name,
-            found=f"to {running.terms.to}, {running.state}",
-            hint="rollout(name).abort() ends it",
+    with _beginning:
+        _check_none(runtime, name)
+        base = _base(runtime, name)
+        terms = Terms(
+            base.champion,
+            to,
+            tuple(map(float, steps)),
+            seconds_of(dwell),
+            texts_of(require),
+            by,
+            header,
+            alpha,
+            least,
+            webhook,
+            who,
         )
-    base = _base(runtime, name)
-    terms = Terms(
-        base.champion,
-        to,
-        tuple(map(float, steps)),
-        seconds_of(dwell),
-        texts_of(require),
-        by,
-        header,
-        alpha,
-        least,
-        webhook,
-        who,
-    )
-    made = Rollout(runtime, name, terms, base, clock=clock)
-    _check(runtime, made)
-    made.begin(watch=watch)
+        made = Rollout(runtime, name, terms, base, clock=clock)
+        _check(runtime, made)
+        made.begin(watch=watch)
     return made
 
 
@@ -159,6 +157,18 @@ def judged(owner: Owner, what: str, body: Mapping[str, Any]) -> Any:
 def _of(runtime: Owner, name: str) -> Rollout | None:
     found = runtime.rollouts.get(name)
     return found if isinstance(found, Rollout) else None
+
+
+def _check_none(runtime: Owner, name: str) -> None:
+    """Raise if an endpoint has a rollout that is not over."""
+    running = _of(runtime, name)
+    if running is not None and not running.is_over():
+        raise BadCall(
+            "this endpoint has a rollout already",
+            where=name,
+            found=f"to {running.terms.to}, {running.state}",
+            hint="rollout(name).abort() ends it",
+        )
 
 
 def _base(runtime: Owner, name: str) -> Route:

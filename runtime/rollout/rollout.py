@@ -176,6 +176,11 @@ class Rollout:
         """One of running, paused, aborting, aborted, promoting, done."""
         return self._progress.state
 
+    def is_over(self) -> bool:
+        """Whether it has ended, and nothing of it is still to be written down."""
+        with self._lock:
+            return self.state in OVER
+
     @property
     def step(self) -> int:
         """The step, from 0."""

@@ -98,7 +98,8 @@ def cluster(
             processes.close()
 
 
-def lost(controller: Controller) -> None:
+@contextmanager
+def lost(controller: Controller) -> Iterator[None]:
     """As if it was killed: nothing is said to replicas, which run on."""
     controller._stopped.set()
     controller._listener.close()
@@ -106,6 +107,7 @@ def lost(controller: Controller) -> None:
     for seat in controller._seats.values():
         assert seat.channel is not None
         seat.channel.close()
+    yield
     controller._seats.clear()
 
 

@@ -75,8 +75,7 @@ def test_the_next_controller_and_replica_go_on_with_a_rollout(tmp_path: Path, fo
             first.fleet.close()
             replicas = sorted(running(first))
             seen += ask(first, 20)  # nobody asks for what is counted now
-            lost(first)
-            with start() as second:
+            with lost(first), start() as second:
                 second.wait_ready()
                 assert sorted(running(second)) == replicas
                 with ClusterClient(second.front.url) as client:

@@ -170,8 +170,10 @@ def test_replicas_outlive_their_controller(tmp_path: Path, folder: Path) -> None
             first.wait_ready()
             first.unload("b")
             before = {each.process for each in first.members().ready()}
-            lost(first)
-            with cluster(tmp_path, folder, launcher, scale=Scale(2, 2)) as second:
+            with (
+                lost(first),
+                cluster(tmp_path, folder, launcher, scale=Scale(2, 2)) as second,
+            ):
                 second.wait_ready()
                 assert {each.process for each in second.members().ready()} == before
                 changed(folder / "a.pretzel", 8.0)

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -104,6 +105,42 @@ def test_events_are_written_down_with_what_they_are_about(runtime: Runtime, cloc
         (second, "promoting", 1),
         ([*second, "promoted"], "done", 1),
     ]
+
+
+def test_the_next_one_begins_when_the_last_one_is_written_down(
+    runtime: Runtime, clock: Clock
+) -> None:
+    made, ending, go_on = begun(runtime, clock), threading.Event(), threading.Event()
+
+    def written(_: str, data: Any) -> None:
+        if data["state"] == "aborted":
+            ending.set()
+            assert go_on.wait(20)
+
+    runtime.on_rollout = written
+    threads = [threading.Thread(target=made.abort)]
+    threads[0].start()
+    assert ending.wait(20)
+    assert made.state == "aborted"  # and about to be written down
+    found: list[object] = []
+
+    def begin() -> None:
+        try:
+            found.append(begun(runtime, clock))
+        except BadCall as problem:
+            found.append(problem)
+
+    threads += [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads[1:]:
+        thread.start()
+    time.sleep(0.1)
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    (one,) = [each for each in found if isinstance(each, Rollout)]
+    assert len(found) == 4
+    assert runtime.rollout("m") is one
+    assert runtime.tallies["m"].id == one.counted["id"]
 
 
 def test_it_waits_for_answers(runtime: Runtime, clock: Clock) -> None:

@@ -86,8 +86,8 @@ def test_counts_of_two_processes_add_up(size: int) -> None:
     told = [Compared.of_json(json.loads(json.dumps(each.counts().to_json()))) for each in parts]
     for _ in range(3):  # what is told stays as it is
         both = Compared("x")
-        for each in told:
-            both.take(each)
+        for counts in told:
+            both.take(counts)
         one, other = both.to_dict(), whole.to_dict()
         ours, theirs = one["outputs"].pop("s"), other["outputs"].pop("s")
         assert one == other

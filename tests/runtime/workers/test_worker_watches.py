@@ -21,7 +21,7 @@ from tests.runtime.workers.house import Served, serving
 rng = np.random.default_rng(0)
 USUAL = {"age": rng.normal(40, 10, 2000), "city": rng.choice(["Graz", "Oslo"], 2000)}
 BLOCK = 200
-WARM = {"age": [40.0] * BLOCK, "city": ["Graz"] * BLOCK}
+WARM: dict[str, list[Any]] = {"age": [40.0] * BLOCK, "city": ["Graz"] * BLOCK}
 ROWS = 'pretzel_drift_rows{column="age"}'
 NOW = {"age": rng.normal(48, 12, 8000), "city": rng.choice(["Graz", "Oslo", "Rome"], 8000)}
 
