@@ -26,8 +26,8 @@ from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, read_table, table_of, taken
 from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
-from runtime.watch.statistics import Drift
-from runtime.watch.statistics import drift as drift_of
+from runtime.watch.statistics import Drift, Window, drift_of
+from runtime.watch.statistics import window as window_of
 from runtime.watch.steps import Steps
 from runtime.watch.training import reference_of
 
@@ -279,14 +279,19 @@ class Watch:
 
         Columns of `steps` are called "standardscaler[0]" and so on.
         """
+        found = map(drift_of, self.windows())
+        return sorted(found, key=lambda each: each.score, reverse=True)
+
+    def windows(self) -> list[Window]:
+        """What was counted of each column of the window; windows of several processes add up."""
         found, sketches = [], {**self.inside.columns, **self.reference.columns}
         older, newer = self._older, self._window  # the background may begin another half
         for name in {**older, **newer}:
             parts = [each[name] for each in (older, newer) if name in each]
             counts = np.add.reduce([part[0] for part in parts])
             missing = sum(part[1] for part in parts)
-            found.append(drift_of(name, sketches[name], counts, missing))
-        return sorted(found, key=lambda each: each.score, reverse=True)
+            found.append(window_of(name, sketches[name], counts, missing))
+        return found
 
     def causes(self, plan: Plan | None = None) -> list[Cause]:
         """The columns that explain how what the plan answers has moved, the top cause first.

@@ -16,13 +16,13 @@ from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from flour.core.errors import FlourError
 from runtime.errors import UnknownEndpoint
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
-from runtime.workers.routes import FleetRoutes
+from runtime.workers.judging import FleetExperiments, Line
 
 #: Time limit for a worker to load a plan that it tries.
 TRY_SECONDS = 60.0
@@ -30,14 +30,6 @@ TRY_SECONDS = 60.0
 ASK_SECONDS = 5.0
 #: A plan is rejected when this many workers have ended while trying it.
 _TRIES = 2
-
-
-class Line(Protocol):
-    """A channel to another process."""
-
-    def ask(self, kind: str, body: object = None) -> Future[Any]:
-        """Send a question; returns the future of its answer."""
-        ...
 
 
 class Member:
@@ -51,12 +43,14 @@ class Member:
         """Whether it has confirmed that it takes requests."""
         self.last: Future[Any] | None = None
         """The answer to the last change sent to it."""
+        self.late: Future[Any] | None = None
+        """The answer to what it counted that was not there in time."""
 
     def __repr__(self) -> str:
         return f"Member({self.number})"
 
 
-class Fleet(FleetRoutes):
+class Fleet(FleetExperiments):
     """The table of models that should be registered. Safe to use from several threads."""
 
     def __init__(self) -> None:

@@ -86,6 +86,10 @@ class Worker:
             # What waits at the socket of a worker that has ended already would be reset.
             self._server.take_over(self._listeners)
             self._server.stop()
+        if self._runtime is not None:
+            last = {name: self._runtime.reports(name) for name in list(self._runtime.tallies)}
+            with suppress(FlourError, TimeoutError):
+                self._channel.ask("reports", last).result(1.0)
 
     def _orphaned(self) -> None:
         """The supervisor has ended: end this process too."""
@@ -100,6 +104,10 @@ class Worker:
                 return None if self._peers is None else self._peers.made(body)
             case "state":
                 return self._state()
+            case "reports" | "claims" if self._runtime is not None:
+                return getattr(self._runtime, kind)(**body)
+            case "compared" if self._runtime is not None:
+                return self._compared(self._runtime, body)
             case "index":
                 self._mirror.show(body)
             case "stop":
@@ -107,6 +115,19 @@ class Worker:
             case _:
                 return self._later(kind, body)
         return None
+
+    def _compared(self, runtime: Runtime, name: str) -> Future[Any]:
+        """What was compared here; computed on a thread of its own, as it may take long."""
+        done: Future[Any] = Future()
+
+        def compute() -> None:
+            try:
+                done.set_result(runtime.compare(name).counts().to_json())
+            except Exception as problem:  # noqa: BLE001 (it is the supervisor's answer)
+                done.set_exception(problem)
+
+        threading.Thread(target=compute, name="pretzel-compared", daemon=True).start()
+        return done
 
     def _later(self, kind: str, body: object) -> Future[Any]:
         """Queue a task: slow ones are done in the order of their messages."""

@@ -82,8 +82,18 @@ class Replica:
             self._runtime.unmute(name)
             if wanted.current in held.versions:
                 self._runtime.switch(name, wanted.current)
+        self._count(name, wanted)
         gone = [version for version in held.versions if version not in wanted.versions]
         self._leave(name, gone, held)
+
+    def _count(self, name: str, wanted: Name) -> None:
+        """Count for the supervisor what it wants to know of an endpoint's requests."""
+        try:
+            self._runtime.count(name, wanted.counted)
+            if wanted.compared:
+                self._runtime.compare(name)
+        except Explained:
+            log.exception("the requests of %s cannot be counted", name)
 
     def _take_route(self, name: str, route: str, held: Name) -> None:
         """Follow a route; one that cannot be followed changes nothing, or the name is mute."""

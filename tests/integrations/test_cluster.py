@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -209,6 +210,55 @@ def test_a_killed_controller_is_not_missed(running: Running, folder: Path) -> No
         until(lambda: len(asking.after(acknowledged)) > 0)
     assert asking.failed == []
     assert asking.after(acknowledged) == {(200, 400.0)}
+
+
+def test_a_rollout_goes_on_with_the_next_controller(running: Running, folder: Path) -> None:
+    for version in (1, 2):
+        save_plan(folder / "rolled" / str(version) / "m.pretzel", float(version))
+    (folder / "rolled" / "endpoint.toml").write_text('champion = "rolled@1"')
+    running.ask("sync")
+    seen: Counter[str] = Counter()
+    with ClusterClient(running.front) as client:
+
+        def asked(tail: str, body: object = None) -> Any:
+            data = None if body is None else json.dumps(body).encode()
+            method = "GET" if body is None else "POST"
+            answer = client.request(method, f"/v2/models/rolled/{tail}", data)
+            assert answer.status == 200, answer.body
+            return answer.value()
+
+        def predict(users: range) -> None:
+            for user in users:
+                headers = {"x-user": str(user)}
+                answer = client.request("POST", "/predict/rolled", b"[0, 0, 0, 0]", headers)
+                seen[f"rolled@{answer.value()['top']:g}"] += 1
+
+        def counted() -> dict[str, int]:
+            counts = asked("rollout")["counts"]
+            return {owner: found["answers"]["number"] for owner, found in counts.items()}
+
+        def written() -> int:
+            data = json.loads((folder / "rolled" / "endpoint.rollout").read_text("utf-8"))
+            counts = [each for _, told in data["reports"].values() for each in told.values()]
+            return sum(int(each["answers"][1]) for each in counts if each)
+
+        terms = {"to": "rolled@2", "steps": [50, 100], "dwell": 3600, "header": "x-user"}
+        assert asked("rollout", terms)["state"] == "running"
+        predict(range(60))
+        assert set(seen) == {"rolled@1", "rolled@2"}
+        assert counted() == seen
+        until(lambda: written() == 60)
+        killed = running.status()["controller"]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: running.again(killed), seconds=BACK_SECONDS)
+        until(lambda: len(running.ready()) == REPLICAS, seconds=BACK_SECONDS)
+        predict(range(60, 120))
+        assert counted() == seen
+        assert asked("rollout/state", {"action": "abort"})["state"] == "aborted"
+        assert counted() == seen
+        seen.clear()
+        predict(range(40))
+        assert set(seen) == {"rolled@1"}
 
 
 @pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")

@@ -33,6 +33,7 @@ from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat
 from runtime.errors import ClusterError
 from runtime.repository import Event, Repository
 from runtime.repository.errors import UnknownModel
+from runtime.rollout import STEP_SECONDS
 from runtime.workers.channel import Channel
 from runtime.workers.errors import ChannelClosed
 from runtime.workers.fleet import Member
@@ -41,8 +42,6 @@ from runtime.workers.supervisor import gathered
 
 log = logging.getLogger("pretzel.cluster")
 
-#: A change is answered when all replicas have followed, or after this time.
-STEP_SECONDS = 30.0
 #: A process that does not join, load or end in this time is started anew.
 STUCK_SECONDS = 60.0
 _LOOK, _SHORT = 0.2, 0.02
@@ -168,6 +167,7 @@ class Controller:
             time.sleep(0.05)
         for number in list(self._seats):
             self._launcher.end(number)
+        self.fleet.close()
         self.front.stop()
         self._listener.close()
         self.repository.close()
@@ -344,13 +344,11 @@ class Controller:
     def asked(self, seat: Seat, kind: str, body: object) -> object:
         """A question of a replica's clients."""
         told = _fields(body)
+        if (task := self.fleet.question(kind, told)) is not None:
+            return self._pool.submit(task)
         match kind:
             case "load" | "unload":
                 return self._pool.submit(self._change, kind, str(body))
-            case "route":
-                return self._pool.submit(self.fleet.put, told["name"], told["text"])
-            case "settle":
-                return self._pool.submit(self.fleet.settle, STEP_SECONDS)
             case "snapshot":
                 others = {
                     each.number: each.channel.ask(kind, told["kind"])
@@ -368,8 +366,7 @@ class Controller:
         assert member is not None
         seat.become("loading")
         begin = {"options": self.settings.options.to_json(), "worker": seat.number}
-        # Two at least: what needs all requests in one process is refused, as with workers.
-        begun = self.fleet.join(member, begin | {"workers": max(2, self.settings.scale.most)})
+        begun = self.fleet.join(member, begin | {"workers": self.settings.scale.most})
         begun.add_done_callback(partial(self._begun, seat, member))
 
     def _begun(self, seat: Seat, member: ClusterMember, done: Future[Any]) -> None:
