@@ -11,7 +11,7 @@ number costs ten times as much.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from runtime.http.codec_json import encode, encoded_values
 
 #: Rows that are written at a time: others can have the GIL in between.
 _PIECE = 2048
+#: An output: an array, a list of rows, or outputs by name.
+_Values: TypeAlias = "Mapping[str, _Values] | Sequence[Any] | NDArray[Any]"
 #: The texts of a column, one for each row; or what all rows have there.
 _Part = list[bytes] | bytes
 
@@ -29,18 +31,19 @@ def encoded_rows(answers: Mapping[str, Any], classes: Sequence[object]) -> bytes
     return _array(answers, classes)
 
 
-def encoded_column(values: object) -> bytes:
+def encoded_column(values: _Values) -> bytes:
     """An array of an output's values."""
     return _array(values, ())
 
 
-def named(row: Any, classes: Sequence[object]) -> object:
+def named(row: object, classes: Sequence[object]) -> object:
     """The probabilities of a row by class, where there is a class for each."""
-    fits = isinstance(row, list) and len(row) == len(classes) > 0
-    return dict(zip(classes, row, strict=True)) if fits else row
+    if isinstance(row, list) and len(row) == len(classes) > 0:
+        return dict(zip(classes, row, strict=True))
+    return row
 
 
-def _array(values: object, classes: Sequence[object]) -> bytes:
+def _array(values: _Values, classes: Sequence[object]) -> bytes:
     values = _dense(values)
     rows = _length(values)
     pieces = (
@@ -50,7 +53,7 @@ def _array(values: object, classes: Sequence[object]) -> bytes:
     return b"[%b]" % b",".join(pieces)
 
 
-def _rows(values: object, rows: int, classes: Sequence[object]) -> bytes:
+def _rows(values: _Values, rows: int, classes: Sequence[object]) -> bytes:
     """Rows with commas between."""
     parts: list[_Part] = []
     for part in [*_parts(values, classes), b","]:
@@ -65,7 +68,7 @@ def _rows(values: object, rows: int, classes: Sequence[object]) -> bytes:
     return b"".join(texts)
 
 
-def _parts(values: Any, classes: Sequence[object], name: str = "") -> Iterator[_Part]:
+def _parts(values: _Values, classes: Sequence[object], name: str = "") -> Iterator[_Part]:
     """What a row is put together of."""
     if isinstance(values, Mapping):
         before = b"{"
@@ -76,15 +79,16 @@ def _parts(values: Any, classes: Sequence[object], name: str = "") -> Iterator[_
         yield b"}" if values else b"{}"
         return
     classes = classes if name == "probabilities" else ()
-    numbers = isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
-    width = values.shape[1] if numbers and values.ndim == 2 else None
-    if numbers and values.ndim == 1:
-        yield _numbers(values)
-    elif width is not None and not (len(classes) == width > len({*classes})):
-        yield from _table(values, classes if len(classes) == width else ())
-    else:
-        listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
-        yield _texts([named(row, classes) for row in listed] if classes else listed)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        if values.ndim == 1:
+            yield _numbers(values)
+            return
+        width = values.shape[1]
+        if values.ndim == 2 and not (len(classes) == width > len({*classes})):
+            yield from _table(values, classes if len(classes) == width else ())
+            return
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    yield _texts([named(row, classes) for row in listed] if classes else listed)
 
 
 def _table(values: NDArray[Any], classes: Sequence[object]) -> Iterator[_Part]:
@@ -115,19 +119,19 @@ def _head(name: object) -> bytes:
     return encode({name: 0})[1:-2]
 
 
-def _dense(values: object) -> object:
+def _dense(values: _Values) -> _Values:
     if isinstance(values, Mapping):
         return {name: _dense(part) for name, part in values.items()}
     return values.toarray() if hasattr(values, "toarray") else values
 
 
-def _length(values: Any) -> int:
+def _length(values: _Values) -> int:
     if isinstance(values, Mapping):
         return _length(next(iter(values.values()), ()))
     return len(values)
 
 
-def _some(values: Any, rows: slice) -> Any:
+def _some(values: _Values, rows: slice) -> _Values:
     if isinstance(values, Mapping):
         return {name: _some(part, rows) for name, part in values.items()}
     return values[rows]
