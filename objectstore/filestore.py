@@ -128,13 +128,24 @@ class FileStore(Store):
         """Remove an owner and free the parameters left without one; returns the bytes freed.
 
         Parameters put within the grace period are left for a later `gc`: another process may be
-        about to hold them.
+        about to hold them. Freeing reads all owner files, so where there are many it is done once
+        for several calls, and by `close`.
         """
         self._check_open()
         with self._locked(fcntl.LOCK_EX):
-            mine = self._owners.one(owner)
+            self._released |= self._owners.one(owner)
             self._owners.remove(owner)
-            return self._free_unheld(mine)
+            self._releases += 1
+            if self._releases * _OWNERS_A_RELEASE < self._owners.count:
+                return 0
+            return self._free_released()
+
+    def close(self) -> None:
+        """Free what was released, and stop using the store; parameters handed out stay valid."""
+        if not self._closed and self._released:
+            with suppress(OSError, DamagedBlob), self._locked(fcntl.LOCK_EX):
+                self._free_released()
+        super().close()
 
     def gc(self) -> int:
         """Free all parameters without an owner, and temporary files; returns the bytes freed."""
@@ -251,6 +262,10 @@ class FileStore(Store):
             found=digest,
             hint="put it first; parameters without an owner are freed after a while",
         )
+
+    def _free_released(self) -> int:
+        released, self._released, self._releases = self._released, frozenset(), 0
+        return self._free_unheld(released)
 
     def _free_unheld(self, candidates: Iterable[str]) -> int:
         """Delete candidates without owner and grace period; returns the bytes freed."""
