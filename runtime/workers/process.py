@@ -66,6 +66,7 @@ class Worker:
         self._server: Server | None = None
         self._peers: WorkerPeers | None = None
         self._private: Private | None = None
+        self._store: FileStore | None = None
         self._alone = False
 
     def run(self) -> None:
@@ -76,6 +77,8 @@ class Worker:
         self._finish()
         if self._runtime is not None:
             self._runtime.close(timeout=self._drain)
+        if self._store is not None:
+            self._store.close()
         if self._alone and self._private is not None:
             self._private.tidy()
 
@@ -153,6 +156,7 @@ class Worker:
         self._drain = options.settings.drain_seconds
         owner = f"{options.owner}-{number}/"
         store = None if options.store is None else FileStore(options.store, durable=False)
+        self._store = store
         if store is not None:
             _release(store, owner)
         if options.private is not None:
@@ -212,10 +216,11 @@ class Worker:
 
 
 def _release(store: FileStore, owner: str) -> None:
-    """Release the parameters of a killed worker with this number."""
+    """Free what killed workers have left, with this number or any."""
     for name in store.holdings():
         if name.startswith(owner):
             store.release(name)
+    store.gc()
 
 
 class Private:
