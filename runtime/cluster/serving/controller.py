@@ -252,7 +252,12 @@ class Controller:
             try:
                 while not any(each.number not in known for each in self._ready()):
                     if time.monotonic() > end:
-                        raise ClusterError("a new replica is not ready in time")
+                        raise ClusterError(
+                            "a new replica is not ready in time",
+                            found=f"{seconds:g} s",
+                            hint="the new one comes before the old one leaves: "
+                            "does Ray have room for one more?",
+                        )
                     time.sleep(_SHORT)
             finally:
                 with self._lock:
