@@ -7,7 +7,6 @@ hold would lose data.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -57,9 +56,9 @@ class Owners:
 
     def files(self) -> list[Path]:
         """The owner files."""
-        names = sorted(name for name in os.listdir(self._directory) if name.endswith(_SUFFIX))
-        self.count = len(names)
-        return [self._directory / name for name in names]
+        found = sorted(self._directory.glob(f"*{_SUFFIX}"))
+        self.count = len(found)
+        return found
 
     def path(self, owner: str) -> Path:
         """The file of an owner: readable, and distinct for distinct names."""

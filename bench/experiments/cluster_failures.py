@@ -15,12 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.experiments.cluster_load import Load, save
+from bench.experiments.cluster_load import Load, save, until
 from bench.ray_nodes import NODES, RayNodes, free_port, redis_server
 from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale, ray_actors
 from runtime.cluster.serving.bodies import Members, MemberState
@@ -29,16 +29,8 @@ from runtime.http import ServerSettings
 from runtime.workers import Options
 
 REPLICAS, LEASE, NAME = 6, 6.0, "failures"
-_BACK_SECONDS, _UPGRADE_SECONDS = 120.0, 240.0
-
-
-def until(true: Callable[[], object], seconds: float = _BACK_SECONDS) -> None:
-    """Wait for something, with an end."""
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            raise TimeoutError("what was waited for did not happen")
-        time.sleep(0.05)
+#: Upgrades end after this time, whether so many requests were asked or not.
+_UPGRADE_SECONDS = 150.0
 
 
 class Trial:
@@ -180,7 +172,6 @@ def kills(trial: Trial, *, head: bool) -> dict[str, Any]:
     found = {}
     for name, way in ways.items():
         found[name] = killed(trial, way)
-        print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
     return found
 
 
@@ -189,23 +180,21 @@ def measured(models: int, requests: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         (place / "models").mkdir()
-        with redis_server(place / "redis") as redis:
-            nodes = RayNodes(redis, 3)  # room for one more on each
-            try:
-                trial = Trial(nodes, place / "models", models, place)
-                began = time.monotonic()
-                with trial.deployed():
-                    up = time.monotonic() - began
-                    print(f"up after {up:.1f} s", file=sys.stderr, flush=True)
-                    spread = len(set(trial.ready().values()))
-                    found = {"models": models, "up": up, "nodes": spread}
-                    found["upgrades"] = upgrades(trial, requests)
-                    print(found, file=sys.stderr, flush=True)
-                    found["kills"] = kills(trial, head=redis is not None)
-                    found["repeated"] = sum(each.repeated for each in trial.clients)
-                    return found
-            finally:
-                nodes.close()
+        with (
+            redis_server(place / "redis") as redis,
+            closing(RayNodes(redis, 3)) as nodes,  # room for one more on each
+        ):
+            trial = Trial(nodes, place / "models", models, place)
+            began = time.monotonic()
+            with trial.deployed():
+                return {
+                    "models": models,
+                    "up": time.monotonic() - began,
+                    "nodes": len(set(trial.ready().values())),
+                    "upgrades": upgrades(trial, requests),
+                    "kills": kills(trial, head=redis is not None),
+                    "repeated": sum(each.repeated for each in trial.clients),
+                }
 
 
 if __name__ == "__main__":

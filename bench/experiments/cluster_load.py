@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -34,6 +34,15 @@ def save(folder: Path, models: Iterable[int], version: int) -> None:
         flow.plan().save(path, durable=False)
         moment = time.time() - 60 + version / 1e3
         os.utime(path, (moment, moment))
+
+
+def until(true: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait for something, with an end."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise TimeoutError("what was waited for did not happen")
+        time.sleep(0.05)
 
 
 class Load:

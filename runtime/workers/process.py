@@ -166,13 +166,17 @@ class Worker:
             owner=owner,
             trust_code=options.trust_code,
         )
-        self._replica = Replica(self._runtime)
+        self._replica = Replica(self._runtime, self._located)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])
         self._runtime.on_route = self._changed_route
         keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = self._assembled(options, self._listeners[body.get("listener", number)])
+
+    def _located(self, path: str) -> Path:
+        """The file of a plan on this machine."""
+        return Path(path)
 
     def _assembled(self, options: Options, listener: socket.socket) -> Server:
         """The server of the models, with the parts that its settings name."""

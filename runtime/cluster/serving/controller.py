@@ -33,6 +33,7 @@ from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat
 from runtime.errors import ClusterError
 from runtime.repository import Event, Repository
 from runtime.repository.errors import UnknownModel
+from runtime.repository.object_storage import RemotePlans
 from runtime.workers.channel import Channel
 from runtime.workers.errors import ChannelClosed
 from runtime.workers.fleet import Member
@@ -85,6 +86,8 @@ class ClusterSettings:
     poll: float = 2.0
     """Seconds between two looks at the folder."""
     trust_pickle: bool = False
+    plans: str = ""
+    """A folder on object storage for plans, where not every machine sees `staging`."""
 
 
 class Controller:
@@ -100,7 +103,8 @@ class Controller:
     ) -> None:
         """Check the folder; nothing is started yet. `on_members` is told each change."""
         self.settings, self._launcher = settings, launcher
-        self.fleet = ClusterFleet()
+        plans = settings.plans and RemotePlans(settings.plans, Path(settings.staging) / "plans")
+        self.fleet = ClusterFleet(plans or None)
         self.repository = Repository(
             settings.folder,
             self.fleet,
@@ -280,12 +284,7 @@ class Controller:
 
     def _show(self) -> None:
         """Send the index of the folder to the replicas, where it has changed."""
-        self.fleet.show(
-            [
-                [each.name, each.version, each.state, each.reason, each.wanted, each.refused]
-                for each in self.repository.index()
-            ]
-        )
+        self.fleet.show(self.repository.index())
 
     # --- replicas that join ------------------------------------------------------------------
 
@@ -374,7 +373,8 @@ class Controller:
         seat.become("loading")
         begin = {"options": self.settings.options.to_json(), "worker": seat.number}
         # Two at least: what needs all requests in one process is refused, as with workers.
-        begun = self.fleet.join(member, begin | {"workers": max(2, self.settings.scale.most)})
+        workers = {"workers": max(2, self.settings.scale.most), "plans": self.settings.plans}
+        begun = self.fleet.join(member, begin | workers)
         begun.add_done_callback(partial(self._begun, seat, member))
 
     def _begun(self, seat: Seat, member: ClusterMember, done: Future[Any]) -> None:

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from itertools import count
+from pathlib import Path
 from typing import Any, Literal
 
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import MemberState
+from runtime.repository.object_storage import RemotePlans
 from runtime.workers.channel import Channel
 from runtime.workers.desired import Name
 from runtime.workers.errors import ChannelClosed, NotInStep
@@ -59,12 +61,30 @@ class Seat:
 class ClusterFleet(Fleet):
     """The models that all replicas should have registered; knows who may still answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, plans: RemotePlans | None = None) -> None:
         super().__init__()
+        self.plans = plans
         # A controller that is started again must not repeat the numbers of the one before.
         self._serials = count(time.time_ns())
         self._leases: dict[Member, tuple[str, float]] = {}
         self._granting = threading.Lock()
+
+    def register(
+        self,
+        name: str,
+        source: Path,
+        version: str,
+        *,
+        activate: bool = True,
+        replace: bool = False,
+        notes: Mapping[str, object] | None = None,
+    ) -> str:
+        """As for workers; the plan is put where machines find it that do not see its file."""
+        if self.plans is not None:
+            self.plans.put(source)
+        return super().register(
+            name, source, version, activate=activate, replace=replace, notes=notes
+        )
 
     def table(self) -> Mapping[str, Name]:
         """The models as all replicas should have them."""
