@@ -157,10 +157,8 @@ class Replica(Worker):
             replica.whole(body["generation"], body["names"])
 
     def _located(self, path: str) -> Path:
-        """A plan of the controller; where its file is not to be seen, it is fetched."""
-        if self._plans is None or Path(path).exists():
-            return Path(path)
-        return self._plans.get(path)
+        """A plan of the controller, or the copy on this machine of one on object storage."""
+        return Path(path) if self._plans is None else self._plans.get(path)
 
     def _placed(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options here: the store of parameters is one for each machine."""
