@@ -41,7 +41,7 @@ GRACE_SECONDS = 300.0
 """How long a parameter without an owner is kept: far longer than from `put` to `hold`."""
 
 #: Freeing looks at every owner file: each call of `release` pays for about so many.
-_LOOKS_A_RELEASE = 64
+_LOOKS_A_RELEASE = 16
 
 
 class FileStore(Store):

@@ -7,6 +7,7 @@ hold would lose data.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,9 +57,10 @@ class Owners:
 
     def files(self) -> list[Path]:
         """The owner files."""
-        found = sorted(self._directory.glob(f"*{_SUFFIX}"))
-        self.count = len(found)
-        return found
+        with os.scandir(self._directory) as inside:
+            names = sorted(each.name for each in inside if each.name.endswith(_SUFFIX))
+        self.count = len(names)
+        return [self._directory / name for name in names]
 
     def path(self, owner: str) -> Path:
         """The file of an owner: readable, and distinct for distinct names."""

@@ -29,7 +29,7 @@ QUESTION = "Replicas on Ray against workers without it, kills and upgrades under
 
 MODELS, REQUESTS = 1000, 100_000
 #: The longest that a part of the measurement may take.
-_SECONDS = 420
+_SECONDS = 600
 
 
 def measured() -> Iterator[Goal]:

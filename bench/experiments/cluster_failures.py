@@ -93,7 +93,7 @@ class Trial:
         self._version += 1
         save(self.folder, models, self._version)
         began = time.monotonic()
-        ray_actors.asked(self._actor.ask.remote("sync"), 120.0)
+        ray_actors.asked(self._actor.ask.remote("sync", 120.0), 300.0)
         load.acknowledged(models, self._version)
         return time.monotonic() - began
 

@@ -23,6 +23,8 @@ from runtime.errors import ClusterError
 WIDTH = 16
 #: An answer is the request's number, the version and the model's number, in one float64.
 _REQUEST, _VERSION = 1e8, 1e5
+#: After each answer: replicas are to have some of the two cores for what they are told.
+_PAUSE = 1e-3
 
 
 def save(folder: Path, models: Iterable[int], version: int) -> None:
@@ -105,6 +107,7 @@ class Load:
                 self._answers.append((before, time.monotonic(), number, int(version)))
             else:
                 self.foreign += 1
+            time.sleep(_PAUSE)
 
     @contextmanager
     def on(self) -> Iterator[Load]:

@@ -215,7 +215,7 @@ def _other(options: argparse.Namespace, out: Output) -> int:
     elif options.action == "status":
         _tell(ray_actors.asked(actor.status.remote(), options.wait), out)
     elif options.action == "sync":
-        changes = ray_actors.asked(actor.ask.remote("sync"), options.wait)
+        changes = ray_actors.asked(actor.ask.remote("sync", options.wait), options.wait)
         out.result({"changes": changes}, "\n".join(changes) or "nothing has changed")
     elif options.action == "roll":
         count = ray_actors.asked(actor.ask.remote("roll", options.wait), options.wait)

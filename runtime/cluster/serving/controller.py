@@ -203,10 +203,10 @@ class Controller:
                 )
             time.sleep(0.005)
 
-    def sync(self) -> list[str]:
+    def sync(self, seconds: float = STEP_SECONDS) -> list[str]:
         """Follow the folder now; returns what changed when all replicas have followed."""
         events = self.repository.load_all()
-        self.fleet.settle(STEP_SECONDS)
+        self.fleet.settle(seconds)
         return [f"{each.kind} {each.name}@{each.version}" for each in events]
 
     def unload(self, name: str) -> None:
