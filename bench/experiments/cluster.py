@@ -84,5 +84,7 @@ def _failures(found: Any) -> Iterator[Goal]:
             said = f"kill -9, {name}: all six replicas answer again, s"
             yield Goal(said, each["back"], limit, at_most=True)
     for name, each in {"upgrades": upgrades, **kills}.items():
+        for said in each["said"]:
+            print(f"# {name}, failed: {said}")
         for what in ("failed", "withdrawn", "foreign"):
             yield Goal(f"{name}: {JUDGED[what]}", each[what], 0, at_most=True)

@@ -119,13 +119,14 @@ def upgrades(trial: Trial, requests: int) -> dict[str, Any]:
     return {"seconds": seconds, "rolled": rolled, **_judged(load)}
 
 
-def _judged(load: Load, since: float = 0.0) -> dict[str, Any]:
+def _judged(load: Load) -> dict[str, Any]:
     return {
         "answered": load.answered,
-        "failed": load.failed(since),
+        "failed": len(load.failed),
+        "said": load.failed[:3],
         "withdrawn": load.withdrawn(),
         "foreign": load.foreign,
-        "slowest": load.slowest(since),
+        "slowest": load.slowest(),
     }
 
 

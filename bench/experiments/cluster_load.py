@@ -55,7 +55,8 @@ class Load:
         self._numbers, self._ended = count(), threading.Event()
         self._withdrawn: dict[int, list[tuple[float, int]]] = {}
         self._answers: list[tuple[float, float, int, int]] = []
-        self._failed: list[float] = []
+        #: Requests without an answer, or with an error: what was said.
+        self.failed: list[str] = []
         #: Answers to another request, or a second time, or of another model.
         self.foreign = 0
 
@@ -70,10 +71,6 @@ class Load:
         for number in models:
             self._withdrawn.setdefault(number, []).append((now, version))
 
-    def failed(self, since: float = 0.0) -> int:
-        """Requests without an answer, or with an error."""
-        return sum(moment > since for moment in self._failed)
-
     def withdrawn(self) -> int:
         """Answers by a version that had been withdrawn when the request was made."""
         wrong = 0
@@ -83,9 +80,9 @@ class Load:
             wrong += place > 0 and version < steps[place - 1][1]
         return wrong
 
-    def slowest(self, since: float) -> float:
-        """The longest that a request since then has taken, in seconds."""
-        return max((told - asked for asked, told, *_ in self._answers if asked > since), default=0)
+    def slowest(self) -> float:
+        """The longest that an answer has taken, in seconds."""
+        return max((told - asked for asked, told, *_ in self._answers), default=0.0)
 
     def _ask(self, client: ClusterClient) -> None:
         while not self._ended.is_set():
@@ -94,11 +91,11 @@ class Load:
             row = json.dumps([serial * _REQUEST, *[0.0] * (WIDTH - 1)]).encode()
             try:
                 found = client.request("POST", f"/predict/m{number}", row)
-            except ClusterError:
-                self._failed.append(time.monotonic())
+            except ClusterError as problem:
+                self.failed.append(f"{problem.where}: {problem.found}")
                 continue
             if found.status != 200:
-                self._failed.append(time.monotonic())
+                self.failed.append(f"{found.url}: {found.status} {found.body[:200]!r}")
                 continue
             told = json.loads(found.body)["y"]
             which, rest = divmod(told[0] if isinstance(told, list) else told, _REQUEST)

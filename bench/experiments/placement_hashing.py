@@ -42,9 +42,9 @@ def _held(resident: Resident, nodes: int, loads: dict[str, float]) -> Iterator[G
     room = WANTED * theirs
     fit = [sum(_fitting(each, resident, room)) / len(resident) for each in (made, other)]
     print(
-        f"# {said}, {nodes} nodes: {ours / 1e6:,.0f} MB a node by digest, {ours / theirs:.2f} of that by "
-        f"name; no placement takes less than {least / theirs:.2f}; with room for "
-        f"{WANTED} of those by name, {fit[0]:.0%} of the models fit by digest, {fit[1]:.0%} by name; "
+        f"# {said}, {nodes} nodes: {ours / 1e6:,.0f} MB a node by digest, {ours / theirs:.2f} of "
+        f"that by name; no placement takes less than {least / theirs:.2f}; with room for {WANTED} "
+        f"of that by name, {fit[0]:.0%} of the models fit by digest, {fit[1]:.0%} by name; "
         f"{seconds * 1e3:.0f} ms"
     )
     if least <= WANTED * theirs:
