@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
@@ -35,7 +35,6 @@ _MARKS |= {"last-modified", "last_modified", "lastmodified"}
 _SIZE = frozenset({"size"})
 _KNOWN = ".objects.json"
 _THREADS = 8
-_KEEP_SECONDS = 3600.0
 _SECRET = re.compile(r"(?<=//)[^/@]*@")
 
 
@@ -117,8 +116,7 @@ class RemotePlans:
     def __init__(self, url: str, directory: Path) -> None:
         """Keep plans of this machine in a directory, which its processes share."""
         self._remote, self._staging = _Remote(url), Staging(directory)
-        self._staging.keep(())
-        self._kept = time.monotonic()
+        self._staging.keep(())  # those of ended processes, after days
 
     def put(self, path: Path) -> None:
         """Put a plan there, unless it is there in full length."""
@@ -150,11 +148,13 @@ class RemotePlans:
                 ) from problem
         return local
 
-    def keep(self, used: Iterable[Path]) -> None:
-        """Have plans removed that no process of this machine has used for days; once an hour."""
-        if time.monotonic() - self._kept > _KEEP_SECONDS:
-            self._kept = time.monotonic()
-            self._staging.keep(used)
+    def read(self, name: str) -> bytes:
+        """A small file beside the plans; FileNotFoundError if there is none."""
+        return self._remote.read(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a small file beside the plans."""
+        self._remote.write(name, content)
 
 
 class _Remote:
@@ -228,6 +228,15 @@ class _Remote:
             return int(self._files.info(f"{self._root}/{name}")["size"])
         except FileNotFoundError:
             return -1
+
+    def read(self, name: str) -> bytes:
+        """The content of an object."""
+        return bytes(self._files.cat_file(f"{self._root}/{name}"))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make or replace an object."""
+        self._files.makedirs(self._root, exist_ok=True)
+        self._files.pipe_file(f"{self._root}/{name}", content)
 
     def put(self, path: Path) -> None:
         """Put a file there under its name."""

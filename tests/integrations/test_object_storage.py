@@ -16,6 +16,7 @@ import pytest
 
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Scale
+from runtime.cluster.serving.membership import Withdrawn
 from runtime.repository import Repository
 from runtime.repository.errors import NoFolder, RepositoryError
 from runtime.repository.object_storage import RemotePlans
@@ -221,6 +222,10 @@ def test_replicas_that_share_no_directory_fetch_plans(
         fetched = {each.name for each in (machine / "pretzel-plans-worker").glob("*.pretzel")}
         assert fetched == {each.name for each in plans.iterdir()}
         assert len(fetched) == 2
+        controller.unload("a")
+        # Another controller, on a machine that sees only the storage, unloads it, too.
+        there = RemotePlans(f"file://{plans}", tmp_path / "elsewhere")
+        assert Withdrawn(tmp_path / "nowhere" / "withdrawn.json", there).names() == {"a"}
     assert asking.failed == []
     assert asking.after(acknowledged) == {(200, 2.0)}
 

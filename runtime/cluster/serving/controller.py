@@ -7,7 +7,6 @@ a process is a `Launcher`: Ray, see `actors`.
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import socket
@@ -23,13 +22,18 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from flour.core.errors import FlourError
-from objectstore.atomic import write_file
 from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.homes import Placing
 from runtime.cluster.serving.link import Address, admitted
-from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat, Unreachable
+from runtime.cluster.serving.membership import (
+    ClusterFleet,
+    ClusterMember,
+    Seat,
+    Unreachable,
+    Withdrawn,
+)
 from runtime.errors import ClusterError
 from runtime.repository import Event, Repository
 from runtime.repository.errors import UnknownModel
@@ -125,7 +129,7 @@ class Controller:
         self._turn, self._stopped = threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="pretzel-cluster")
         self._members = Members(0, [])
-        self._withdrawn = Withdrawn(Path(settings.staging) / "withdrawn.json")
+        self._withdrawn = Withdrawn(Path(settings.staging) / "withdrawn.json", self.fleet.plans)
         self._listener: socket.socket
         self._numbers = count()
         self._surge = 0
@@ -576,22 +580,3 @@ class _Joining:
         """The connection has ended."""
         if self._seat is not None:
             self._controller.lost(self._seat, self.channel)
-
-
-class Withdrawn:
-    """The models that were unloaded by name, in a file: the next controller unloads them too."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def names(self) -> set[str]:
-        """Their names."""
-        try:
-            return set(json.loads(self._path.read_bytes()))
-        except FileNotFoundError:
-            return set()
-
-    def note(self, name: str, *, away: bool) -> None:
-        """A model was unloaded, or loaded again."""
-        names = self.names() | {name} if away else self.names() - {name}
-        write_file(self._path, [json.dumps(sorted(names)).encode()])

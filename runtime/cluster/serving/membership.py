@@ -7,6 +7,7 @@ the same process, or its successor on the same machine, has come back and follow
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -15,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from objectstore.atomic import write_file
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import MemberState
 from runtime.repository.object_storage import RemotePlans
@@ -147,3 +149,28 @@ class Unreachable:
         future: Future[Any] = Future()
         future.set_exception(ChannelClosed("it has not joined again yet"))
         return future
+
+
+class Withdrawn:
+    """The models that were unloaded by name, in a file: the next controller unloads them too."""
+
+    def __init__(self, path: Path, plans: RemotePlans | None = None) -> None:
+        """The file is beside the plans, where the next controller finds it on any machine."""
+        self._path, self._plans = path, plans
+
+    def names(self) -> set[str]:
+        """Their names."""
+        try:
+            path, plans = self._path, self._plans
+            return set(json.loads(plans.read(path.name) if plans else path.read_bytes()))
+        except FileNotFoundError:
+            return set()
+
+    def note(self, name: str, *, away: bool) -> None:
+        """A model was unloaded, or loaded again."""
+        names = self.names() | {name} if away else self.names() - {name}
+        text = json.dumps(sorted(names)).encode()
+        if self._plans is not None:
+            self._plans.write(self._path.name, text)
+        else:
+            write_file(self._path, [text])
