@@ -140,6 +140,15 @@ def running(
     assert not [each for each in names if each["namespace"] == "tests"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+def test_replicas_are_as_prompt_as_ray_itself(running: Running) -> None:
+    for process in [*running.ready().values(), running.status()["controller"]]:
+        threads = [int(each.name) for each in Path(f"/proc/{process}/task").iterdir()]
+        assert {os.getpriority(os.PRIO_PROCESS, each) for each in threads} == {
+            os.getpriority(os.PRIO_PROCESS, 0)
+        }
+
+
 def test_an_upgrade_of_every_model_fails_no_request(running: Running, folder: Path) -> None:
     with ClusterClient(running.front) as client, Asking(client, "m7").on() as asking:
         until(lambda: len(asking.answers) > 100)
