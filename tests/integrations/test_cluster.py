@@ -267,9 +267,11 @@ def test_the_command(nodes: Any, folder: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 
-    options = ("--replicas", "1", "--port", "0", "--cpus", "0.5", "--staging", str(tmp_path))
-    up = pretzel("up", str(folder), *options)
+    plans = tmp_path / "plans"  # a folder on object storage, as is that of the models
+    options = ("--replicas", "1", "--port", "0", "--cpus", "0.5", "--staging", f"file://{plans}")
+    up = pretzel("up", f"file://{folder}", *options)
     try:
+        assert len(list(plans.glob("*.pretzel"))) == MODELS
         with ClusterClient(up["url"]) as client:
             assert client.predict("m1", ROW)["top"] == 201.0
         status = pretzel("status")
