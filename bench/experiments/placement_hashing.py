@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from math import ceil
@@ -12,7 +13,6 @@ import numpy as np
 from bench.experiments.sentiment_digests import sentiment
 from bench.goal import Goal
 from runtime.cluster.hashing import Assignment, Resident, assign, groups
-from runtime.cluster.placement.catalogue import holders_of
 
 NODES, BOUND = (3, 8, 20), 1.25
 MODELS = (250, 20_000)
@@ -74,8 +74,9 @@ def _least(resident: Resident, nodes: int) -> float:
     The models that share a parameter take as many nodes as the bound makes them, each with a copy.
     """
     most = BOUND * len(resident) / nodes
-    holders, sizes = holders_of(resident)
-    return sum(sizes[key] * ceil(len(models) / most) for key, models in holders.items())
+    sizes = {key: size for each in resident.values() for key, size in each.items()}
+    users = Counter(key for each in resident.values() for key in each)
+    return sum(size * ceil(users[key] / most) for key, size in sizes.items())
 
 
 def _fitting(made: Assignment, resident: Resident, room: float) -> Iterator[int]:
