@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
@@ -20,6 +20,7 @@ from typing import Any
 
 from flour.core.errors import FlourError
 from runtime.errors import UnknownEndpoint
+from runtime.http.interfaces import ModelState
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
 from runtime.workers.judging import FleetExperiments, Line
@@ -59,6 +60,7 @@ class Fleet(FleetExperiments):
         self._names: dict[str, Name] = {}
         self._members: list[Member] = []
         self._index: list[Any] = []
+        self._shown: Sequence[ModelState] = ()
         self._serials = count(1)
         self._lock = threading.RLock()
 
@@ -184,9 +186,16 @@ class Fleet(FleetExperiments):
         with self._lock:
             return [each for each in self._members if each.serving]
 
-    def show(self, index: list[Any]) -> None:
-        """Send the index of the folder to every worker."""
+    def show(self, states: Sequence[ModelState]) -> None:
+        """Send the index of the folder to every worker, if it has changed."""
+        if states is self._shown:  # it is asked for often, and may be long
+            return
+        index = [
+            [each.name, each.version, each.state, each.reason, each.wanted, each.refused]
+            for each in states
+        ]
         with self._lock:
+            self._shown = states
             if index == self._index:
                 return
             self._index = index

@@ -66,6 +66,7 @@ class Worker:
         self._server: Server | None = None
         self._peers: WorkerPeers | None = None
         self._private: Private | None = None
+        self._store: FileStore | None = None
         self._alone = False
 
     def run(self) -> None:
@@ -76,6 +77,8 @@ class Worker:
         self._finish()
         if self._runtime is not None:
             self._runtime.close(timeout=self._drain)
+        if self._store is not None:
+            self._store.close()
         if self._alone and self._private is not None:
             self._private.tidy()
 
@@ -174,6 +177,7 @@ class Worker:
         self._drain = options.settings.drain_seconds
         owner = f"{options.owner}-{number}/"
         store = None if options.store is None else FileStore(options.store, durable=False)
+        self._store = store
         if store is not None:
             _release(store, owner)
         if options.private is not None:
@@ -183,13 +187,17 @@ class Worker:
             owner=owner,
             trust_code=options.trust_code,
         )
-        self._replica = Replica(self._runtime)
+        self._replica = Replica(self._runtime, self._located)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])
         self._runtime.on_route = self._changed_route
         keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = self._assembled(options, self._listeners[body.get("listener", number)])
+
+    def _located(self, path: str) -> Path:
+        """The file of a plan on this machine."""
+        return Path(path)
 
     def _assembled(self, options: Options, listener: socket.socket) -> Server:
         """The server of the models, with the parts that its settings name."""
@@ -233,10 +241,11 @@ class Worker:
 
 
 def _release(store: FileStore, owner: str) -> None:
-    """Release the parameters of a killed worker with this number."""
+    """Free what killed workers have left, with this number or any."""
     for name in store.holdings():
         if name.startswith(owner):
             store.release(name)
+    store.gc()
 
 
 class Private:

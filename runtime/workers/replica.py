@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +23,9 @@ log = logging.getLogger("pretzel.workers")
 class Replica:
     """Follows changes one by one. For one thread."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, located: Callable[[str], Path] = Path) -> None:
+        """`located` tells which file of this machine is meant by the path of a plan."""
+        self._runtime, self._located = runtime, located
         self._held: dict[str, Name] = {}
         #: The number of the last change that it has followed, by the supervisor's count.
         self.generation = -1
@@ -121,7 +122,7 @@ class Replica:
         try:
             self._runtime.register(
                 name,
-                Path(plan.path),
+                self._located(plan.path),
                 version,
                 activate=False,
                 replace=former is not None,

@@ -175,12 +175,7 @@ class Supervisor:
     def show(self) -> None:
         """Send the current index to the workers."""
         with self._showing:  # so that an older index never arrives after a newer one
-            self.fleet.show(
-                [
-                    [each.name, each.version, each.state, each.reason, each.wanted, each.refused]
-                    for each in self.folder.index()
-                ]
-            )
+            self.fleet.show(self.folder.index())
 
     def stop(self) -> None:
         """Let all workers finish their requests and end; no process is left behind."""

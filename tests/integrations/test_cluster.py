@@ -141,6 +141,15 @@ def running(
     assert not [each for each in names if each["namespace"] == "tests"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+def test_replicas_are_as_prompt_as_ray_itself(running: Running) -> None:
+    for process in [*running.ready().values(), running.status()["controller"]]:
+        threads = [int(each.name) for each in Path(f"/proc/{process}/task").iterdir()]
+        assert {os.getpriority(os.PRIO_PROCESS, each) for each in threads} == {
+            os.getpriority(os.PRIO_PROCESS, 0)
+        }
+
+
 def test_an_upgrade_of_every_model_fails_no_request(running: Running, folder: Path) -> None:
     with ClusterClient(running.front) as client, Asking(client, "m7").on() as asking:
         until(lambda: len(asking.answers) > 100)
@@ -308,9 +317,11 @@ def test_the_command(nodes: Any, folder: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 
-    options = ("--replicas", "1", "--port", "0", "--cpus", "0.5", "--staging", str(tmp_path))
-    up = pretzel("up", str(folder), *options)
+    plans = tmp_path / "plans"  # a folder on object storage, as is that of the models
+    options = ("--replicas", "1", "--port", "0", "--cpus", "0.5", "--staging", f"file://{plans}")
+    up = pretzel("up", f"file://{folder}", *options)
     try:
+        assert len(list(plans.glob("*.pretzel"))) == MODELS
         with ClusterClient(up["url"]) as client:
             assert client.predict("m1", ROW)["top"] == 201.0
         status = pretzel("status")

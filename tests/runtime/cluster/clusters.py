@@ -70,7 +70,7 @@ class Processes:
 @contextmanager
 def cluster(
     tmp_path: Path,
-    folder: Path,
+    folder: Path | str,
     launcher: Processes | None = None,
     *,
     nodes: int = 1,

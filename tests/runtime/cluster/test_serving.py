@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from objectstore import Blob, FileStore
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from runtime.cluster.serving.autoscaling import Autoscaler, Load
@@ -139,6 +140,18 @@ def test_a_killed_replica_comes_back_with_what_was_changed_meanwhile(
         assert {status for _, _, status, _ in asking.answers} == {200}
         assert asking.after(acknowledged) == {(200, 7.0)}
         assert tops(controller) == [7.0, 7.0]
+
+
+def test_a_new_process_frees_what_killed_ones_have_left(tmp_path: Path, folder: Path) -> None:
+    store = FileStore(tmp_path / "store")
+    held, left = Blob.of([1.0]), Blob.of([2.0])
+    store.hold("another", [held])
+    store.put(left)
+    for path in store.directory.rglob("*.blob"):
+        os.utime(path, (0, 0))  # longer ago than anybody takes to hold it
+    with cluster(tmp_path, folder, scale=Scale(1, 1)) as controller:
+        controller.wait_ready()
+        assert store.digests() == [held.digest]
 
 
 def test_one_that_does_not_hear_stops_answering_before_a_change_is_acknowledged(
