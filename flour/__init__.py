@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from flour.language.remote import call
     from flour.onnx import from_onnx
     from flour.sklearn.importer import from_sklearn
+    from flour.sklearn.skops_file import from_skops
 
 __all__ = [
     "Category",
@@ -62,6 +63,7 @@ __all__ = [
     "from_lightgbm",
     "from_onnx",
     "from_sklearn",
+    "from_skops",
     "from_xgboost",
     "load_graph",
     "model",
@@ -122,6 +124,7 @@ register(
     "flour.sklearn.importer",
     f"{_ORIGINALS}:estimator_answers",
 )
+register(ModelFormat("skops", (".skops",)), "flour.sklearn.skops_file")
 
 
 #: The words of graphs, by the extension point that has them: imported when the first one is used.

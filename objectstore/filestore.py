@@ -18,7 +18,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -39,6 +39,9 @@ _SUFFIX = ".blob"
 
 GRACE_SECONDS = 300.0
 """How long a parameter without an owner is kept: far longer than from `put` to `hold`."""
+
+#: Freeing looks at every owner file: each call of `release` pays for about so many.
+_LOOKS_A_RELEASE = 16
 
 
 class FileStore(Store):
@@ -66,6 +69,8 @@ class FileStore(Store):
         self._blobs = self.directory / "blobs"
         self._mapped: WeakValueDictionary[str, Blob | Strings] = WeakValueDictionary()
         self._sizes: dict[str, int] = {}
+        #: What owners were released of and may have to be freed, and after how many calls.
+        self._released, self._releases = frozenset[str](), 0
         self.directory.mkdir(parents=True, exist_ok=True)
         for part in ("blobs", "owners", "quarantine"):
             atomic.make_directory(self.directory / part, durable=durable)
@@ -127,14 +132,25 @@ class FileStore(Store):
     def release(self, owner: str) -> int:
         """Remove an owner and free the parameters left without one; returns the bytes freed.
 
-        Parameters put within the grace period are left for a later `gc`: another process may be
-        about to hold them.
+        Parameters put within the grace period are kept: another process may be about to hold
+        them. Freeing looks at all owner files, so where there are many it is done once for several
+        calls, by `close`, and by `gc` where the process was killed before.
         """
         self._check_open()
         with self._locked(fcntl.LOCK_EX):
-            mine = self._owners.one(owner)
+            self._released |= self._owners.one(owner)
             self._owners.remove(owner)
-            return self._free_unheld(mine)
+            self._releases += 1
+            many = self._releases * _LOOKS_A_RELEASE < self._owners.count
+            return 0 if many else self._free_released()
+
+    def close(self) -> None:
+        """Free what was released, and stop using the store; parameters handed out stay valid."""
+        if not self._closed and self._released:
+            # What is not freed now, `gc` frees.
+            with suppress(OSError, DamagedBlob), self._locked(fcntl.LOCK_EX):
+                self._free_released()
+        super().close()
 
     def gc(self) -> int:
         """Free all parameters without an owner, and temporary files; returns the bytes freed."""
@@ -142,7 +158,7 @@ class FileStore(Store):
         for directory in (self.directory / "owners", *self._blob_folders()):
             atomic.sweep(directory)
         with self._locked(fcntl.LOCK_EX):
-            return self._free_unheld(self.digests())
+            return sum(map(self._delete_expired, self._unheld(self.digests())))
 
     def fsck(self, *, repair: bool = False) -> FsckReport:
         """Read and verify every file. `repair` moves damaged ones to the quarantine."""
@@ -252,18 +268,22 @@ class FileStore(Store):
             hint="put it first; parameters without an owner are freed after a while",
         )
 
-    def _free_unheld(self, candidates: Iterable[str]) -> int:
-        """Delete candidates without owner and grace period; returns the bytes freed."""
-        held = frozenset().union(*self._owners.all().values())
-        latest = time.time() - self._grace
-        return sum(
-            self._delete_expired(digest, latest) for digest in candidates if digest not in held
-        )
+    def _free_released(self) -> int:
+        unheld, self._releases = self._unheld(self._released), 0
+        freed = sum(map(self._delete_expired, unheld))
+        self._released = frozenset(digest for digest in unheld if digest in self)
+        return freed
 
-    def _delete_expired(self, digest: str, latest: float) -> int:
+    def _unheld(self, candidates: Iterable[str]) -> list[str]:
+        """Those that no owner holds."""
+        held = frozenset().union(*self._owners.all().values())
+        return [digest for digest in candidates if digest not in held]
+
+    def _delete_expired(self, digest: str) -> int:
+        """Delete a parameter whose grace period is over; returns the bytes freed."""
         path = self._path(digest)
         try:
-            if path.stat().st_mtime > latest:
+            if path.stat().st_mtime > time.time() - self._grace:
                 return 0
             freed = self.nbytes(digest)
             path.unlink()

@@ -7,6 +7,7 @@ hold would lose data.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,6 +32,8 @@ class Owners:
         self._directory = directory
         self._durable = durable
         self._read: dict[str, tuple[Stamp, str, frozenset[str]]] = {}
+        self.count = 0
+        """How many there were when they were listed last."""
 
     def all(self) -> dict[str, frozenset[str]]:
         """For each owner the digests it holds."""
@@ -54,7 +57,10 @@ class Owners:
 
     def files(self) -> list[Path]:
         """The owner files."""
-        return sorted(self._directory.glob(f"*{_SUFFIX}"))
+        with os.scandir(self._directory) as inside:
+            names = sorted(each.name for each in inside if each.name.endswith(_SUFFIX))
+        self.count = len(names)
+        return [self._directory / name for name in names]
 
     def path(self, owner: str) -> Path:
         """The file of an owner: readable, and distinct for distinct names."""

@@ -32,6 +32,7 @@ declare("arrow_sink", "runtime.bulk.arrow_sink:ArrowSink")
 declare("rollout", "runtime.rollout:rollout")
 declare("resume_rollout", "runtime.rollout:resume")
 declare("report", "runtime.rollout:report")
+declare("tally", "runtime.rollout:tally")
 
 _LATER = {
     "Compiled": "runtime.dropin",

@@ -11,6 +11,7 @@ from oven.entry.builtin import ONE, compiled
 from oven.entry.generator import entry_code
 from oven.entry.zipmap import ZIPMAP
 from oven.plans import ahead
+from oven.plans.string_views import VIEWS
 from runtime.http.service import READERS
 from runtime.onnx.native_session_run import GATE, STYLE
 from runtime.service.runtime import Runtime
@@ -54,5 +55,5 @@ def use(plans: Sequence[Plan]) -> None:
         code = entry_code(template)
         if code is not None:
             compiled(code, style)
-    for reader in READERS:
+    for reader in (*READERS, VIEWS):
         reader.compiled()

@@ -31,7 +31,7 @@ class Slices:
             "bytes64": self.spread,
         }
         made |= {f"leaf{width}": partial(self.leaf, width) for width in (32, 64)}
-        made |= {"permutes128": 1, "bit_masks": 1}
+        made |= dict.fromkeys(("permutes128", "bit_masks", "wide_registers"), 1)
         made["leaves64"] = self.constants
         for name, test in (("split64", self._failed), ("split64_known", self._known)):
             made[f"{name}_uint8"] = partial(self.choose, test)

@@ -55,7 +55,8 @@ class Tiles:
 
     def above(self, held: str, *args: Any) -> None:
         """Which rows fail each node."""
-        tile, slots, zeros, count, limits, places, fails = (int(each) for each in args)
+        tile, slots, zeros, count, limits, places, fails, rows = (int(each) for each in args)
+        assert 0 < rows <= 64
         start = 0
         for u in range(count):
             where, middle, end = (int(part) for part in self._at(slots + 24 * u, 3, "int64"))
@@ -106,7 +107,8 @@ class Tiles:
 
     def total(self, leaf: str, dtype: str, few: int, *args: Any) -> None:
         """The sum of one output for each row."""
-        leaves, trees, starts, values, base, by, out = (int(each) for each in args)
+        leaves, trees, starts, values, base, by, out, rows = (int(each) for each in args)
+        assert 0 < rows <= 64
         total = np.repeat(self._at(base, 1, dtype), 64)
         for t, start in enumerate(self._at(starts, trees, "int64")):
             where = values + int(start) * _SIZE[dtype]

@@ -1,6 +1,6 @@
 """Is ours fast on lesser processors, at every size of block, from every container?
 
-    python -m bench everywhere [gbt ac blocks containers threads]
+    python -m bench everywhere [gbt ac blocks containers http threads]
 
 A table of goals, without a report. Ours is compiled for this machine and for lesser levels of
 processors; the others run as they were built, and those that have code for several processors
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bench.crew import Absent, Member
 from bench.experiments import blocks
+from bench.experiments.http_blocks import http_blocks
 from bench.experiments.two_threads import two_threads
 from bench.goal import Goal
 from bench.workload import Saved, Spec, saved
@@ -37,7 +38,7 @@ SPECS = {
     "tab": ("TAB", Spec("tab", 4, 0.1)),
     "sa": ("SA", Spec("sa", 8, 0.05)),
 }
-PARTS = (*SPECS, "blocks", "containers", "threads")
+PARTS = (*SPECS, "blocks", "containers", "http", "threads")
 #: One caller takes more turns: in the first ones a runtime learns what its plans cost.
 ROUNDS, FIRST_ROUNDS, SECONDS = 3, 6, 0.15
 #: A block of more rows is compared with as many different ones alone.
@@ -64,6 +65,8 @@ def measured(names: Sequence[str] = ()) -> Iterator[Goal]:
             yield from blocks.measured()
         elif name == "containers":
             yield from containers()
+        elif name == "http":
+            yield from http_blocks()
         else:
             yield from two_threads(*_tables()[0])
 

@@ -9,14 +9,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import flour
-from bench.experiments.cluster_on_ray import deployed, on_ray, status, until
+from bench.experiments.cluster_load import until
+from bench.experiments.cluster_on_ray import deployed, status
+from bench.ray_nodes import RayNodes
 from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale
 from runtime.cluster.serving.bodies import Homes
 from runtime.cluster.serving.homes import sizes_in
@@ -139,7 +141,7 @@ def main() -> None:
     rng = np.random.default_rng(1)
     popular = 1.0 / (1.0 + rng.permutation(MODELS))
     asked = rng.choice(MODELS, WARM + REQUESTS, p=popular / popular.sum()).tolist()
-    with tempfile.TemporaryDirectory() as directory, on_ray():
+    with tempfile.TemporaryDirectory() as directory, closing(RayNodes(None, 4)):
         place = Path(directory)
         (place / "plans").mkdir()
         texts = save_all(place)

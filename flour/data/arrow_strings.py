@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.extension_points import extensions
+
 #: Known by being this object: an array of an equal dtype may hold any numbers.
 CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])
 #: The length that stands for a missing value, for which Arrow and polars have None.
@@ -162,23 +164,25 @@ def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
 
 
 def _fill_views(chunk: _Chunk, part: NDArray[np.int64]) -> None:
-    begin = chunk.buffers[1] + 16 * chunk.offset
-    views = memory(begin, 16 * chunk.length).view(np.int32).reshape(-1, 4)
-    part[:, 1] = views[:, 0]
     texts = chunk.n_buffers - 3
-    if texts == 1:
-        np.add(views[:, 3], np.int64(chunk.buffers[2] or 0), out=part[:, 0])
-    elif texts:  # of short strings, what would be the number of a buffer is text
-        bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
-        np.add(bases.take(views[:, 2], mode="clip"), views[:, 3], out=part[:, 0])
-    fill_short(part, begin)
+    bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
+    fill_views(part, chunk.buffers[1] + 16 * chunk.offset, bases)
 
 
-def fill_short(part: NDArray[np.int64], begin: int) -> None:
-    """Addresses of the strings that stand in their views, of which the first is at an address.
+def fill_views(part: NDArray[np.int64], begin: int, bases: NDArray[np.int64] | None) -> None:
+    """Addresses and lengths of strings by their views, of which the first is at an address.
 
-    DuckDB's strings are as Arrow's views are in this: see runtime.bulk.duckdb_vectors.
+    `bases` are the buffers of Arrow's views; DuckDB's, which have addresses, have none.
     """
+    if any(fill(part, begin, bases) for fill in extensions("string_views")):
+        return
+    views = memory(begin, 16 * len(part))
+    part[:, 1] = views.view(np.int32)[::4]
+    if bases is None:
+        part[:, 0] = views.view(np.int64)[1::2]
+    elif len(bases):  # of short strings, what would be the number of a buffer is text
+        number, place = views.view(np.int32)[2::4], views.view(np.int32)[3::4]
+        np.add(bases.take(number, mode="clip"), place, out=part[:, 0])
     inside = np.arange(begin + 4, begin + 4 + 16 * len(part), 16)
     np.copyto(part[:, 0], inside, where=part[:, 1] <= _INLINE)
 

@@ -94,11 +94,17 @@ class _Linker:
         program = Flow(dict(zip(op.outputs, inside, strict=True))) if inside else self._find(label)
         made = put(program, label, list(zip(op.given, flows, strict=True)))
         known = {each for flow in flows for each in flow.nodes()}
-        origin = here()._replace(step=label)
+        origin, notes = here()._replace(step=label), made.origins()
         for each in made.nodes():
             if each not in known and not isinstance(each.op, Source):
-                self._notes.setdefault(each, {})[origin] = None
-        return made
+                inner = [_inside(place, label) for place in notes.get(each, ())]
+                notes[each] = (origin, *inner)
+        return with_origins(made.outputs, notes)
+
+
+def _inside(place: Origin, label: str) -> Origin:
+    """A place in a model that is part of a graph."""
+    return place._replace(step=f"{label}.{place.step}") if place.step else place
 
 
 def _reads(item: Node) -> Sequence[Node]:

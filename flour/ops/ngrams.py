@@ -22,7 +22,7 @@ from flour.core.op import Arity, Columns, Op, Table
 from flour.core.sparse import Sparse
 from flour.core.types import Tokens, Type, Vector, dtype_name
 from flour.ops.bases import FloatElementwise
-from flour.ops.text import SLACK, document, looked_up, numbered
+from flour.ops.text import SLACK, Placed, document, looked_up, numbered
 from flour.strings import unicode
 from flour.strings.dictionary import triples
 from flour.strings.hashing import murmur3
@@ -71,6 +71,14 @@ class WordNgrams(Op):
         phrases = (word_ngrams(words, self.low, self.high) for words in x)
         return counted(phrases, self.vocabulary, self.dtype)
 
+    def placed(self, _document: str, words: Sequence[Placed]) -> list[Placed]:
+        """All phrases, with their places in the document."""
+        return placed_phrases(words, self.low, self.high)
+
+    def terms(self, column: int, _words: Iterable[str]) -> list[str]:
+        """What a column counts."""
+        return [self.vocabulary[column]]
+
     def runs_native(self) -> bool:
         return self.high <= LONGEST
 
@@ -117,6 +125,14 @@ class CharNgrams(Op):
         runs = (cut(document, self.low, self.high) for document in x)
         return counted(runs, self.vocabulary, self.dtype)
 
+    def placed(self, document: str, _words: Sequence[Placed]) -> list[Placed]:
+        """All runs, with their places in the document."""
+        return placed_runs(document, self.low, self.high, within_words=self.within_words)
+
+    def terms(self, column: int, _words: Iterable[str]) -> list[str]:
+        """What a column counts."""
+        return [self.vocabulary[column]]
+
     def runs_native(self) -> bool:
         return self.high <= LONGEST
 
@@ -160,6 +176,43 @@ def runs_in_words(document: str, low: int, high: int) -> Iterator[str]:
             yield from (padded[i : i + n] for i in range(max(len(padded) - n, 0) + 1))
             if n >= len(padded):
                 break  # a word shorter than this length was counted whole, once
+
+
+def placed_phrases(words: Sequence[Placed], low: int, high: int) -> list[Placed]:
+    """All phrases of `low` to `high` words, with their places."""
+    runs = (
+        words[i : i + n]
+        for n in range(low, min(high, len(words)) + 1)
+        for i in range(len(words) - n + 1)
+    )
+    return [(" ".join(word for word, _, _ in run), run[0][1], run[-1][2]) for run in runs]
+
+
+def placed_runs(document: str, low: int, high: int, *, within_words: bool) -> list[Placed]:
+    """All runs of characters, with their places; the spaces around a word take no place."""
+    if not within_words:
+        gaps = {found.start(): found.end() for found in _SPACES.finditer(document)}
+        letters, at = list[Placed](), 0
+        while at < len(document):
+            end = gaps.get(at, at + 1)
+            letters.append((" " if at in gaps else document[at], at, end))
+            at = end
+        lengths = range(low, min(high, len(letters)) + 1)
+        return [_run(letters[i : i + n]) for n in lengths for i in range(len(letters) - n + 1)]
+    made: list[Placed] = []
+    for found in re.finditer(r"\S+", document):
+        start, end = found.span()
+        inside = [(letter, start + i, start + i + 1) for i, letter in enumerate(found[0])]
+        padded = [(" ", start, start), *inside, (" ", end, end)]
+        for n in range(low, high + 1):
+            made += [_run(padded[i : i + n]) for i in range(max(len(padded) - n, 0) + 1)]
+            if n >= len(padded):
+                break
+    return made
+
+
+def _run(letters: Sequence[Placed]) -> Placed:
+    return "".join(letter for letter, _, _ in letters), letters[0][1], letters[-1][2]
 
 
 def counted(rows: Iterable[Iterable[str]], vocabulary: Strings, dtype: str) -> Sparse:
@@ -211,11 +264,22 @@ class Hashing(Op):
     def _row(self, words: Iterable[str]) -> tuple[Any, Any]:
         sums: dict[int, int] = {}
         for word in words:
-            code = murmur3(word.encode())
-            column = abs(code) % self.width
+            code, column = self._hashed(word)
             sums[column] = sums.get(column, 0) + (1 if code >= 0 or not self.signed else -1)
         columns = sorted(sums)
         return columns, [1 if self.binary else sums[column] for column in columns]
+
+    def _hashed(self, word: str) -> tuple[int, int]:
+        code = murmur3(word.encode())
+        return code, abs(code) % self.width
+
+    def placed(self, _document: str, words: Sequence[Placed]) -> list[Placed]:
+        """The words as they are."""
+        return [*words]
+
+    def terms(self, column: int, words: Iterable[str]) -> list[str]:
+        """Those of a document's words that fall into a column."""
+        return [word for word in words if self._hashed(word)[1] == column]
 
     def structure(self) -> tuple[object, ...]:
         return (self.dtype, self.binary)
@@ -245,6 +309,10 @@ class Phrases(Op):
 
     def reference(self, x: Columns) -> Columns:
         return [list(word_ngrams(words, self.low, self.high)) for words in x]
+
+    def placed(self, _document: str, words: Sequence[Placed]) -> list[Placed]:
+        """All phrases, with their places in the document."""
+        return placed_phrases(words, self.low, self.high)
 
     def runs_native(self) -> bool:
         return self.high <= LONGEST
@@ -286,6 +354,10 @@ class Runs(Op):
     def reference(self, x: Columns) -> Columns:
         cut = runs_in_words if self.within_words else char_ngrams
         return [list(cut(document, self.low, self.high)) for document in x]
+
+    def placed(self, document: str, _words: Sequence[Placed]) -> list[Placed]:
+        """All runs, with their places in the document."""
+        return placed_runs(document, self.low, self.high, within_words=self.within_words)
 
     def runs_native(self) -> bool:
         return self.high <= LONGEST

@@ -91,8 +91,9 @@ PASSES: tuple[Pass, ...] = (
     ),
     _pass(
         "collapse",
-        "after merging: these chains stay, so make them short and free of divisions",
+        "after merging: these chains stay, so make them short, free of divisions and of searches",
         "collapse_elementwise",
+        "codes_into_leaves",
     ),
     _pass(
         "join",

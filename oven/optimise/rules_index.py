@@ -11,6 +11,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "affine_into_linear": (("Linear",), ("Subtract", "Add", "Multiply", "Divide")),
     "argmax_without_softmax": (("ArgMax",), ("Softmax",)),
     "bins_into_trees": (("Walk",), ("Bins",)),
+    "codes_into_leaves": (("Categorise",), ("TreeLeaves",)),
     "collapse_elementwise": (("Subtract", "Add", "Multiply", "Divide"),),
     "dense_into_trees": (("Trees", "TreeLeaves", "LinearTrees"),),
     "drop_unused_columns": (("Select", "Element"),),

@@ -29,7 +29,7 @@ class ArrowSink:
             ) from None
         self._arrow, self._parquet = pa, parquet
         self._file: Any = _opened(to) if isinstance(to, Path) else to
-        self._own = isinstance(to, Path)
+        self._path = to if isinstance(to, Path) else None
         self._writer: Any = None
         self._blocks: list[Any] = []
         self._rows = 0
@@ -59,8 +59,10 @@ class ArrowSink:
             self._write()
         if self._writer is not None:
             self._writer.close()
-        if self._own:
+        if self._path is not None:
             self._file.close()
+            if self._writer is None:
+                self._path.unlink(missing_ok=True)  # without a value there is no schema
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import FLOATS, INTS, Category, Record, Scalar, Type
-from flour.data.arrow_strings import CELLS, LEAST_ROWS, NONE, bits, fill_short, memory
+from flour.data.arrow_strings import CELLS, LEAST_ROWS, NONE, bits, fill_views, memory
 
 #: Numbers by what their types are called in the C API, and strings.
 _NUMBERS = dict(enumerate(map(np.dtype, ("bool", *INTS, *FLOATS)), 1))
@@ -87,11 +87,9 @@ def _is_plain(kind: Type, number: int) -> bool:
 
 def _cells(begin: int, there: NDArray[np.bool_] | None, rows: int) -> NDArray[Any]:
     """Where each string of a vector is, and its length."""
-    made, views = np.empty(rows, CELLS), memory(begin, 16 * rows)
+    made = np.empty(rows, CELLS)
     part = made.view(np.int64).reshape(-1, 2)
-    part[:, 1] = views.view(np.uint32)[::4]
-    part[:, 0] = views.view(np.int64)[1::2]
-    fill_short(part, begin)
+    fill_views(part, begin, None)
     if there is not None:
         part[~there] = 0, NONE
     return made

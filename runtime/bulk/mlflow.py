@@ -18,6 +18,7 @@ from typing import Any
 
 import oven
 from flour.core.errors import FlourError
+from flour.core.types import Record, Text, Type, Vector
 from flour.language.flow import Flow
 from oven import Plan
 from runtime.bulk.plans import Source, open_plan, typed_columns
@@ -105,15 +106,32 @@ def _release() -> str | None:
 
 
 def _signature(plan: Plan) -> Any:
-    """The columns of a plan, where they have names and one value a row."""
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, Schema
+    """The columns of a plan, where each has one value a row.
 
+    What a plan reads alone has no name of its own: rows of numbers are a tensor, as for any model
+    that was fitted on an array, and documents may be a list.
+    """
+    import numpy as np
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, Schema, TensorSpec
+
+    if (alone := _alone(plan)) is not None:
+        if isinstance(alone, Vector):
+            shape = (-1, alone.width)
+            return ModelSignature(Schema([TensorSpec(np.dtype(alone.dtype), shape)]))
+        if isinstance(alone, Text):
+            return ModelSignature(Schema([ColSpec("string")]))
     try:
         columns = typed_columns(plan)
     except FlourError:
         return None
     return ModelSignature(Schema([ColSpec(_type(dtype), name) for name, dtype in columns]))
+
+
+def _alone(plan: Plan) -> Type | None:
+    """What a plan reads that has one input, which is no record of columns."""
+    kind, *more = plan.inputs.values()
+    return None if more or isinstance(kind, Record) else kind
 
 
 def _type(dtype: str) -> str:
@@ -143,4 +161,6 @@ class _Model:
         from runtime.bulk.pandas import predict
 
         frame = rows if isinstance(rows, pd.DataFrame | pd.Series) else pd.DataFrame(rows)
+        if frame.ndim == 2 and frame.shape[1] == 1 and isinstance(_alone(self._plan), Text):
+            frame = frame.iloc[:, 0]
         return predict(self._plan, frame)

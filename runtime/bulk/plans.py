@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +56,33 @@ def chosen(plan: Plan, outputs: Outputs) -> tuple[str, ...]:
     return names
 
 
+def check_kept(kept: Sequence[str], outputs: Sequence[str]) -> None:
+    """Refuse columns to keep beside outputs that have their names."""
+    if both := [each for each in outputs if each in kept]:
+        raise BadCall(
+            "a column to keep has the name of an output",
+            found=f"{both[0]!r} among the columns {', '.join(kept)}",
+            hint="keep other columns, or name the outputs that are wanted",
+        )
+
+
 def columns_read(plan: Plan, names: list[str]) -> list[str]:
     """Which of these columns the plan reads."""
     return ArrowReader(plan.inputs).columns(names)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """The threads of calls that come from several threads of a library at once."""
+    return ThreadPoolExecutor(cores(), "pretzel-bulk")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def in_common(work: Any, items: Iterable[Any]) -> Iterator[Any]:
+    """The same as `in_parallel`, by threads that all such calls have in common."""
+    return answers(lambda item: _pool().submit(work, item), items, cores() + 1)
 
 
 def in_parallel(work: Any, items: Iterable[Any], threads: int | None = None) -> Iterator[Any]:

@@ -23,7 +23,7 @@ from runtime.bulk.plans import (
     chosen,
     columns_of,
     empty_answers,
-    in_parallel,
+    in_common,
     open_plan,
     predict_arrow,
 )
@@ -64,7 +64,8 @@ def _answers(plan: Plan, rows: pl.DataFrame, outputs: tuple[str, ...], kind: Any
         table = whole.to_arrow(compat_level=pl.CompatLevel.newest())
         return predict_arrow(plan, table.to_batches()[0], outputs)
 
-    found = in_parallel(answer, parts) if cut else map(answer, parts)
+    # Polars calls from all of its threads at once: each with threads of its own would be too many.
+    found = in_common(answer, parts) if cut else map(answer, parts)
     made: list[Any] = [pl.from_arrow(batch) for batch in found] if len(rows) else []
     frame: Any = pl.concat(made) if made else pl.DataFrame(schema=kind.to_schema())
     series: pl.Series = frame.to_struct("answers")

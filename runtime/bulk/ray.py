@@ -1,10 +1,11 @@
-"""Ray Data: a plan as a function for `map_batches`.
+"""Ray Data: a plan over a dataset, or as a function for `map_batches`.
 
-    answers = dataset.map_batches(pretzel.ray.batch(plan), batch_format="pyarrow", batch_size=65536)
+    answers = pretzel.ray.predict(dataset, plan)            # the dataset's columns, and the outputs
+    scores = pretzel.ray.predict(dataset, plan, ["scores"], keep=["id"])    # the fastest
+    dataset.map_batches(pretzel.ray.batch(plan), batch_format="pyarrow")    # options of your own
 
-A table of the columns that the plan reads, and perhaps others, becomes a table of the outputs,
-behind the columns named by `keep`. The plan is put into Ray's object store once; each machine takes
-it from there once (`shipping`), so tasks are small and need no actors.
+The plan is put into Ray's object store once; each machine takes it from there once (`shipping`), so
+tasks are small and need no actors.
 """
 
 from __future__ import annotations
@@ -14,26 +15,73 @@ from typing import Any
 
 import ray
 
+from flour.core.types import Record, Vector
 from flour.data.arrow_reader import Arrow, library
-from runtime.bulk.plans import Source, chosen, open_plan, predict_arrow
+from oven import Plan
+from runtime.bulk.plans import (
+    Source,
+    check_kept,
+    chosen,
+    columns_read,
+    empty_answers,
+    open_plan,
+    predict_arrow,
+)
 from runtime.bulk.shipping import arrived, packed
 
 #: Blocks of Ray are answered in parts of so many rows, which stay in the processor's cache.
 _ROWS = 1 << 14
 
+#: Values that a task reads at least. Ray's own work is some 20 ms a task, whatever its rows; more
+#: values would save little of it, and leave processors idle longer beside the last tasks.
+_VALUES = 3 << 20
 
-def batch(plan: Source, outputs: Sequence[str] | None = None, keep: Sequence[str] = ()) -> Batch:
-    """A function from a table of rows to one of answers; Ray has to be running."""
+
+def predict(
+    dataset: ray.data.Dataset,
+    plan: Source,
+    outputs: Sequence[str] | None = None,
+    keep: Sequence[str] | None = None,
+    batch_size: int | None = None,
+    **options: object,
+) -> ray.data.Dataset:
+    """The dataset with the outputs behind its columns, or behind those to keep.
+
+    Only the columns that the plan reads, and those to keep, are read where Ray knows the columns
+    without running anything, as it does for Parquet. Neighbouring blocks are answered by one task
+    until they have `batch_size` rows. Other options are those of `map_batches`.
+    """
+    opened = open_plan(plan)
+    names = dataset.columns(fetch_if_missing=False)
+    if names is not None:
+        kept = names if keep is None else keep
+        check_kept(kept, chosen(opened, outputs))
+        needed = {*columns_read(opened, names), *kept}
+        if len(needed) < len(names):
+            dataset = dataset.select_columns([name for name in names if name in needed])
+    rows = batch_size or task_rows(opened)
+    function: Any = batch(opened, outputs, keep)
+    return dataset.map_batches(function, batch_format="pyarrow", batch_size=rows, **options)
+
+
+def batch(
+    plan: Source, outputs: Sequence[str] | None = None, keep: Sequence[str] | None = ()
+) -> Batch:
+    """A function from a table of rows to one of answers; Ray has to be running.
+
+    The answers stand behind the columns to keep; with None, behind all columns of the table.
+    """
     opened = open_plan(plan)
     name, raw = packed(opened)
-    return Batch(name, ray.put(raw), chosen(opened, outputs), tuple(keep))
+    kept = None if keep is None else tuple(keep)
+    return Batch(name, ray.put(raw), chosen(opened, outputs), kept)
 
 
 class Batch:
     """What `map_batches` calls."""
 
     def __init__(
-        self, name: str, reference: Any, outputs: tuple[str, ...], keep: tuple[str, ...]
+        self, name: str, reference: Any, outputs: tuple[str, ...], keep: tuple[str, ...] | None
     ) -> None:
         self._name, self._reference = name, reference
         self._outputs, self._keep = outputs, keep
@@ -41,12 +89,26 @@ class Batch:
     def __call__(self, rows: Arrow) -> Arrow:
         """The answers for a table."""
         plan = arrived(self._name, lambda: ray.get(self._reference))
+        kept = rows.column_names if self._keep is None else self._keep
+        check_kept(kept, self._outputs)
         most = None if plan.mixes_rows else _ROWS
         batches = rows.to_batches(max_chunksize=most)
         made = [predict_arrow(plan, part, self._outputs) for part in batches]
-        if not made:
-            return rows.select(list(self._keep))
-        answers = library().Table.from_batches(made)
-        for place, name in enumerate(self._keep):
+        answers = library().Table.from_batches(made or [empty_answers(plan, self._outputs)])
+        for place, name in enumerate(kept):
             answers = answers.add_column(place, name, rows[name])
         return answers
+
+
+def task_rows(plan: Plan) -> int:
+    """Rows of a task, fewer where a row has many values."""
+    values = 0
+    for kind in plan.inputs.values():
+        match kind:
+            case Record(fields=fields):
+                values += len(fields)
+            case Vector(width=width):
+                values += width
+            case _:
+                values += 1
+    return max(_ROWS, _VALUES // max(16, values))

@@ -27,6 +27,7 @@ from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from runtime.bulk.plans import (
     Source,
+    check_kept,
     chosen,
     columns_read,
     empty_answers,
@@ -35,7 +36,6 @@ from runtime.bulk.plans import (
     typed_columns,
 )
 from runtime.bulk.shipping import arrived, kept, packed
-from runtime.errors import BadCall
 
 
 def predict(
@@ -53,12 +53,7 @@ def predict(
     wanted = chosen(opened, outputs)
     name = _send(frame.sparkSession, opened)
     kept = list(frame.columns if keep is None else keep)
-    if both := [each for each in wanted if each in kept]:
-        raise BadCall(
-            "a column to keep has the name of an output",
-            found=f"{both[0]!r} among the columns {', '.join(kept)}",
-            hint="keep other columns, or name the outputs that are wanted",
-        )
+    check_kept(kept, wanted)
     needed = {*columns_read(opened, frame.columns), *kept}
     fields = [*(frame.schema[each] for each in kept), *_fields(opened, wanted)]
     rows = frame.select(*(each for each in frame.columns if each in needed))

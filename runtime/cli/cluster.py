@@ -27,6 +27,7 @@ EXAMPLES = """\
   ray start --head
   pretzel cluster up models --replicas 4 --front haproxy --port 8080
   pretzel cluster up models --replicas 0..8 --standby 1
+  pretzel cluster up s3://bucket/models --staging s3://bucket/plans
   pretzel cluster status
   pretzel cluster scale 6
   pretzel cluster down
@@ -38,7 +39,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("action", choices=ACTIONS, help="what to do")
     parser.add_argument(
-        "what", nargs="?", help="with up: a folder of models; with scale: a number of replicas"
+        "what",
+        nargs="?",
+        help="with up: a folder of models, or its URL; with scale: a number of replicas",
     )
     parser.add_argument("--address", default="auto", help="of Ray (the one that runs here)")
     parser.add_argument("--name", default="pretzel", help="of the cluster on Ray (pretzel)")
@@ -70,7 +73,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     up.add_argument("--lease", type=float, default=5.0, help="seconds without the controller (5)")
     up.add_argument("--poll", type=float, default=2.0, help="seconds between looks for changes (2)")
-    up.add_argument("--staging", metavar="DIR", help="for plans; every machine has to see it")
+    up.add_argument(
+        "--staging",
+        metavar="DIR",
+        help="for plans; a directory that every machine sees, or a URL on object storage",
+    )
     up.add_argument("--tokens", metavar="FILE", help="as for serve")
     up.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="as for serve")
     up.add_argument("--memory", metavar="SIZE", type=common.size, help="for plans of a replica")
@@ -113,11 +120,13 @@ def _deployment(options: argparse.Namespace) -> Deployment:
     from runtime.cli.serving import server_settings
     from runtime.cluster.serving import ClusterSettings
     from runtime.cluster.serving.ray_actors import Deployment
+    from runtime.repository.object_storage import is_url
     from runtime.workers import Options
 
     server = server_settings(options)
-    folder = Path(options.what).absolute()
-    staging = options.staging or Path(gettempdir()) / f"pretzel-{options.name}"
+    folder = options.what if is_url(options.what) else str(Path(options.what).absolute())
+    own = Path(gettempdir()) / f"pretzel-{options.name}"
+    plans = options.staging if options.staging and is_url(options.staging) else ""
     replicas = Options(
         server,
         executors=max(1, round(options.cpus)),
@@ -125,8 +134,9 @@ def _deployment(options: argparse.Namespace) -> Deployment:
         owner=options.name,
     )
     settings = ClusterSettings(
-        str(folder),
-        str(Path(staging).absolute()),
+        folder,
+        str(own if plans else Path(options.staging or own).absolute()),
+        plans=plans,
         host=options.host,
         port=options.port if options.front == "direct" else _free_port(options.host),
         scale=scale(options.replicas, 1),
@@ -205,7 +215,7 @@ def _other(options: argparse.Namespace, out: Output) -> int:
     elif options.action == "status":
         _tell(ray_actors.asked(actor.status.remote(), options.wait), out)
     elif options.action == "sync":
-        changes = ray_actors.asked(actor.ask.remote("sync"), options.wait)
+        changes = ray_actors.asked(actor.ask.remote("sync", options.wait), options.wait)
         out.result({"changes": changes}, "\n".join(changes) or "nothing has changed")
     elif options.action == "roll":
         count = ray_actors.asked(actor.ask.remote("roll", options.wait), options.wait)

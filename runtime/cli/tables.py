@@ -25,6 +25,8 @@ from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from runtime.cli.errors import BadTable
 
 Row = Sequence[str]
+#: The type of a column that the model's library wants to be there, and nothing reads.
+_UNREAD = "unread"
 _TRUE, _FALSE = {"true", "t", "1", "yes"}, {"false", "f", "0", "no"}
 
 
@@ -40,6 +42,8 @@ class Column:
     def values(self, rows: Sequence[Row], where: Where) -> Any:
         """The cells of this column, as an array."""
         texts = [row[self.index] for row in rows]
+        if self.dtype == _UNREAD:
+            return _numbers(texts)
         if self.dtype.startswith("float") and not any("_" in text for text in texts):
             try:
                 return np.array(texts, np.dtype(self.dtype))
@@ -70,7 +74,7 @@ Where = Callable[[int, int, str], str]
 
 
 def _reader(dtype: str) -> Callable[[str], Any]:
-    if dtype == "string":
+    if dtype in {"string", _UNREAD}:
         return lambda text: text or math.nan
     if dtype == "bool":
         return _boolean
@@ -102,6 +106,14 @@ def _floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
         return np.array([_number(text) for text in texts], np.float64)
     except ValueError:
         return None  # the cell that is no number is told when it is read as a whole one
+
+
+def _numbers(texts: Sequence[str]) -> NDArray[Any]:
+    """A column of any kind, as numbers where all are."""
+    try:
+        return np.array([_number(text) for text in texts], np.float64)
+    except ValueError:
+        return np.array([text or math.nan for text in texts], object)
 
 
 def _boolean(text: str) -> bool:
@@ -143,11 +155,14 @@ class Schema:
                 return [Column(names[index], index, dtype) for index in range(width)]
             case Record(fields, _, unread):
                 return [
-                    Column(name, index, _dtype(kind, name, self._file))
+                    Column(name, index, self._dtype(kind, name, unread))
                     for position, (name, kind) in enumerate(fields)
                     if (index := self._index(name, position, optional=name in unread)) is not None
                 ]
         return [Column(self._input, self._only(), _dtype(self._kind, self._input, self._file))]
+
+    def _dtype(self, kind: Type, name: str, unread: Sequence[str]) -> str:
+        return _UNREAD if name in unread else _dtype(kind, name, self._file)
 
     def _check_width(self, width: int) -> None:
         if self._width < width:

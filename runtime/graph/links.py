@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,8 @@ class Linked:
     options: dict[str, Any]
     uses: dict[str, str] = field(default_factory=dict)
     """By address, as it was written: the version that was found there."""
+    notes: Mapping[str, object] | None = None
+    """Those of the registration, without what is known from its models."""
     tried: dict[str, str | None] = field(default_factory=dict)
     """By address: the digest of the program that it was last linked with, or that failed."""
     problem: str = ""

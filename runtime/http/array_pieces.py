@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runtime.http.native_readers import NativeReader
+from oven.plans.native_reader import NativeReader
 
 #: The bytes of a piece, which is decoded in about a millisecond.
 PIECE_BYTES = 64 << 10

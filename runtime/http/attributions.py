@@ -40,8 +40,12 @@ class Attributions:
         try:
             made = await asyncio.to_thread(plan.attribute, batch.data, output=output)
         except FlourError as problem:
+            hint = f"requests have no background; in Python: {problem.hint}"
             raise HttpError(
-                problem.what, where=problem.where, found=problem.found, hint=problem.hint
+                problem.what,
+                where=problem.where,
+                found=problem.found,
+                hint=hint if "background=" in (problem.hint or "") else problem.hint,
             ) from problem
         return made.to_dict()
 

@@ -23,13 +23,11 @@ from runtime.http.bodies import Compared, PromoteRequest, RouteBody, RouteChange
 from runtime.http.clients import asked_of, changed, client_name
 from runtime.http.interfaces import Answering, InferCall
 from runtime.http.messages import ANSWER_HEADER, VERSION_HEADER, Answer, Request, Response
-from runtime.http.problems import HttpError
 from runtime.http.rollouts import Noted
 from runtime.http.routes import Handler, HandlerContext
 from runtime.http.typed_json import json
 from runtime.routing import Route
 from runtime.routing.blocks import Places, taken
-from runtime.routing.comparison import Comparison
 from runtime.routing.shadows import is_sampled, kept
 from runtime.routing.written import as_data, from_data
 from runtime.service.asking import asked_by
@@ -115,7 +113,7 @@ def _answered(
     else:
         owner, told = next(iter(parts)), ", ".join(parts)
     request.params = {**request.params, "version": owner.rpartition("@")[2]}
-    noting = service.runtime.rollouts.get(name)
+    noting = service.runtime.tallies.get(name)
     if noting is not None:
         service = copy(service)
         service.answering = Noted(service.answering, noting, headers.get("x-request-id", ""))
@@ -286,18 +284,10 @@ def history(service: HandlerContext, request: Request) -> Answer:
     return json(RouteHistory(changes))
 
 
-def compare(service: HandlerContext, request: Request) -> Answer:
+async def compare(service: HandlerContext, request: Request) -> Response:
     """How a shadow's answers differ from the champion's, from the first request of this on."""
-    if service.peers.count > 1:
-        raise HttpError(
-            "versions are compared in servers of one process", 501, found=f"{service.peers.count}"
-        )
-    return _compared(service.runtime.compare(request.params["model"]))
-
-
-async def _compared(comparison: Comparison) -> Response:
-    """The counts; what differs first is computed by definitions, on a thread."""
-    return json(Compared(**await asyncio.to_thread(comparison.to_dict)))
+    found = await service.peers.judge("compare", {"name": request.params["model"]})
+    return json(Compared(**found))
 
 
 def put_route(service: HandlerContext, request: Request) -> Answer:

@@ -201,7 +201,7 @@ def answered(
         if deadline is not None:
             call = replace(call, timeout=left(deadline))
         future = service.answering.answer(call)
-        if not future.done():
+        if not future.done() or call.batch.rows > MANY_ROWS:
             return _awaited(front, future, request, encode, deadline)
         return _response(front, future.result(), request, encode, deadline)
     except BaseException:

@@ -9,6 +9,7 @@ peers        the other processes that serve the same port                      P
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 from flour.data.batch import Batch
 from runtime.http.messages import Request, Response
+from runtime.rollout import judged
 from runtime.service.entry import Outputs
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
@@ -143,11 +145,18 @@ class Peers(Protocol):
         """Return when all have followed the changes of models and routes so far."""
         ...
 
+    async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
+        """Ask the one process that judges rollouts for all; see `runtime.rollout.judged`."""
+        ...
+
 
 class Alone:
     """The peers of a process that has none."""
 
     number, count = 0, 1
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def offer(self, kind: str, provider: Callable[[], object]) -> None:
         """Do nothing."""
@@ -158,3 +167,9 @@ class Alone:
 
     async def settled(self) -> None:
         """Return: there is nobody who could be behind."""
+
+    async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
+        """Judge here: on a thread, as changes are written to a file first."""
+        if what == "report":
+            return judged(self._runtime, what, body)
+        return await asyncio.to_thread(judged, self._runtime, what, body)

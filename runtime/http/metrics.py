@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import asyncio
 
-from runtime.http import metrics_process, metrics_runtime, metrics_triton
+from runtime.http import (
+    metrics_process,
+    metrics_rollout,
+    metrics_runtime,
+    metrics_triton,
+    metrics_watch,
+)
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Family, Snapshot, SnapshotSource, from_json, merge, to_json
@@ -39,7 +45,7 @@ class Metrics:
         service.peers.offer(KIND, lambda: to_json(self.snapshot()))
 
     def snapshot(self) -> Snapshot:
-        """The figures of this process; from any thread."""
+        """The figures of this process, those of drift still as counts; from any thread."""
         with uncollected():
             return self._snapshot()
 
@@ -62,10 +68,14 @@ class Metrics:
 
     async def everywhere(self) -> Snapshot:
         """The figures of this process and of its peers together."""
-        ours, theirs = await asyncio.gather(
-            asyncio.to_thread(self.snapshot), self._service.peers.snapshot(KIND, PATIENCE)
+        peers = self._service.peers
+        ours, theirs, rollouts = await asyncio.gather(
+            asyncio.to_thread(self.snapshot),
+            peers.snapshot(KIND, PATIENCE),
+            metrics_rollout.known(peers),
         )
-        return await asyncio.to_thread(_merged, ours, theirs) if theirs else ours
+        merged = await asyncio.to_thread(_merged, ours, theirs)
+        return [*merged, *metrics_rollout.families(rollouts)]
 
 
 def _lag(service: HandlerContext) -> list[Family]:
@@ -82,7 +92,7 @@ def _lag(service: HandlerContext) -> list[Family]:
 
 
 def _merged(ours: Snapshot, theirs: dict[int, object]) -> Snapshot:
-    return merge([ours, *_readable(theirs)])
+    return metrics_watch.with_drift(merge([ours, *_readable(theirs)]) if theirs else ours)
 
 
 def _readable(theirs: dict[int, object]) -> list[Snapshot]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from objectstore import MemoryStore
-from runtime.http import metrics_rollout, metrics_watch
+from runtime.http import metrics_watch
 from runtime.http.batching import Batched
 from runtime.http.codec import Counts, ModelCodec
 from runtime.http.loop_fairness import gently
@@ -44,7 +44,6 @@ def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameter
         *(_pool(stats.batch) if stats.batch is not None else ()),
         *_groups(stats.groups),
         *metrics_watch.families(service.runtime.versions().values()),
-        *metrics_rollout.families(service.runtime.rollouts.values()),
         *_answering(service.answering),
         _shadows(service.runtime.shadow_stats()),
     ]

@@ -1,6 +1,7 @@
 """Figures of watched endpoints: drift by column, rows, errors, scores and labels by segment.
 
 Samples are bounded: a watch has at most as many segments as its limit, and one for all others.
+Drift is computed from the counts of all processes together, as it cannot be merged itself.
 """
 
 from __future__ import annotations
@@ -8,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-from runtime.http.metrics_data import Family, Labels
+import numpy as np
+
+from runtime.http.metrics_data import Distribution, Family, Labels, Snapshot
 from runtime.service.version import ModelVersion
 from runtime.watch.segments import SCORE_BINS, Cell
+from runtime.watch.statistics import Drift, Window, drift_of
 from runtime.watch.watching import Watch, watches_of
+
+_WINDOWS = "pretzel_drift_windows"
 
 
 def families(versions: Iterable[ModelVersion]) -> list[Family]:
     """The families of all watches; empty ones are not shown."""
-    drift = {name: _gauge(name) for name in ("psi", "ks", "missing", "unseen", "rows")}
+    windows = Family(_WINDOWS, "histogram", "Counts of columns by bin, before drift is computed.")
     rows = Family("pretzel_segment_rows_total", "counter", "Rows of a segment.")
     errors = Family("pretzel_segment_errors_total", "counter", "Rows that were refused.")
     labels = Family("pretzel_segment_labels_total", "counter", "Answers by their label.")
@@ -41,31 +47,49 @@ def families(versions: Iterable[ModelVersion]) -> list[Family]:
         for number, watch in enumerate(watches_of(version)):
             if number:  # of several watches, each has series of its own
                 model = (*model[:2], ("watch", str(number + 1)))
-            _drift(drift, watch, model)
+            for each in watch.windows():
+                kind = "numbers" if each.is_numbers else "words"
+                bins = Distribution([*each.reference.tolist(), *each.counts.tolist()])
+                where = (("column", each.column), (kind, str(len(each.counts))))
+                windows.put(bins, (*model, *where))
             for cell in watch.cells():
                 _cell(segments, watch, cell, model)
             for stage, share in watch.costs.shares.items() if watch.costs else ():
                 stages.put(share, (*model, ("stage", stage)))
-            for each in watch.outliers:
-                looked.put(each.rows, (*model, ("detector", each.name)))
-                strange.put(each.found, (*model, ("detector", each.name)))
+            for finder in watch.outliers:
+                looked.put(finder.rows, (*model, ("detector", finder.name)))
+                strange.put(finder.found, (*model, ("detector", finder.name)))
             dropped.put(watch.dropped, model)
             alarms.put(len(watch.alarms), model)
-    return [*drift.values(), *segments, stages, looked, strange, dropped, alarms]
+    return [windows, *segments, stages, looked, strange, dropped, alarms]
 
 
-def _gauge(name: str) -> Family:
-    return Family(
-        f"pretzel_drift_{name}", "gauge", f"Columns against the reference: {name}.", over="max"
-    )
+def with_drift(snapshot: Snapshot) -> Snapshot:
+    """A merged snapshot with the drift of columns instead of their counts."""
+    return [
+        made for each in snapshot for made in (_drift(each) if each.name == _WINDOWS else [each])
+    ]
 
 
-def _drift(into: dict[str, Family], watch: Watch, model: Labels) -> None:
-    for each in watch.drift():
-        for name, family in into.items():
-            value = getattr(each, name)
-            if value is not None:
-                family.put(value, (*model, ("column", each.column)))
+def _drift(windows: Family) -> list[Family]:
+    found: dict[Labels, Drift] = {}
+    for (*where, (kind, _)), value in windows.samples:
+        assert isinstance(value, Distribution), "windows have counts by bin"
+        # The references of several processes add up too, which leaves their shares as they are.
+        reference, counts = np.array(value.counts, np.int64).reshape(2, -1)
+        one = drift_of(Window(where[-1][1], kind == "numbers", reference, counts))
+        # While a model is replaced, processes may have different bins; most rows have those shown.
+        if one.rows >= (known.rows if (known := found.get(tuple(where))) else 0):
+            found[tuple(where)] = one
+    families = []
+    for name in ("psi", "ks", "missing", "unseen", "rows"):
+        text = f"Columns against the reference: {name}."
+        family = Family(f"pretzel_drift_{name}", "gauge", text)
+        for labels, one in found.items():
+            if (figure := getattr(one, name)) is not None:
+                family.put(figure, labels)
+        families.append(family)
+    return families
 
 
 def _cell(into: tuple[Family, ...], watch: Watch, cell: Cell, model: Labels) -> None:

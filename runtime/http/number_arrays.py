@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oven.plans.native_reader import NativeReader
 from runtime.http.array_pieces import ArrayPieces, array_pieces
-from runtime.http.native_readers import NativeReader
 
 #: Shorter texts are for the general decoder: it has read them before this has begun.
 LEAST_BYTES = 1024

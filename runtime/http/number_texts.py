@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.http.native_readers import NativeReader
+from oven.plans.native_reader import NativeReader
 
 #: Fewer numbers are for the general encoder.
 LEAST_NUMBERS = 64

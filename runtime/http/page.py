@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape
 from urllib.parse import parse_qs, quote
@@ -20,6 +20,7 @@ from runtime.http.interfaces import ModelState
 from runtime.http.loop_fairness import gently, uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Distribution, Snapshot
+from runtime.http.metrics_rollout import known
 from runtime.http.page_graphs import graph, graphs
 from runtime.http.page_html import Cell, duration, number, size
 from runtime.http.page_routes import routes
@@ -103,7 +104,9 @@ def _plan(name: str, version: str, step: str) -> str:
 
 async def _status(service: HandlerContext, wanted: str, refresh: int, *, changes: bool) -> Response:
     snapshot = await service.metrics.everywhere() if service.metrics is not None else []
-    made = partial(_page, service, snapshot, wanted, refresh, changes=changes)
+    rollouts = {each["endpoint"]: each for each in await known(service.peers)}
+    drawn = partial(routes, service.runtime, rollouts, wanted, changes=changes)
+    made = partial(_page, service, snapshot, wanted, refresh, drawn)
     body = await asyncio.to_thread(made)
     return Response(body, content_type=HTML, headers=_HEADERS)
 
@@ -142,14 +145,22 @@ class Figures:
 
 
 def _page(
-    service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int, *, changes: bool
+    service: HandlerContext,
+    snapshot: Snapshot,
+    wanted: str,
+    refresh: int,
+    drawn: Callable[[], str],
 ) -> bytes:
     with uncollected():
-        return _render(service, snapshot, wanted, refresh, changes=changes)
+        return _render(service, snapshot, wanted, refresh, drawn)
 
 
 def _render(
-    service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int, *, changes: bool
+    service: HandlerContext,
+    snapshot: Snapshot,
+    wanted: str,
+    refresh: int,
+    drawn: Callable[[], str],
 ) -> bytes:
     figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
@@ -159,7 +170,7 @@ def _render(
         html.facts(_facts(service, figures)),
         _models(service, figures, wanted),
         graphs(service.runtime, wanted),
-        routes(service.runtime, wanted, changes=changes),
+        drawn(),
         _repository(service),
         _engines(service),
         html.footer(f"Pretzel {server_version()}. {_TIMES}"),

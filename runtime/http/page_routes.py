@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import Any
 from urllib.parse import quote
 
 from runtime.http.loop_fairness import gently
 from runtime.http.page_html import Cell, box, buttons, paragraph, section, table
-from runtime.rollout import OVER, Rollout
+from runtime.rollout import OVER
 from runtime.routing import Change, Route
 from runtime.routing.written import as_data
 from runtime.service.runtime import Runtime
@@ -19,31 +20,39 @@ SHOWN, CHANGES = 50, 20
 _COLUMNS = (Cell("change", "number"), *(Cell(name, "short") for name in ("when", "who", "what")))
 
 
-def routes(runtime: Runtime, wanted: str, *, changes: bool = False) -> str:
+_Rollouts = Mapping[str, Mapping[str, Any]]
+
+
+def routes(runtime: Runtime, rollouts: _Rollouts, wanted: str, *, changes: bool = False) -> str:
     """A section with every route; empty where there is none. With buttons for who may change."""
     names = [each.name for each in runtime.endpoints() if wanted in each.name]
     found = (name for name in names if runtime.has_route(name))
-    drawn = [_route(runtime, name, changes=changes) for name in gently(islice(found, SHOWN))]
+    drawn = [
+        _route(runtime, rollouts, name, changes=changes) for name in gently(islice(found, SHOWN))
+    ]
     return section("Routes", "".join(drawn)) if drawn else ""
 
 
-def _route(runtime: Runtime, name: str, *, changes: bool) -> str:
-    history, running = runtime.history(name), runtime.rollouts.get(name)
+def _route(runtime: Runtime, rollouts: _Rollouts, name: str, *, changes: bool) -> str:
+    history, running = runtime.history(name), rollouts.get(name)
     newest = history[: -CHANGES - 1 : -1]
     body = paragraph(_text(history[-1].route))
-    if isinstance(running, Rollout):
-        body += paragraph(f"rollout: {running.state}, {running.weight:g} % {running.reason}")
+    if running is not None:
+        where = f"{running['state']}, {running['weight']:g} % {running['reason']}"
+        body += paragraph(f"rollout: {where}")
     if changes:
         body += buttons(_buttons(name, history, running))
     body += table((*_COLUMNS, Cell("route", "name")), map(_change, newest))
     return box(f"{name}: {history[-1].route.champion}", body)
 
 
-def _buttons(name: str, history: tuple[Change, ...], running: object) -> Iterator[tuple[str, str]]:
+def _buttons(
+    name: str, history: tuple[Change, ...], running: Mapping[str, Any] | None
+) -> Iterator[tuple[str, str]]:
     """What may be done now."""
     model = f"/v2/models/{quote(name, safe='')}"
-    if isinstance(running, Rollout) and running.state not in OVER:
-        other = "resume" if running.state == "paused" else "pause"
+    if running is not None and running["state"] not in OVER:
+        other = "resume" if running["state"] == "paused" else "pause"
         for action in (other, "abort"):
             yield f"{action} the rollout", f"{model}/rollout/state?action={action}"
         return

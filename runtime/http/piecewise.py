@@ -14,7 +14,6 @@ from flour.data.batch import Batch, row_count
 from runtime.http import telemetry
 from runtime.http.array_pieces import RowPieces
 from runtime.http.codec import ModelCodec
-from runtime.http.codec_json import encoded_list
 from runtime.http.column_arrays import ColumnPieces
 from runtime.http.inference import left
 from runtime.http.messages import Request, Response
@@ -33,11 +32,11 @@ async def in_pieces(
     request: Request,
     cut: Cut,
     read: Read,
-    form: Callable[[dict[str, Any]], list[Any]],
+    form: Callable[[dict[str, Any]], bytes],
 ) -> Response | None:
     """The answer to rows or columns; None for other bodies, and where rows depend on each other.
 
-    `cut` finds the pieces, `read` makes the batch of one, `form` a list for JSON of its answers.
+    `cut` finds the pieces, `read` makes the batch of one, `form` an array of JSON of its answers.
     """
     wished = ResponseOptions(timeout=timeout({}, request))
     if front.version.mixes_rows:
@@ -58,7 +57,7 @@ async def in_pieces(
             if deadline is not None:
                 call = replace(call, timeout=left(deadline))
             answers = await asyncio.wrap_future(service.answering.answer(call))
-            texts.append(await asyncio.to_thread(_encoded, form, answers))
+            texts.append((await asyncio.to_thread(form, answers))[1:-1])
             rows += row_count(answers)
     except BaseException as problem:
         front.counts.failed += 1
@@ -78,7 +77,3 @@ def _among_all(where: str, before: int) -> str:
     """A place in a piece, by the number of its row among all: the first that it has."""
     moved, found = _NUMBER.subn(lambda number: f"[{int(number[1]) + before}]", where, count=1)
     return moved if found else f"rows from {before}, {where}"
-
-
-def _encoded(form: Callable[[dict[str, Any]], list[Any]], answers: dict[str, Any]) -> bytes:
-    return encoded_list(form(answers))[1:-1]

@@ -10,7 +10,7 @@ rows gets an array of answers. Blocks may come and go as streams of Arrow: codec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -23,7 +23,7 @@ from runtime.http import codec_arrow, telemetry
 from runtime.http.array_pieces import RowPieces, rows_in_pieces
 from runtime.http.bodies import Instances, Predictions
 from runtime.http.codec import ModelCodec
-from runtime.http.codec_json import decoded, encode, encoded_list
+from runtime.http.codec_json import decoded, encode
 from runtime.http.column_arrays import ColumnPieces, column_pieces
 from runtime.http.inference import LARGE, answered, check_deadline, quick, quick_block, tells
 from runtime.http.loop_fairness import uncollected
@@ -33,6 +33,7 @@ from runtime.http.piecewise import in_pieces
 from runtime.http.problems import HttpError
 from runtime.http.response_options import NOTHING, ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
+from runtime.http.row_texts import encoded_column, encoded_rows, named
 
 _anything = msgspec.json.Decoder()
 _instances = msgspec.json.Decoder(Instances)
@@ -66,12 +67,14 @@ def rows_of_instances(_service: HandlerContext, request: Request) -> object:
 
 async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
     """The answer to a large body, which is decoded on a thread: others do not wait for that."""
-    if not codec_arrow.is_wanted(request):
+    batch = await asyncio.to_thread(_numbers, front, request.body)
+    if batch is None and not codec_arrow.is_wanted(request):
         whole = await in_pieces(service, front, request, _cut, _read, partial(_rows, front))
         if whole is not None:
             return whole
-    with uncollected():
-        batch = await asyncio.to_thread(_read, front, request.body)
+    if batch is None:
+        with uncollected():
+            batch = await asyncio.to_thread(_read, front, request.body)
     telemetry.resume(service, request)
     answer = _predicted(service, front, request, batch)
     return answer if isinstance(answer, Response) else await answer
@@ -102,15 +105,20 @@ def _read(front: ModelCodec, body: bytes | memoryview | dict[str, Any]) -> Batch
     if codec_arrow.is_stream(body):
         rows = codec_arrow.rows(body, front.version.inputs)
         return front.version.reader.read(rows).as_block
+    return _numbers(front, body) or _batch(front, decoded(body, _anything, Any))
+
+
+def _numbers(front: ModelCodec, body: bytes | memoryview) -> Batch | None:
+    """The batch of rows of numbers, which native code reads; None for others."""
     width = front.quick_width if front.quick_type == "FP64" else 0
-    if width and len(body) >= LEAST_BYTES and body[0] == _OPENING:
-        numbers = read(body, 0)
-        # Missing numbers and rows of another width are for the usual way to judge.
-        if numbers is not None and numbers.end == len(body) and numbers.width == width:
-            rows = numbers.values.reshape(-1, width)
-            if not np.isnan(rows).any():
-                return front.version.reader.read(rows)
-    return _batch(front, decoded(body, _anything, Any))
+    if not width or len(body) < LEAST_BYTES or body[0] != _OPENING:
+        return None
+    numbers = read(body, 0)
+    # Missing numbers and rows of another width are for the usual way to judge.
+    if numbers is None or numbers.end != len(body) or numbers.width != width:
+        return None
+    rows = numbers.values.reshape(-1, width)
+    return None if np.isnan(rows).any() else front.version.reader.read(rows)
 
 
 _OPENING = ord("[")
@@ -133,15 +141,13 @@ def _predicted(
         if arrow:
             ready = codec_arrow.response(told, front.version.kinds)
             return _counted(front, request, ready, batch.rows)
-        form = _row if batch.single else _rows
-        return _done(front, request, form(front, told), batch.rows)
+        text = encode(_row(front, told)) if batch.single else _rows(front, told)
+        return _counted(front, request, Response(text), batch.rows)
 
     def response(answers: dict[str, Any]) -> Response:
         if arrow:
             return codec_arrow.response(answers, front.version.kinds)
-        if batch.single:
-            return Response(encode(_row(front, answers)))
-        return Response(encoded_list(_rows(front, answers)))
+        return Response(encode(_row(front, answers)) if batch.single else _rows(front, answers))
 
     return answered(service, front, front.call(batch, wished), request, response)
 
@@ -179,7 +185,7 @@ def _instances_answered(
             answers_of_row = front.told(outputs)
             only = [_plain(value) for value in answers_of_row.values()]
             predictions = only if len(only) == 1 else [_row(front, answers_of_row)]
-            return _done(front, request, Predictions(predictions))
+            return _counted(front, request, Response(encode(Predictions(predictions))), 1)
     batch = _batch(front, asked.instances)
     if batch.single:
         raise HttpError(
@@ -190,23 +196,20 @@ def _instances_answered(
         )
 
     def response(answers: dict[str, Any]) -> Response:
-        return Response(encode(Predictions(_predictions(front, answers))))
+        return Response(b'{"predictions":%b}' % _predictions(front, answers))
 
     wished = ResponseOptions(timeout=timeout({}, request))
     return answered(service, front, front.call(batch, wished), request, response)
 
 
-def _predictions(front: ModelCodec, answers: Mapping[str, Any]) -> list[Any]:
+def _predictions(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
     """Of one output, the values alone, as the protocol says it."""
-    return _column(next(iter(answers.values()))) if len(answers) == 1 else _rows(front, answers)
-
-
-def _done(front: ModelCodec, request: Request, answer: object, rows: int = 1) -> Response:
-    """The answer to rows that were over at once."""
-    return _counted(front, request, Response(encode(answer)), rows)
+    only = len(answers) == 1
+    return encoded_column(*answers.values()) if only else _rows(front, answers)
 
 
 def _counted(front: ModelCodec, request: Request, response: Response, rows: int) -> Response:
+    """The answer to rows that were over at once."""
     front.counts.done(rows, perf_counter() - request.started)
     return response
 
@@ -222,40 +225,14 @@ def _batch(front: ModelCodec, data: object) -> Batch:
 
 def _row(front: ModelCodec, answers: Mapping[str, Any]) -> dict[str, Any]:
     """The answers to one row, probabilities by class."""
-    namer = _namer(front)
-    return {
-        name: namer(_plain(value)) if name == "probabilities" else _plain(value)
-        for name, value in answers.items()
-    }
+    made = {name: _plain(value) for name, value in answers.items()}
+    if "probabilities" in made:
+        made["probabilities"] = named(made["probabilities"], front.class_names)
+    return made
 
 
-def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    columns = {name: _column(value) for name, value in answers.items()}
-    if "probabilities" in columns:
-        namer = _namer(front)
-        columns["probabilities"] = [namer(row) for row in columns["probabilities"]]
-    names = list(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _namer(front: ModelCodec) -> Callable[[Any], object]:
-    """Puts class labels to the probabilities of a row, where the program has a label for each."""
-    names = front.class_names
-
-    def named(row: Any) -> object:
-        fits = isinstance(row, list) and len(row) == len(names)
-        return dict(zip(names, row, strict=True)) if fits else row
-
-    return named
-
-
-def _column(value: object) -> list[Any]:
-    """An output as a list of rows."""
-    if isinstance(value, Mapping):
-        columns = {name: _column(part) for name, part in value.items()}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    rows: list[Any] = _plain(value)
-    return rows
+def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> bytes:
+    return encoded_rows(answers, front.class_names)
 
 
 def _plain(value: object) -> Any:

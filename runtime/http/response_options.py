@@ -67,7 +67,7 @@ def _explain(parameters: Mapping[str, Any]) -> str | None:
     value = parameters.get("explain", False)
     if isinstance(value, bool):
         return "" if value else None
-    if isinstance(value, str):
+    if isinstance(value, str) and value:
         return value
     raise HttpError(
         "explain is true, false or the name of an output",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -15,11 +12,9 @@ from flour.data.batch import Batch
 from runtime.http.bodies import Reported, ReportRequest, RolloutAction, RolloutBody, RolloutRequest
 from runtime.http.clients import asked_of, changed, client_name
 from runtime.http.interfaces import Answering, InferCall
-from runtime.http.messages import Answer, Request, Response
-from runtime.http.problems import HttpError
+from runtime.http.messages import Request, Response
 from runtime.http.routes import HandlerContext
 from runtime.http.typed_json import body_of, json
-from runtime.rollout import Rollout
 from runtime.service.entry import Outputs
 from runtime.service.following import Noting, note_done
 from runtime.service.version import ModelVersion
@@ -29,52 +24,39 @@ _action = msgspec.json.Decoder(RolloutAction)
 _report = msgspec.json.Decoder(ReportRequest)
 
 
-def begin(service: HandlerContext, request: Request) -> Answer:
+async def begin(service: HandlerContext, request: Request) -> Response:
     """Begin a rollout."""
     asked: RolloutRequest = asked_of(request, _request)
-    terms = {name: value for name, value in msgspec.structs.asdict(asked).items() if value != ()}
-    begun = partial(service.runtime.rollout, request.params["model"], **terms)
-    return _changed(service, request, partial(begun, who=client_name(service, request)))
+    terms = {name: value for name, value in msgspec.to_builtins(asked).items() if value != []}
+    terms["who"] = client_name(service, request)
+    return changed(request, await _judged(service, request, "begin", terms=terms))
 
 
-def told(service: HandlerContext, request: Request) -> Answer:
+async def told(service: HandlerContext, request: Request) -> Response:
     """The rollout that there is, or was last."""
-    return json(_body(service.runtime.rollout(request.params["model"])))
+    return json(await _judged(service, request, "told"))
 
 
-def act(service: HandlerContext, request: Request) -> Answer:
+async def act(service: HandlerContext, request: Request) -> Response:
     """Pause a rollout, go on with it, or end it."""
     asked: RolloutAction = asked_of(request, _action)
-    running: Rollout = service.runtime.rollout(request.params["model"])
-    why = (asked.why,) if asked.action != "resume" else ()
-
-    def change() -> Rollout:
-        getattr(running, asked.action)(*why)
-        return running
-
-    return _changed(service, request, change)
+    return changed(request, await _judged(service, request, asked.action, why=asked.why))
 
 
-def report(service: HandlerContext, request: Request) -> Answer:
+async def report(service: HandlerContext, request: Request) -> Response:
     """Count values of a request by its id."""
     asked: ReportRequest = body_of(request, _report)
-    name = request.params["model"]
-    return json(Reported(service.runtime.report(name, asked.request, **asked.values)))
+    name, values = request.params["model"], asked.values
+    body = {"name": name, "request": asked.request, "values": values}
+    return json(Reported(await service.peers.judge("report", body)))
 
 
-async def _changed(
-    service: HandlerContext, request: Request, change: Callable[[], Rollout]
-) -> Response:
-    """Make a change on a thread, as it is written to a file first."""
-    if service.peers.count > 1:
-        raise HttpError(
-            "rollouts are judged in servers of one process", 501, found=f"{service.peers.count}"
-        )
-    return changed(request, _body(await asyncio.to_thread(change)))
-
-
-def _body(running: Rollout) -> RolloutBody:
-    return RolloutBody(**running.to_dict())
+async def _judged(
+    service: HandlerContext, request: Request, what: str, **more: object
+) -> RolloutBody:
+    """The rollout after what was asked of it, whichever process judges it."""
+    body = {"name": request.params["model"], **more}
+    return RolloutBody(**await service.peers.judge(what, body))
 
 
 class Noted:

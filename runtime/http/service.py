@@ -56,7 +56,7 @@ class Service(HandlerContext):
         self.runtime, self.settings, self.repository = runtime, settings, repository
         self.answering = answering or Direct(runtime)
         self.guards, self.observers = list(guards), list(observers)
-        self.peers: Peers = peers or Alone()
+        self.peers: Peers = peers or Alone(runtime)
         self.waiting = 0
         #: Called with a request whose answer is awaited; gives what is called when it has ended.
         self.enter: Callable[[Request], Callable[[object], None]] | None = None

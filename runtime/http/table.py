@@ -101,7 +101,7 @@ def _experiment(
     changes = method != "GET"
     return Route(
         *(method, f"/v2/models/{{model}}/{tail}", handler, summary, body, answer),
-        statuses=(404, 409, 501, 504) if changes else (404,),
+        statuses=(404, 409, 504) if changes else (404,),
         body_required=method == "PUT",
         tag="experiments",
         right="change" if changes else "read",

@@ -259,8 +259,10 @@ class AnswerKeeper:
 
     def _hashed(self, key: object) -> str:
         plain = key.item() if isinstance(key, np.generic) else key
-        if isinstance(plain, float) and plain.is_integer():
-            plain = int(plain)  # 17 and 17.0 are one subject
+        if isinstance(plain, bool) or (isinstance(plain, float) and plain.is_integer()):
+            plain = int(
+                plain
+            )  # 17 and 17.0 are one subject, and a column of numbers reads True as 1
         return hmac.new(self._salt, str(plain).encode(), hashlib.sha256).hexdigest()[:32]
 
     def _describe(self, version: ModelVersion) -> None:

@@ -23,6 +23,7 @@ from runtime.repository.errors import UnsupportedModel, Untrusted
 from runtime.repository.files import Folder, shown
 
 PLAN, LIGHTGBM, XGBOOST, ONNX, SKLEARN = "plan", "lightgbm", "xgboost", "onnx", "sklearn"
+SKOPS = "skops"
 GRAPH = "graph"
 
 _PLANS = (".pretzel", ".plan")
@@ -104,7 +105,7 @@ def program(form: str, raw: bytes, where: str, *, covers: bool = False) -> Flow:
     if form == SKLEARN:
         return of_estimator(estimator(raw, where), where, covers=covers)
     read = importer(form, where)
-    how = {"covers": True} if covers and form in (LIGHTGBM, XGBOOST) else {}
+    how = {"covers": True} if covers and form in (LIGHTGBM, XGBOOST, SKOPS) else {}
     try:
         with at(Origin(Path(where).name, 0)):
             flow: Flow = read(raw, **how)

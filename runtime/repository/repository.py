@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +21,10 @@ from runtime.errors import InUse, RuntimeClosed, UnknownEndpoint
 from runtime.http.interfaces import ModelState
 from runtime.repository import formats
 from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
-from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
+from runtime.repository.files import MAX_BYTES, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
 from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_directories
+from runtime.repository.object_storage import folder_of
 from runtime.repository.preparing import Importer, LocalImporter
 from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import RouteFiles
@@ -91,7 +93,7 @@ class Repository:
         on_event: Callable[[Event], object] | None = None,
         on_line: OnLine | None = None,
     ) -> None:
-        """Check the folder; nothing is loaded yet.
+        """Check the folder; nothing is loaded yet. It may be on object storage, see there.
 
         `trust_pickle` allows models in pickles, whose reading runs their code; with `trust_code`,
         machine code in the files of plans is used where they are tried out, as the runtime has its
@@ -104,12 +106,13 @@ class Repository:
         called with each event, on the thread where it happens; `on_line` with each line that the
         other process prints, which otherwise goes to standard error.
         """
-        self.folder, self.runtime = Folder(path, max_bytes=max_bytes), runtime
+        self._staging = Staging(staging, trust_code=trust_code)
+        self.folder = folder_of(path, self._staging.directory, max_bytes=max_bytes)
         self.folder.check()
+        self.runtime = runtime
         self._unload_removed = unload_removed
         self._quiet_seconds, self._clock = quiet_seconds, clock
         self._on_event = on_event or (lambda _: None)
-        self._staging = Staging(staging, trust_code=trust_code)
         folder, staged = self.folder, self._staging
         self._importer: Importer = (
             IsolatedImporter(
@@ -122,6 +125,7 @@ class Repository:
             RouteFiles(self.folder, runtime) if isinstance(runtime, RoutedRegistry) else None
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
+        self._index: tuple[ModelState, ...] | None = ()
         self._seen: dict[tuple[str, str], _Stability] = {}
         self._working = threading.RLock()  # one change at a time
         self._table = threading.Lock()  # of the entries, as `index` reads them
@@ -140,16 +144,19 @@ class Repository:
         return walk(self.folder)
 
     def index(self) -> tuple[ModelState, ...]:
-        """All versions, loaded or not."""
+        """All versions, loaded or not; the same object until one of them changes."""
         with self._table:
-            lines = [
-                ModelState(
-                    *(name, version, entry.state, entry.reason, not entry.held),
-                    refused=entry.state == UNAVAILABLE and entry.staged is None,
-                )
-                for (name, version), entry in self._entries.items()
-            ]
-        return tuple(sorted(lines, key=lambda one: (natural(one.name), natural(one.version))))
+            if self._index is None:
+                lines = [
+                    ModelState(
+                        *(name, version, entry.state, entry.reason, not entry.held),
+                        refused=entry.state == UNAVAILABLE and entry.staged is None,
+                    )
+                    for (name, version), entry in self._entries.items()
+                ]
+                lines.sort(key=lambda one: (natural(one.name), natural(one.version)))
+                self._index = tuple(lines)
+            return self._index
 
     # --- changing ----------------------------------------------------------------------------
 
@@ -183,7 +190,7 @@ class Repository:
                 )
             for key, entry in self._entries.items():
                 if key[0] == name:
-                    entry.held = False
+                    self._hold(entry, held=False)
                     entry.stamp = entry.stamp if entry.state == READY and not entry.reason else ()
             events = self._sync(scan, patient=False, only=name)
         for event in events:
@@ -198,7 +205,7 @@ class Repository:
             if not keys:
                 raise UnknownModel(f"no model {name!r} is known")
             for key in keys:
-                self._entries[key].held = True
+                self._hold(self._entries[key], held=True)
             return tuple(self._drop(keys, "unloaded by name"))
 
     # --- one step ----------------------------------------------------------------------------
@@ -227,8 +234,8 @@ class Repository:
         ]
         # The version in service is switched before any is removed, so that requests always find
         # one.
-        for name in {event.name for event in events} | {name for name, _ in gone}:
-            self._serve_latest(name, without=set(gone) if self._unload_removed else set())
+        names = {event.name for event in events} | {name for name, _ in gone}
+        self._serve_latest(names, without=set(gone) if self._unload_removed else ())
         events += self._remove_gone(gone)
         return tuple(events)
 
@@ -251,6 +258,7 @@ class Repository:
         if entry is None:
             with self._table:
                 entry = self._entries[key] = _Entry(LOADING)
+                self._index = None
         return self._load_model(model, entry, patient=patient)
 
     def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
@@ -336,17 +344,21 @@ class Repository:
 
     def _set_state(self, entry: _Entry, state: str, reason: str) -> None:
         with self._table:
-            entry.state, entry.reason = state, reason
+            entry.state, entry.reason, self._index = state, reason, None
 
-    def _serve_latest(self, name: str, without: set[tuple[str, str]]) -> None:
-        """Switch an endpoint to its latest version that can be served."""
-        ready = [
-            version
-            for (each, version), entry in self._entries.items()
-            if each == name and entry.staged is not None and (each, version) not in without
-        ]
-        if ready and not (self._routes is not None and self._routes.has(name)):
-            self.runtime.switch(name, max(ready, key=natural))
+    def _hold(self, entry: _Entry, *, held: bool) -> None:
+        with self._table:
+            entry.held, self._index = held, None
+
+    def _serve_latest(self, names: Collection[str], without: Collection[tuple[str, str]]) -> None:
+        """Switch endpoints to their latest versions that can be served."""
+        ready: dict[str, list[str]] = {}
+        for (name, version), entry in self._entries.items():
+            if name in names and entry.staged is not None and (name, version) not in without:
+                ready.setdefault(name, []).append(version)
+        for name, versions in ready.items():
+            if not (self._routes is not None and self._routes.has(name)):
+                self.runtime.switch(name, max(versions, key=natural))
 
     def _remove_gone(self, gone: list[tuple[str, str]]) -> list[Event]:
         served = [key for key in gone if self._entries[key].staged is not None]
@@ -358,27 +370,30 @@ class Repository:
                 if self._entries[key].staged is not None:  # what is in use stays
                     continue
                 del self._entries[key]
+                self._index = None
                 self._seen.pop(key, None)
         return events
 
     def _drop(self, keys: list[tuple[str, str]], reason: str) -> list[Event]:
         """Unregister versions; requests that were accepted get their answers."""
         events: list[Event] = []
+        served = Counter(name for (name, _), entry in self._entries.items() if entry.staged)
         for name, version in keys:
             entry = self._entries[name, version]
             if entry.staged is None:
                 continue
-            last = sum(n == name and e.staged is not None for (n, _), e in self._entries.items())
+            served[name] -= 1
             staged, told = entry.staged, entry.reason
             entry.staged, entry.stamp = None, ()
             self._set_state(entry, UNAVAILABLE, reason)
-            if last > 1:
-                self._serve_latest(name, set())
+            if served[name]:
+                self._serve_latest({name}, ())
             try:
                 with suppress(UnknownEndpoint):  # it is gone already
                     self.runtime.unregister(name, version)
             except InUse as problem:  # a graph or a route goes on with it
                 entry.staged = staged
+                served[name] += 1
                 kept = f"{reason}, and it is still served: {reason_of(problem)}"
                 self._set_state(entry, READY, kept)
                 if told != kept:

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 from runtime.rollout.criteria import Counts, Criterion, read_criteria
 from runtime.rollout.evidence import lower, upper
-from runtime.rollout.rollout import OVER, Event, Rollout, report, resume, rollout
+from runtime.rollout.judging import STEP_SECONDS, judged, report, resume, rollout, tally
+from runtime.rollout.outcomes import REPORTERS, Evidence, Tally
+from runtime.rollout.rollout import OVER, Event, Rollout
 from runtime.rollout.terms import Terms
 
 __all__ = [
     "OVER",
+    "REPORTERS",
+    "STEP_SECONDS",
     "Counts",
     "Criterion",
     "Event",
+    "Evidence",
     "Rollout",
+    "Tally",
     "Terms",
+    "judged",
     "lower",
     "read_criteria",
     "report",
     "resume",
     "rollout",
+    "tally",
     "upper",
 ]

@@ -5,7 +5,12 @@
     running <-> paused
 
 Every change is written down before it is made, where there is a journal. `promoting` and `aborting`
-say what is about to be done, so that a process that was killed does it when it starts again.
+say what is about to be done, so that a process that was killed does it when it starts again; they
+last until all processes that answer have followed.
+
+A rollout is judged in one process, which may have no requests itself: a runtime, or the supervisor
+of several. What requests do is counted where they are answered (`outcomes.Tally`), and asked for
+with each look.
 """
 
 from __future__ import annotations
@@ -14,20 +19,22 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any, NamedTuple
+from secrets import token_hex
+from typing import Any, NamedTuple, Protocol
 
 from objectstore import Explained
-from runtime.errors import BadCall, UnknownEndpoint
+from runtime.errors import BadCall
 from runtime.rollout.criteria import AGREEMENT, ERRORS, Counts, counted
-from runtime.rollout.outcomes import ANSWERS, Outcomes
-from runtime.rollout.terms import Terms, seconds_of, texts_of
+from runtime.rollout.outcomes import ANSWERS, Evidence, check_values
+from runtime.rollout.terms import Terms
 from runtime.rollout.webhook import Webhook
 from runtime.routing import Route
-from runtime.routing.written import as_data, from_data
-from runtime.service.routed import RoutedEndpoints
+from runtime.routing.history import History
+from runtime.routing.written import as_data
+from runtime.service.following import Claim, Judged, Report
 
 log = logging.getLogger("pretzel.rollout")
 
@@ -36,14 +43,76 @@ PROMOTING, DONE = "promoting", "done"
 OVER = frozenset({ABORTED, DONE})
 STATES = OVER | {RUNNING, PAUSED, ABORTING, PROMOTING}
 #: How often a rollout looks at its counts, how old those that were written down may be, and how
-#: long the end of a runtime waits for a look that is under way.
-LOOK_SECONDS, JOURNAL_SECONDS, END_SECONDS = 1.0, 5.0, 0.5
+#: long the end of a runtime waits for a look that is under way. How long a look waits for processes
+#: to follow a change.
+LOOK_SECONDS, JOURNAL_SECONDS, END_SECONDS, FOLLOW_SECONDS = 1.0, 5.0, 0.5, 0.2
 #: Where so many answers of the challenger all failed, and the champion's did not, that is enough.
 FIRST = 20
 #: Events that are kept for those who look.
 EVENTS = 200
 
 Journal = Callable[[str, Mapping[str, Any]], object]
+
+
+class Owner(Protocol):
+    """What has endpoints, and changes their routes: a runtime, or the supervisor of several."""
+
+    rollouts: dict[str, Judged]
+    """The rollouts that there are, or were last, by endpoint."""
+    on_rollout: Journal | None
+    """Called with a name and what its rollout needs to go on, before that changes anything."""
+
+    def champion(self, name: str) -> str:
+        """The version in service; UnknownEndpoint if there is none."""
+        ...
+
+    def has_route(self, name: str) -> bool:
+        """Whether an endpoint was given a route."""
+        ...
+
+    def history(self, name: str) -> History:
+        """The changes of an endpoint's route."""
+        ...
+
+    def check_route(self, name: str, route: Route) -> None:
+        """Raise unless an endpoint can follow this route."""
+        ...
+
+    def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
+        """Give an endpoint this route."""
+        ...
+
+    def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
+        """Make a version the champion."""
+        ...
+
+    def settle(self, seconds: float) -> None:
+        """Wait until all processes have followed the changes so far; raise if one has not."""
+        ...
+
+    def put_rollout(self, name: str, rollout: Judged) -> None:
+        """Have what this rollout wants counted in each process, or no more."""
+        ...
+
+    def reports(self, name: str) -> Iterable[Report]:
+        """What the processes have counted."""
+        ...
+
+    def claims(self, name: str, request: str, names: list[str]) -> Iterable[Claim]:
+        """Which version answered a request, by each process that remembers it."""
+        ...
+
+    def compare(self, name: str) -> Compared:
+        """How the answers of a shadow differ from its champion's, in all processes."""
+        ...
+
+
+class Compared(Protocol):
+    """A comparison; see runtime.routing.comparison."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All counts as plain data."""
+        ...
 
 
 class Event(NamedTuple):
@@ -78,7 +147,7 @@ class Rollout:
 
     def __init__(
         self,
-        runtime: RoutedEndpoints,
+        runtime: Owner,
         name: str,
         terms: Terms,
         base: Route,
@@ -90,11 +159,10 @@ class Rollout:
         self._runtime, self.name, self.terms, self.base = weakref.ref(runtime), name, terms, base
         self._clock, self._seen, self._written = clock, clock(), 0.0
         self.criteria = terms.criteria
-        self.outcomes = Outcomes((terms.champion, terms.to), self.criteria)
+        self.evidence = Evidence((terms.champion, terms.to))
+        self._id = token_hex(8)
         self._compared = any(each.name == AGREEMENT for each in self.criteria)
         self._progress = _Progress()
-        #: Agreement that was counted before this process, less what was before the rollout.
-        self._agreed = Counts()
         if data is not None:
             self._take_over(data)
         self._lock, self._over = threading.RLock(), threading.Event()
@@ -107,6 +175,11 @@ class Rollout:
     def state(self) -> str:
         """One of running, paused, aborting, aborted, promoting, done."""
         return self._progress.state
+
+    def is_over(self) -> bool:
+        """Whether it has ended, and nothing of it is still to be written down."""
+        with self._lock:
+            return self.state in OVER
 
     @property
     def step(self) -> int:
@@ -131,23 +204,34 @@ class Rollout:
         return tuple(self._progress.events)
 
     def counts(self) -> dict[str, dict[str, Counts]]:
-        """What was counted of the champion and of the challenger."""
-        found = {owner: self.outcomes.counts(owner) for owner in self._owners}
-        if self._compared:
-            found[self.terms.to][AGREEMENT] = self._agreement()
-        return found
+        """What was counted of the champion and of the challenger, by all processes."""
+        self._collect()
+        return {owner: self.evidence.counts(owner) for owner in self._owners}
+
+    def _collect(self) -> None:
+        """Ask the processes what they have counted."""
+        runtime = self._runtime()
+        for each in runtime.reports(self.name) if runtime is not None and self.counted else ():
+            self.take(*each)
+
+    def take(self, reporter: str, number: int, counts: Mapping[str, Any]) -> None:
+        """Take over what a process has counted."""
+        self.evidence.take(reporter, number, counts)
 
     @property
-    def counts_on(self) -> bool:
-        """Whether requests are still to be noted."""
-        return self.state not in OVER
+    def counted(self) -> dict[str, Any]:
+        """What each process counts, as JSON; empty when it is over."""
+        if self.state in OVER:
+            return {}
+        limits = [[one.metric, one.seconds] for one in self.criteria if one.seconds is not None]
+        parts = {"id": self._id, "owners": list(self._owners), "limits": limits}
+        return {**parts, "agreement": self._compared}
 
-    def note(
-        self, owner: str, seconds: float, error: object, headers: Mapping[str, str] | None
-    ) -> None:
-        """Count a request of either version, while the rollout is on."""
-        if self.counts_on:
-            self.outcomes.note(owner, seconds, error, (headers or {}).get("x-request-id", ""))
+    def report(self, request: str, values: Mapping[str, float]) -> bool:
+        """Count values that became known of a request; whether a process remembers it."""
+        check_values(values)
+        found = self._owner().claims(self.name, request, list(values)) if self.counted else ()
+        return self.evidence.tell(values, list(found))
 
     def to_dict(self) -> dict[str, Any]:
         """The rollout as plain data."""
@@ -225,6 +309,7 @@ class Rollout:
             return
         try:
             if self.state in {RUNNING, PAUSED} and runtime.has_route(self.name):
+                self._collect()
                 self._tick()
                 self._write()
         except Explained:
@@ -244,9 +329,6 @@ class Rollout:
         """Take the first step, or go on; with `watch` a thread looks at it from now on."""
         runtime = self._owner()
         with self._lock:
-            if self._compared and self._is_new():
-                found = self._agreement()
-                self._agreed = Counts(-found.total, -found.number)
             runtime.put_rollout(self.name, self)
             if self.state == ABORTING:
                 self._abort(self._progress.reason)
@@ -260,7 +342,7 @@ class Rollout:
             target = threading.Thread(target=self._watch, name="pretzel-rollout", daemon=True)
             target.start()
 
-    def _go_on(self, runtime: RoutedEndpoints) -> None:
+    def _go_on(self, runtime: Owner) -> None:
         """Take the step up again that was written down last."""
         known = [self.base, *map(self._route_of, range(len(self.terms.steps)))]
         last = runtime.history(self.name)[-1]
@@ -278,19 +360,27 @@ class Rollout:
                 self._promote()
             if self.state != RUNNING:
                 return
-            self._tick()
             runtime = self._owner()
             if runtime.history(self.name)[-1].route != self.route:
                 self._leave(f"the route was changed by {runtime.history(self.name)[-1].who!r}")
                 return
+            behind = self._behind()
+            if behind:  # until all follow, this time is none of the step's
+                self._seen = self._clock()
+                self._hold(behind)
+            self._tick()
             counts = self.counts()
             broken = self._broken(counts)
             if broken:
                 self._abort(broken)
+            elif behind:
+                return
             elif self._progress.elapsed >= self.terms.dwell:
                 self._advance(counts)
-            elif self._clock() - self._written >= JOURNAL_SECONDS:
-                self._write()
+            else:
+                self._progress.held = ""
+                if self._clock() - self._written >= JOURNAL_SECONDS:
+                    self._write()
 
     def _broken(self, counts: Mapping[str, Mapping[str, Counts]]) -> str:
         """The first criterion that is clearly not met, in words."""
@@ -323,29 +413,38 @@ class Rollout:
             self._hold(f"nothing is known for {empty[0]!r}")
         elif self.step + 1 < len(self.terms.steps):
             made = self._progress
-            before = made.step, made.elapsed, made.answered
+            before = made.step, made.elapsed, made.answered, made.events
             made.step, made.elapsed, made.answered = made.step + 1, 0.0, answers
             try:
                 self._apply("advanced", "")
             except Exception:  # the step before goes on, and this one is tried again
-                made.step, made.elapsed, made.answered = before
+                made.step, made.elapsed, made.answered, made.events = before
                 raise
         else:
             self._promote()
 
+    def _behind(self) -> str:
+        """Why not all processes are known to follow the last change; empty where they are."""
+        try:
+            self._owner().settle(FOLLOW_SECONDS)
+        except Explained as problem:
+            return f"{problem.what}, {problem.found}"
+        return ""
+
     def _hold(self, why: str) -> None:
         first, self._progress.held = not self._progress.held, why
         if first:
-            self._tell("holding", why)
+            self._tell(self._note("holding", why))
 
     def _apply(self, event: str, why: str) -> None:
         """Write this step down, and give the challenger its share."""
         self._progress.held = ""
+        made = self._note(event, why)
         self._write()
         self._put_route(self._owner())
-        self._tell(event, why)
+        self._tell(made)
 
-    def _put_route(self, runtime: RoutedEndpoints) -> None:
+    def _put_route(self, runtime: Owner) -> None:
         runtime.put_route(self.name, self.route, action="rollout", who=self.terms.who)
 
     def _promote(self) -> None:
@@ -354,7 +453,9 @@ class Rollout:
         self._write()
         if runtime.history(self.name)[-1].route.champion != self.terms.to:
             runtime.promote(self.name, self.terms.to, who=self.terms.who or "rollout")
-        self._finish(DONE, "promoted", "")
+        self._progress.held = self._behind()
+        if not self._progress.held:
+            self._finish(DONE, "promoted", "")
 
     def _abort(self, why: str) -> None:
         self._progress.state, self._progress.reason = ABORTING, why
@@ -362,7 +463,8 @@ class Rollout:
         runtime = self._owner()
         if runtime.history(self.name)[-1].route != self.base:
             runtime.put_route(self.name, self.base, action="abort", who=self.terms.who)
-        self._finish(ABORTED, "aborted", why)
+        if not self._behind():
+            self._finish(ABORTED, "aborted", why)
 
     def _leave(self, why: str) -> None:
         """End, and leave the route as others have made it."""
@@ -370,23 +472,29 @@ class Rollout:
         self._finish(ABORTED, "aborted", why)
 
     def _finish(self, state: str, event: str, why: str) -> None:
+        self._collect()
         self._go(state, event, why)
         self._over.set()
+        self._owner().put_rollout(self.name, self)
         if self._webhook is not None:
             self._webhook.close()
 
     def _go(self, state: str, event: str, why: str) -> None:
         self._progress.state, self._progress.reason, self._progress.held = state, why, ""
+        made = self._note(event, why)
         self._write()
-        self._tell(event, why)
+        self._tell(made)
 
-    def _tell(self, event: str, why: str) -> None:
-        made = Event(
-            *(event, self.name, self.terms.to, self.step, self.weight, why, self._clock()),
-        )
+    def _note(self, event: str, why: str) -> Event:
+        """An event, which is written down with what it is about."""
+        made = Event(event, self.name, self.terms.to, self.step, self.weight, why, self._clock())
         self._progress.events = [*self._progress.events[1 - EVENTS :], made]
-        level = logging.WARNING if event == "aborted" else logging.INFO
-        log.log(level, "%s of %s to %s: %s", event, self.name, self.terms.to, why or self.weight)
+        return made
+
+    def _tell(self, made: Event) -> None:
+        level = logging.WARNING if made.event == "aborted" else logging.INFO
+        why = made.reason or made.weight
+        log.log(level, "%s of %s to %s: %s", made.event, self.name, self.terms.to, why)
         if self._webhook is not None:
             self._webhook.tell(made._asdict())
 
@@ -429,16 +537,7 @@ class Rollout:
     def _is_new(self) -> bool:
         return not self._progress.events
 
-    def _agreement(self) -> Counts:
-        """Values that agree, of the labels, or of the first output."""
-        outputs = self._owner().compare(self.name).to_dict()["outputs"]
-        found = outputs.get("label") or next(iter(outputs.values()), None)
-        if found is None or not found["values"]:
-            return self._agreed
-        total, number = self._agreed
-        return Counts(total + found["agreement"] * found["values"], number + int(found["values"]))
-
-    def _owner(self) -> RoutedEndpoints:
+    def _owner(self) -> Owner:
         runtime = self._runtime()
         if runtime is None:
             raise ReferenceError("the runtime of a rollout is gone")
@@ -450,6 +549,7 @@ class Rollout:
         """All that is needed to go on in another process."""
         made = self._progress
         return {
+            "id": self._id,
             "terms": self.terms.to_data(),
             "base": as_data(self.base),
             "state": made.state,
@@ -457,9 +557,8 @@ class Rollout:
             "elapsed": made.elapsed,
             "answered": made.answered,
             "reason": made.reason,
-            "counts": self.outcomes.to_data(),
-            "agreement": list(self._agreement() if self._compared else self._agreed),
             "events": [list(each) for each in made.events],
+            **self.evidence.to_data(),
         }
 
     def _take_over(self, data: Mapping[str, Any]) -> None:
@@ -468,9 +567,8 @@ class Rollout:
         made.elapsed, made.answered = float(data["elapsed"]), int(data["answered"])
         made.reason = str(data["reason"])
         made.events = [Event(*each) for each in data["events"]]
-        self.outcomes.take_over(data["counts"])
-        total, number = data["agreement"]
-        self._agreed = Counts(float(total), int(number))
+        self._id = str(data.get("id", self._id))
+        self.evidence.take_over(data)
         steps = len(self.terms.steps)
         if made.state not in STATES or not 0 <= made.step < steps or made.elapsed < 0:
             raise ValueError(f"{made.state} at step {made.step} of {steps}")
@@ -480,121 +578,3 @@ class Rollout:
         journal: Journal | None = self._owner().on_rollout
         if journal is not None:
             journal(self.name, self.to_data())
-
-
-# --- of a runtime ----------------------------------------------------------------------------
-
-
-def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
-    runtime: RoutedEndpoints,
-    name: str,
-    to: str | None = None,
-    *,
-    steps: Sequence[float] = (5, 20, 50, 100),
-    dwell: str | float = "10 min",
-    require: str | Sequence[str] = (),
-    by: str | None = None,
-    header: str | None = None,
-    alpha: float = 0.05,
-    least: int = 100,
-    webhook: str | None = None,
-    who: str = "",
-    clock: Callable[[], float] = time.time,
-    watch: bool = True,
-) -> Rollout:
-    """Begin a rollout; without `to`, the one that there is or was last. See Runtime.rollout."""
-    running = _of(runtime, name)
-    if to is None:
-        if running is None:
-            raise UnknownEndpoint(f"{name!r} has no rollout")
-        return running
-    if running is not None and running.state not in OVER:
-        raise BadCall(
-            "this endpoint has a rollout already",
-            where=name,
-            found=f"to {running.terms.to}, {running.state}",
-            hint="rollout(name).abort() ends it",
-        )
-    base = _base(runtime, name)
-    terms = Terms(
-        base.champion,
-        to,
-        tuple(map(float, steps)),
-        seconds_of(dwell),
-        texts_of(require),
-        by,
-        header,
-        alpha,
-        least,
-        webhook,
-        who,
-    )
-    made = Rollout(runtime, name, terms, base, clock=clock)
-    _check(runtime, made)
-    made.begin(watch=watch)
-    return made
-
-
-def resume(
-    runtime: RoutedEndpoints,
-    name: str,
-    data: Mapping[str, Any],
-    *,
-    clock: Callable[[], float] = time.time,
-    watch: bool = True,
-) -> Rollout:
-    """Go on with a rollout that was written down; data that cannot be raises BadCall."""
-    try:
-        terms = Terms.of_data(data["terms"])
-        base = from_data(data["base"], where=f"the rollout of {name!r}"[:200])
-        made = Rollout(runtime, name, terms, base, clock=clock, data=data)
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise BadCall(
-            "a rollout that was written down cannot be read",
-            where=name,
-            found=f"{type(problem).__name__}: {problem}"[:200],
-            hint="remove its file; the endpoint keeps its route",
-        ) from problem
-    if made.state in OVER:
-        runtime.put_rollout(name, made)
-        return made
-    if made.state in {RUNNING, PAUSED}:
-        _check(runtime, made)
-    made.begin(watch=watch)
-    return made
-
-
-def report(runtime: RoutedEndpoints, name: str, request: str, values: Mapping[str, float]) -> bool:
-    """Count what became known of a request; see Runtime.report."""
-    running = _of(runtime, name)
-    if running is None:
-        runtime.find(name)
-        return False
-    return running.outcomes.report(request, values)
-
-
-def _of(runtime: RoutedEndpoints, name: str) -> Rollout | None:
-    found = runtime.rollouts.get(name)
-    return found if isinstance(found, Rollout) else None
-
-
-def _base(runtime: RoutedEndpoints, name: str) -> Route:
-    """The route of an endpoint without an experiment of its own."""
-    if not runtime.has_route(name):
-        runtime.route(name)
-    base = runtime.history(name)[-1].route
-    if base.split:
-        raise BadCall(
-            "this endpoint has a split already",
-            where=name,
-            found=", ".join(base.split),
-            hint="promote one, or give the route without its split",
-        )
-    return base
-
-
-def _check(runtime: RoutedEndpoints, made: Rollout) -> None:
-    """Raise unless each step could be the endpoint's route."""
-    if made.terms.to == made.base.champion:
-        raise BadCall("this version is the champion already", where=made.name, found=made.terms.to)
-    runtime.check_route(made.name, made.route)

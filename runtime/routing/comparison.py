@@ -1,13 +1,21 @@
-"""How the answers of a challenger differ from its champion's: counts in bounded memory."""
+"""How the answers of a challenger differ from its champion's: counts in bounded memory.
+
+Counts of several processes add up. Bins of scores are those of the first values that a process met;
+where two have other bins, each counts with its share of the values.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from html import escape
+from secrets import token_hex
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +24,8 @@ from runtime.routing.pairs import Pair
 from runtime.routing.row import MANY, values_of
 from runtime.routing.shares import psi
 
-#: Rows of all pairs that are kept.
-ROWS = 20_000
+#: Pairs that are kept, rows of all of them together, and differences in time.
+KEPT, ROWS, TIMES = 1000, 20_000, 1000
 #: Values of a column that are counted apart.
 SEGMENTS = 100
 OTHERS, SEVERAL = "(other)", "(several)"
@@ -39,8 +47,7 @@ class OutputCounts:
     total: float = 0.0
     largest: float = 0.0
     #: Ends of bins by the first values of the champion, and how many of either are in each.
-    ends: NDArray[np.float64] | None = None
-    bins: NDArray[np.int64] | None = None
+    histograms: list[tuple[NDArray[np.float64], NDArray[np.int64]]] = field(default_factory=list)
 
     def add(self, expected: object, found: object, tolerance: float) -> NDArray[np.bool_]:
         """Count the values of a pair, or of some; which of them agree."""
@@ -64,13 +71,35 @@ class OutputCounts:
 
     def _bin(self, one: NDArray[Any], other: NDArray[Any]) -> None:
         """Count values between the deciles of the first block, or in tenths for single rows."""
-        if self.ends is None or self.bins is None:
+        if not self.histograms:
             tenths = np.arange(1, 10) / 10
             many = one.size >= MANY_VALUES and bool(np.isfinite(one).all())
-            self.ends = np.quantile(one, tenths) if many else tenths
-            self.bins = np.zeros((2, 10), np.int64)
+            ends = np.quantile(one, tenths) if many else tenths
+            self.histograms.append((ends, np.zeros((2, 10), np.int64)))
+        ends, bins = self.histograms[0]
         for side, values in enumerate((one, other)):
-            self.bins[side] += np.bincount(np.searchsorted(self.ends, values), minlength=10)
+            bins[side] += np.bincount(np.searchsorted(ends, values), minlength=10)
+
+    def take(self, other: OutputCounts) -> None:
+        """Add the counts of another process."""
+        self.values += other.values
+        self.agreeing += other.agreeing
+        self.shapes += other.shapes
+        self.differences += other.differences
+        self.total += other.total
+        self.largest = max(self.largest, other.largest)
+        for ends, bins in other.histograms:
+            same = [mine for known, mine in self.histograms if np.array_equal(known, ends)]
+            if same:
+                same[0][:] += bins
+            else:
+                self.histograms.append((ends, bins.copy()))  # to which others are added
+
+    def _psi(self) -> float | None:
+        """The mean distance, by the number of values where there are several sets of bins."""
+        weights = [int(bins.sum()) for _, bins in self.histograms]
+        parts = [psi(*bins) for _, bins in self.histograms]
+        return float(np.average(parts, weights=weights)) if sum(weights) else None
 
     def to_dict(self) -> dict[str, float | int | None]:
         """The counts by name; a share or mean of nothing is None."""
@@ -80,7 +109,7 @@ class OutputCounts:
             "shapes_that_differ": self.shapes,
             "mean_difference": self.total / self.differences if self.differences else None,
             "largest_difference": self.largest if self.differences else None,
-            "psi": None if self.bins is None else psi(*self.bins),
+            "psi": self._psi(),
         }
 
 
@@ -91,6 +120,96 @@ class SegmentCounts:
     pairs: int = 0
     agreeing: int = 0
     errors: int = 0
+
+
+@dataclass(slots=True)
+class Compared:
+    """The counts of one process or several; seconds are the challenger's less the champion's."""
+
+    column: str | None = None
+    """What segments are values of."""
+    source: str = field(default_factory=partial(token_hex, 8))
+    """Who counted; another one for each comparison of each process."""
+    champion: str = ""
+    challenger: str = ""
+    pairs: int = 0
+    champion_errors: int = 0
+    challenger_errors: int = 0
+    last: float = 0.0
+    """When the last pair came, and the last one that disagrees."""
+    apart: float = 0.0
+    disagreements: int = 0
+    first_difference: str | None = None
+    seconds: deque[float] = field(default_factory=partial(deque, maxlen=TIMES))
+    outputs: dict[str, OutputCounts] = field(default_factory=dict)
+    segments: dict[str, SegmentCounts] = field(default_factory=dict)
+
+    def agreement(self) -> tuple[int, int]:
+        """How many values agree, of how many: of the labels, or else of the first output."""
+        found = self.outputs.get("label") or next(iter(self.outputs.values()), OutputCounts())
+        return found.agreeing, found.values
+
+    def segment(self, text: str) -> SegmentCounts:
+        """The counts of a segment; all that come late are one."""
+        if text not in self.segments and len(self.segments) >= SEGMENTS:
+            text = OTHERS
+        return self.segments.setdefault(text, SegmentCounts())
+
+    def take(self, other: Compared) -> None:
+        """Add the counts of another process."""
+        if other.last >= self.last:
+            self.champion, self.challenger, self.last = other.champion, other.challenger, other.last
+        if other.apart >= self.apart:
+            self.apart, self.first_difference = other.apart, other.first_difference
+        self.pairs += other.pairs
+        self.champion_errors += other.champion_errors
+        self.challenger_errors += other.challenger_errors
+        self.disagreements = min(KEPT, self.disagreements + other.disagreements)
+        self.seconds = deque([*self.seconds, *other.seconds])
+        for name, output in other.outputs.items():
+            self.outputs.setdefault(name, OutputCounts()).take(output)
+        for text, theirs in other.segments.items():
+            ours = self.segment(text)
+            ours.pairs += theirs.pairs
+            ours.agreeing += theirs.agreeing
+            ours.errors += theirs.errors
+
+    def to_json(self) -> dict[str, Any]:
+        """For another process."""
+        data = asdict(self) | {"seconds": list(self.seconds)}
+        for each in data["outputs"].values():
+            each["histograms"] = [[part.tolist() for part in pair] for pair in each["histograms"]]
+        return data
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Self:
+        """From another process."""
+        segments = {text: SegmentCounts(**each) for text, each in data["segments"].items()}
+        outputs = {name: OutputCounts(**each) for name, each in data["outputs"].items()}
+        for each in outputs.values():
+            each.histograms = [
+                (np.array(ends, float), np.array(bins, np.int64)) for ends, bins in each.histograms
+            ]
+        seconds = deque(data["seconds"], maxlen=TIMES)
+        return cls(**{**data, "seconds": seconds, "outputs": outputs, "segments": segments})
+
+    def to_dict(self) -> dict[str, Any]:
+        """All counts as plain data."""
+        made: dict[str, Any] = {
+            "champion": self.champion,
+            "challenger": self.challenger,
+            "pairs": self.pairs,
+            "disagreements": self.disagreements,
+            "champion_errors": self.champion_errors,
+            "challenger_errors": self.challenger_errors,
+            "seconds": _quantiles(self.seconds),
+            "outputs": {name: each.to_dict() for name, each in self.outputs.items()},
+            "first_difference": self.first_difference,
+        }
+        if self.column is not None:
+            cells = {name: asdict(each) for name, each in self.segments.items()}
+            made["segments"] = {"column": self.column, "values": cells}
+        return made
 
 
 class Comparison:
@@ -105,18 +224,13 @@ class Comparison:
     def __init__(
         self,
         tolerance: float = 1e-6,
-        keep: int = 1000,
+        keep: int = KEPT,
         *,
         segment: str | None = None,
         differing: Callable[[Pair], str] | None = None,
     ) -> None:
         self._tolerance, self._segment, self._differing = tolerance, segment, differing
-        self._lock = Lock()
-        self._outputs: dict[str, OutputCounts] = {}
-        self._segments: dict[str, SegmentCounts] = {}
-        self._pairs = self._champion_errors = self._challenger_errors = 0
-        self._versions = ("", "")
-        self._seconds: deque[float] = deque(maxlen=1000)
+        self._lock, self._counts = Lock(), Compared(segment)
         self._disagreements: deque[Pair] = deque(maxlen=keep)
 
     def add(self, pair: Pair) -> None:
@@ -142,16 +256,18 @@ class Comparison:
         sides = [(each.expected, each.found) for each in some]
         for name in sides[0][0]:  # type: ignore[union-attr]  # these are no errors
             one, other = (np.array([each[side][name] for each in sides]) for side in (0, 1))  # type: ignore[index]  # as above
-            counts = self._outputs.setdefault(name, OutputCounts())
+            counts = self._counts.outputs.setdefault(name, OutputCounts())
             agree &= counts.add(one, other, self._tolerance).reshape(len(some), -1).all(axis=1)
         return agree
 
     def _noted(self, pair: Pair, *, agrees: bool) -> None:
-        self._pairs += 1
-        self._versions = (pair.champion, pair.challenger)
+        counts = self._counts
+        counts.pairs, counts.last = counts.pairs + 1, time.time()
+        counts.champion, counts.challenger = pair.champion, pair.challenger
         if pair.challenger_seconds is not None is not pair.champion_seconds:
-            self._seconds.append(pair.challenger_seconds - pair.champion_seconds)
+            counts.seconds.append(pair.challenger_seconds - pair.champion_seconds)
         if not agrees:
+            counts.apart = counts.last
             self._keep(pair)
         if self._segment is not None:
             self._count_segment(pair, agrees=agrees)
@@ -159,12 +275,12 @@ class Comparison:
     def _agrees(self, pair: Pair) -> bool:
         expected, found = pair.expected, pair.found
         if isinstance(expected, Exception) or isinstance(found, Exception):
-            self._champion_errors += isinstance(expected, Exception)
-            self._challenger_errors += isinstance(found, Exception)
+            self._counts.champion_errors += isinstance(expected, Exception)
+            self._counts.challenger_errors += isinstance(found, Exception)
             return isinstance(expected, Exception) and isinstance(found, Exception)
         agree = True
         for name in dict.fromkeys((*expected, *found)):
-            counts = self._outputs.setdefault(name, OutputCounts())
+            counts = self._counts.outputs.setdefault(name, OutputCounts())
             if name in expected and name in found:
                 try:
                     agree &= bool(counts.add(expected[name], found[name], self._tolerance).all())
@@ -189,10 +305,7 @@ class Comparison:
 
     def _count_segment(self, pair: Pair, *, agrees: bool) -> None:
         value = values_of(pair.rows).get(self._segment or "")
-        text = SEVERAL if value is MANY else str(value)[:100]
-        if text not in self._segments and len(self._segments) >= SEGMENTS:
-            text = OTHERS
-        counts = self._segments.setdefault(text, SegmentCounts())
+        counts = self._counts.segment(SEVERAL if value is MANY else str(value)[:100])
         counts.pairs += 1
         counts.agreeing += agrees
         counts.errors += isinstance(pair.found, Exception)
@@ -208,24 +321,22 @@ class Comparison:
         pairs = self.disagreements
         return self._differing(pairs[-1]) if pairs and self._differing is not None else None
 
+    def agreement(self) -> tuple[int, int]:
+        """How many values agree, of how many: of the labels, or else of the first output."""
+        with self._lock:
+            return self._counts.agreement()
+
+    def counts(self) -> Compared:
+        """All counts so far; what differs first is computed by definitions, which takes long."""
+        with self._lock:
+            found = deepcopy(self._counts)
+            found.disagreements = len(self._disagreements)
+        found.first_difference = self.first_difference()
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """All counts as plain data; seconds are the challenger's less the champion's."""
-        with self._lock:
-            made: dict[str, Any] = {
-                "champion": self._versions[0],
-                "challenger": self._versions[1],
-                "pairs": self._pairs,
-                "disagreements": len(self._disagreements),
-                "champion_errors": self._champion_errors,
-                "challenger_errors": self._challenger_errors,
-                "seconds": _quantiles(self._seconds),
-                "outputs": {name: each.to_dict() for name, each in self._outputs.items()},
-            }
-            if self._segment is not None:
-                cells = {name: asdict(each) for name, each in self._segments.items()}
-                made["segments"] = {"column": self._segment, "values": cells}
-        made["first_difference"] = self.first_difference()
-        return made
+        return self.counts().to_dict()
 
     def __str__(self) -> str:
         """The counts as lines."""
@@ -241,7 +352,7 @@ class Comparison:
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         found = self.to_dict()
-        if not self._pairs:
+        if not found["pairs"]:
             yield "pairs", "0: no shadow was asked yet"
             return
         yield "champion", found["champion"]

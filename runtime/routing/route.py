@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from types import MappingProxyType
+from typing import Any
 
 from flour.core.types import Type
 from runtime.errors import BadCall, BadRegistration, InUse
@@ -253,3 +254,10 @@ def only_challenger(name: str, route: Route) -> str:
             hint="promote(name, version)",
         )
     return next(iter(challengers))
+
+
+def promoted(name: str, route: Route, version: str | None) -> Route:
+    """The route when a challenger is the champion; tenants keep their own."""
+    champion = version or only_challenger(name, route)
+    without: Any = {"shadow": None, "sample": 1.0, "inline": None, "where": None}
+    return replace(route, champion=champion, split={}, rules={}, **without)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from threading import Lock
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime.routing.blocks import Places, merged
 from runtime.routing.pairs import Answers
 from runtime.service.private_answers import shown
 from runtime.service.version import ModelVersion
 
+#: All that one process has counted: its name, a number that rises, and the counts as JSON.
+Report = tuple[str, int, dict[str, dict[str, list[float]]]]
+#: The version that answered a request, and the names of values that were not told of it before.
+Claim = tuple[str, list[str]]
+
 
 class Noting(Protocol):
-    """What counts the requests of an endpoint; see runtime.rollout."""
+    """What counts the requests of an endpoint in this process; see runtime.rollout."""
 
-    @property
-    def counts_on(self) -> bool:
-        """Whether requests are still to be noted."""
-        ...
+    id: str
+    """Of the rollout that it counts for."""
+    counts_on: bool
+    """Whether requests are still to be noted."""
 
     def note(
         self, owner: str, seconds: float, error: object, headers: Mapping[str, str] | None
@@ -28,8 +33,33 @@ class Noting(Protocol):
         """Count a request that a version answered, or failed with an error."""
         ...
 
+    def report(self) -> Report:
+        """All that was counted so far."""
+        ...
+
+    def claim(self, request: str, names: Iterable[str]) -> Claim | None:
+        """Who answered a request, for values of it that are reported; None if not known here."""
+        ...
+
     def end(self) -> None:
-        """Count no more: the endpoint is gone, or the runtime is closed."""
+        """Count no more: the rollout is over, or the endpoint is gone."""
+        ...
+
+
+class Judged(Protocol):
+    """A rollout, as those know it who have its counts taken; see runtime.rollout."""
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """What each process counts, as JSON; empty when it is over."""
+        ...
+
+    def take(self, reporter: str, number: int, counts: Mapping[str, Any]) -> None:
+        """Take over what a process has counted."""
+        ...
+
+    def end(self) -> None:
+        """Judge no more: the endpoint is gone, or the runtime is closed."""
         ...
 
 

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flour.data.batch import Batch, Kind
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
 from oven import Plan
+from runtime.errors import UnknownEndpoint
 from runtime.service.call import Call
 from runtime.service.endpoint import Endpoints
 from runtime.service.engines import Answers, Engines, shaped
+from runtime.service.private import passed_on
 from runtime.service.version import ModelVersion
 
 if TYPE_CHECKING:
@@ -36,6 +39,11 @@ def is_graph(source: object) -> bool:
     """Whether a program names models, waits, or leaves branches out."""
     known = type(source).__name__ in ("Flow", "LateFlow")  # importers' flows make nodes when asked
     return known and any(item.op.name in _OPERATORS for item in source.nodes())  # type: ignore[attr-defined]  # it is a flow
+
+
+def _known_by(version: ModelVersion) -> str:
+    """What a graph that uses a version depends on: its program, and what is private in it."""
+    return " ".join([version.digest, *sorted(version.private)])
 
 
 class Graphs:
@@ -67,7 +75,20 @@ class Graphs:
     def _find(self, address: str) -> tuple[str, str, Plan]:
         """What answers under an address: its own address, digest and plan."""
         version = self._endpoints.find(address)
-        return version.owner, version.digest, self._take(version)
+        return version.owner, _known_by(version), self._take(version)
+
+    def notes(
+        self, linked: Linked | None, given: Mapping[str, object] | None
+    ) -> Mapping[str, object] | None:
+        """The notes of a graph: what is private in its models is so in the graph."""
+        if linked is None:
+            return given
+        linked.notes = given
+        hidden = passed_on(linked.graph, lambda address: self._endpoints.find(address).private)
+        own: Any = (given or {}).get("private", ())
+        if not hidden or isinstance(own, str):  # what is no list of columns is refused later
+            return given
+        return {**(given or {}), "private": sorted({*own, *hidden})}
 
     def registered(self, version: ModelVersion, linked: Linked | None) -> None:
         """A version was registered: graphs that use its name or its address may follow."""
@@ -107,9 +128,13 @@ class Graphs:
                 self._follower.start()
 
     def _digest(self, address: str) -> str | None:
-        endpoints = self._endpoints
-        version = endpoints.routes.get(address) or endpoints.champions.get(address)
-        return None if version is None else version.digest
+        version = self._version(address)
+        return None if version is None else _known_by(version)
+
+    def _version(self, address: str) -> ModelVersion | None:
+        with suppress(UnknownEndpoint):
+            return self._endpoints.find(address)
+        return None
 
     def _follow(self) -> None:
         links = self._links
@@ -126,7 +151,7 @@ class Graphs:
 
     def _link_again(self, linked: Linked) -> None:
         """Put a newly linked graph in its own place; where that fails, the old one stays."""
-        former = self._endpoints.routes.get(linked.owner)
+        former = self._version(linked.owner)
         if former is None:
             return
         try:
@@ -135,7 +160,7 @@ class Graphs:
                 reserve=former.reserved,
                 activate=False,
                 replace=True,
-                notes=former.notes,
+                notes=linked.notes,
                 **{**linked.options, "background": False},
             )
         except Exception as problem:  # noqa: BLE001 (the graph goes on with the models it has)
@@ -145,7 +170,7 @@ class Graphs:
     def facts(self, owner: str) -> GraphFacts | None:
         """What there is to say of a graph; None of any other version, and of one dropped."""
         linked = None if self._links is None else self._links.get(owner)
-        version = self._endpoints.routes.get(owner)
+        version = self._version(owner)
         plan = None if version is None else version.plan
         if linked is None or plan is None:
             return None

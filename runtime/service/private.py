@@ -16,6 +16,7 @@ from flour.core.errors import FlourError, InputError
 from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.types import Record, Type
+from flour.language.flow import Flow
 from objectstore import Explained
 from runtime.errors import BadRegistration
 from scheduler import SchedulerError
@@ -67,6 +68,41 @@ def private_columns(
             hint='notes={"private": ("ssn",)}',
         )
     return names
+
+
+def passed_on(graph: Flow, private_of: Callable[[str], frozenset[str]]) -> frozenset[str]:
+    """The columns of a graph that are private columns of the models in it.
+
+    Where a model's columns are not found by their names, all that it is given is private.
+    """
+    found: set[str] = set()
+    for item in graph.nodes():
+        op: Any = item.op
+        if op.name != "ModelCall" or not op.address or not (hidden := private_of(op.address)):
+            continue
+        given = [*zip(op.given, item.inputs, strict=False)]
+        named = {name for name, _ in given if name}
+        names = named.union(*(_kept_names(flow) for name, flow in given if not name))
+        for name, flow in given:
+            if not name and hidden <= names:
+                found |= hidden & _kept_names(flow)
+            elif name in hidden or not hidden <= names:
+                found |= read_columns(flow)
+    return frozenset(found & _columns_alone(graph.inputs()))
+
+
+def _kept_names(item: Node) -> frozenset[str]:
+    """The columns of a record that is passed on as it came, or of which some are picked."""
+    source, kind = item.inputs[0] if item.op.name == "Narrow" else item, item.type
+    if isinstance(source.op, Source) and isinstance(kind, Record):
+        return frozenset(map(str, kind.names))
+    return frozenset()
+
+
+def _columns_alone(inputs: Mapping[str, Type]) -> set[str]:
+    """The columns of a program, and the inputs that have none."""
+    whole = {name for name, kind in inputs.items() if isinstance(kind, Record)}
+    return column_names(inputs) - whole
 
 
 def redacted(error: BaseException, inputs: Mapping[str, Type]) -> BaseException:

@@ -18,19 +18,18 @@ from flour.core.extension_points import extension
 from objectstore import Explained
 from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
 from runtime.routing.blocks import Places, length, merged, taken
-from runtime.routing.comparison import Comparison
-from runtime.routing.differing import first_difference
 from runtime.routing.history import Change, History, extended, rolled_back
-from runtime.routing.pairs import Answers, Pair, Pairs
-from runtime.routing.route import Route, only_challenger
+from runtime.routing.pairs import Answers
+from runtime.routing.route import Route, promoted
 from runtime.routing.row import names_by_position
 from runtime.routing.shadows import Shadows, ShadowStats, is_sampled, kept
 from runtime.service.asking import asked_by
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Engines
-from runtime.service.following import Keeper, Noting, chained, note_done, together
+from runtime.service.experiments import Experiments
+from runtime.service.following import Judged, Keeper, chained, note_done, together
 from runtime.service.mirrors import Mirrors
-from runtime.service.private_answers import WithoutPrivate, shown
+from runtime.service.private_answers import shown
 from runtime.service.version import ModelVersion
 
 #: The priority of what shadows are asked: below all that callers ask for.
@@ -44,7 +43,7 @@ _Chosen = tuple[ModelVersion, Route | None]
 _Part = tuple[_Chosen, Places, Any]
 
 
-class RoutedEndpoints:
+class RoutedEndpoints(Experiments):
     """Endpoints by name, and which of its versions an endpoint answers with.
 
     An endpoint whose champion answers everything stands in the table that `predict` looks its name
@@ -60,39 +59,24 @@ class RoutedEndpoints:
     _switched: Callable[[], None]
 
     def __init__(self, engines: Engines, clock: Callable[[], float] = time.time) -> None:
+        super().__init__()
         self._endpoints = Endpoints()
         #: What answers under an address; an endpoint whose route has to be asked is missing.
         self.table = self._routes = self._endpoints.routes
         self._histories: dict[str, History] = {}
         self._clock, self._changing = clock, Lock()
-        self._pairs: dict[str, Pairs] = {}
-        self._comparisons: dict[str, tuple[tuple[float, str | None], Comparison]] = {}
         #: What keeps the answers of endpoints, by name; see runtime.provenance.
         self._keepers: dict[str, Keeper] = {}
         #: Endpoints of whose calls the tenant is wanted, with how many want it.
         self.by_tenant: Counter[str] = Counter()
-        #: What counts the requests of endpoints, by name; see runtime.rollout.
-        self.rollouts: dict[str, Noting] = {}
-        #: Called with a name and what its rollout needs to go on, before that changes anything.
-        self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
         hand_over = partial(engines.elsewhere, priority=LOWEST)
         self._shadows = Shadows(self.predict, hand_over, self._pairs.get)
         #: What machine code answers although there is a route.
         self.mirrors = Mirrors(
-            *(self._endpoints, self._histories, self._shadows, self.rollouts, self._pairs)
+            *(self._endpoints, self._histories, self._shadows, self.tallies, self._pairs)
         )
         #: Called with a name and its history before a change counts; what it raises undoes it.
         self.on_route: Callable[[str, tuple[Change, ...]], object] | None = None
-
-    def find(self, name: str) -> ModelVersion:
-        """The version in service; see Runtime.find."""
-        raise NotImplementedError
-
-    def _check_open(self) -> None:
-        raise NotImplementedError
-
-    def _find(self, name: str | ModelVersion) -> ModelVersion:
-        raise NotImplementedError
 
     # --- looking -----------------------------------------------------------------------------
 
@@ -175,14 +159,9 @@ class RoutedEndpoints:
 
     def _end_keepers(self) -> None:
         """Let all answers that were noted be written, and rollouts end."""
-        ends: list[Keeper | Noting] = [*dict.fromkeys(self._keepers.values())]
+        ends: list[Keeper | Judged] = [*dict.fromkeys(self._keepers.values())]
         for each in (*ends, *self.rollouts.values()):
             each.end()
-
-    def put_rollout(self, name: str, noting: Noting) -> None:
-        """Let this count the requests of an endpoint."""
-        self.rollouts[name] = noting
-        self.mirrors.refresh(name)
 
     def keeper(self, name: str) -> Keeper | None:
         """What keeps the answers of an endpoint."""
@@ -277,10 +256,7 @@ class RoutedEndpoints:
         """
         with self._changing:
             history = self._known(name) or self.history(name)
-            route = history[-1].route
-            champion = version or only_challenger(name, route)
-            without: Any = {"shadow": None, "sample": 1.0, "inline": None, "where": None}
-            made = replace(route, champion=champion, split={}, rules={}, **without)
+            made = promoted(name, history[-1].route, version)
             self._put(name, extended(history, "promote", made, who, self._clock()))
         return made
 
@@ -297,56 +273,6 @@ class RoutedEndpoints:
         """Take over a history that was written down; nothing changes while it is read."""
         with self._changing:
             self._put(name, read(), told=True)
-
-    def rollout(self, name: str, to: str | None = None, **terms: object) -> Any:
-        """Give a challenger more of the requests, step by step; see runtime.rollout.rollout."""
-        self._check_open()
-        return extension("rollout")(self, name, to, **terms)
-
-    def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Any:
-        """Go on with a rollout that was written down; see runtime.rollout.resume."""
-        return extension("resume_rollout")(self, name, data)
-
-    def report(self, name: str, request: str, **values: float) -> bool:
-        """Count values of a request that are known later, by its id; False for unknown ids."""
-        known: bool = extension("report")(self, name, request, values)
-        return known
-
-    def observe(self, name: str, pairs: Pairs) -> None:
-        """Hand what the champion and its shadow answer to this, pair by pair."""
-        version = self._endpoints.find(name)
-        if not callable(getattr(pairs, "add", None)):
-            raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
-        self._pairs[name] = WithoutPrivate(pairs, version) if version.private else pairs
-        self.mirrors.refresh(name)
-
-    def compare(
-        self, name: str, *, tolerance: float = 1e-6, segment: str | None = None
-    ) -> Comparison:
-        """How the shadow's answers differ from the champion's, from the first call of this on.
-
-        It goes on counting; a call with another `tolerance` or `segment` begins anew.
-        """
-        options = (tolerance, segment)
-        known = self._comparisons.get(name)
-        if known is not None and known[0] == options:
-            return known[1]
-        made = Comparison(tolerance, segment=segment, differing=self._differing)
-        self.observe(name, made)
-        self._comparisons[name] = options, made
-        return made
-
-    def _differing(self, pair: Pair) -> str:
-        """Where the programs of a pair's versions first differ, in words."""
-        try:
-            version = self._find(pair.champion)
-            one, other = version.plan, self._find(pair.challenger).plan
-            if one is None or other is None or pair.rows is None:
-                return "not known: a plan or the rows are not in memory"
-            rows = version.reader.read(pair.rows).block
-            return first_difference(one.flow, other.flow, rows) or "none by the definitions"
-        except Exception as problem:  # noqa: BLE001 (what is told of a pair must not fail)
-            return f"not known: {type(problem).__name__}"
 
     def mute(self, name: str, reason: str) -> None:
         """Answer nothing under a name whose route cannot be read; versions answer by address."""
@@ -400,9 +326,7 @@ class RoutedEndpoints:
             gone = self._endpoints.remove(name, version)
             if not any(each.name == name for each in self.endpoints()):
                 self._histories.pop(name, None)
-                self._pairs.pop(name, None)
-                self._comparisons.pop(name, None)
-                for each in (self._keepers.pop(name, None), self.rollouts.pop(name, None)):
+                for each in (self._keepers.pop(name, None), *self._forgotten(name)):
                     if each is not None:
                         each.end()
                 self.mirrors.refresh(name)
@@ -511,7 +435,7 @@ class RoutedEndpoints:
             answers = self.predict(address, data, **options)
         except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
             answers = shown(problem, version)
-        noting, seconds = self.rollouts.get(version.name), perf_counter() - start
+        noting, seconds = self.tallies.get(version.name), perf_counter() - start
         if noting is not None:
             failed = answers if isinstance(answers, Exception) else None
             noting.note(version.owner, seconds, failed, headers)
@@ -570,7 +494,7 @@ class RoutedEndpoints:
             future = self.submit(version, data, **options)
         except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
             refused = shown(problem, version)
-        noting = self.rollouts.get(version.name)
+        noting = self.tallies.get(version.name)
         if noting is not None:
             note_done(noting, version.owner, headers, start, refused or future)
         if refused is not None:

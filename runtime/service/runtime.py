@@ -128,6 +128,7 @@ class Runtime(RoutedEndpoints):
         written = None
         if path is None:
             plan, written = self._memory.mapped(plan, background=background)
+        notes = self._graphs.notes(linked, notes)
         model = ModelVersion(name, number, plan, reserved=int(reserve), notes=notes)
         model.residence.path = path
         if written is not None:
@@ -567,6 +568,7 @@ class Runtime(RoutedEndpoints):
         self._graphs.close((DRAIN_SECONDS if timeout is None else timeout) * drain)
         ended = self._engines.close(drain=drain, timeout=timeout)
         for version in gone:
+            version.close_watcher()
             self._materialiser.leave(version)
         self._memory.close()
         self._catalog.close()

@@ -14,11 +14,11 @@ watcher       runtime.watch                 what is shown batches
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
@@ -102,6 +102,16 @@ class Residence:
         self.retired = False
 
 
+class Watcher(Protocol):
+    """What is shown a version's batches."""
+
+    def __call__(self, batch: Batch, weight: int, seconds: float) -> None:
+        """See a batch that stands for `weight` like it, and how long it took, if that is known."""
+
+    def close(self) -> None:
+        """The runtime is closed: no more will come."""
+
+
 class ModelVersion:
     """A registered version. Calls hold on to what they have taken from it, and take it once."""
 
@@ -159,7 +169,7 @@ class ModelVersion:
         self.front: object | None = None
         #: Is shown all batches that take no entry, and one in SAMPLE that does, with the calls that
         #: each stands for; None where nothing watches: see runtime.watch.
-        self.watcher: Callable[[Batch, int, float], None] | None = None
+        self.watcher: Watcher | None = None
         #: Set once its code is there, and what calls go through is opened; or there can be none.
         self.settled = threading.Event()
 
@@ -220,6 +230,11 @@ class ModelVersion:
         """End a call that pinned the plan; until then, the call keeps the version, too."""
         with self.residence.lock:
             self.residence.pins -= 1
+
+    def close_watcher(self) -> None:
+        """Let what watches write what is left."""
+        if self.watcher is not None:
+            self.watcher.close()
 
     def drop(self) -> None:
         """Let the plan go; calls on their way keep what they have taken."""

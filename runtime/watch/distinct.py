@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.data.coerce_values import is_missing
+
 #: Rows whose places stay in the second cache, and the bits of an object's slot.
 _BLOCK, _BITS = 1 << 14, 17
 #: An odd number that spreads addresses: 2^64 divided by the golden ratio.
@@ -31,29 +33,37 @@ def numbered_objects(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any]
 
     Columns of words mostly have the same objects again and again. So a block's rows are first
     told apart by their objects' addresses, with numpy, and only one row of each object is looked up
-    in a dictionary, which costs some fifty nanoseconds.
+    in a dictionary, which costs some fifty nanoseconds. All that is missing, however it is written,
+    is None.
     """
-    places: dict[Any, int] = {}
+    places, distinct = dict[Any, int](), list[Any]()
     codes = np.empty(len(values), np.int64)
     owner = _scratch.owner
     mostly_new = False
     for start in range(0, len(values), _BLOCK):
         part, out = values[start : start + _BLOCK], codes[start : start + _BLOCK]
         if mostly_new:  # each row has an object of its own
-            out[:] = _looked_up(part, places)
+            out[:] = _looked_up(part, places, distinct)
             continue
         first, firsts = _first_of_same(np.ascontiguousarray(part), owner)
         mostly_new = len(firsts) > len(part) // 2
         numbers = np.empty(len(part), np.int64)
-        numbers[firsts] = _looked_up(part[firsts], places)
+        numbers[firsts] = _looked_up(part[firsts], places, distinct)
         numbers.take(first, out=out, mode="clip")
-    return codes, [*places]
+    return codes, distinct
 
 
-def _looked_up(values: NDArray[Any], places: dict[Any, int]) -> NDArray[np.int64]:
+def _looked_up(
+    values: NDArray[Any], places: dict[Any, int], distinct: list[Any]
+) -> NDArray[np.int64]:
     listed = values.tolist()
     for each in dict.fromkeys(listed):
-        places.setdefault(each, len(places))
+        if each in places:
+            continue
+        value = None if is_missing(each) else each
+        places[each] = number = places.setdefault(value, len(distinct))
+        if number == len(distinct):
+            distinct.append(value)
     return np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
 
 

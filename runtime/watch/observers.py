@@ -34,8 +34,8 @@ class Observer:
         self.dropped = 0
         #: Blocks that could not be folded.
         self.failed = 0
-        #: Whether errors are logged with their texts, which may quote values.
-        self.tells = True
+        #: Whether errors are logged with their texts, which may quote values; and of what.
+        self.tells, self.owner = True, ""
         self._folding = threading.Lock()
         self._wake, self._ended = threading.Event(), False
         self._thread: threading.Thread | None = None
@@ -72,19 +72,23 @@ class Observer:
                 try:
                     self._fold_one(copied, weight, seconds)
                 except Exception:  # noqa: BLE001 (a thread that has to go on)
-                    self.tell("rows of a watched endpoint could not be folded")
+                    self.tell("could not fold rows")
 
     def tell(self, what: str) -> None:
         """Count a failure, and log the first, the second, the fourth and so on."""
         self.failed += 1
         if self.failed & (self.failed - 1) == 0:
-            log.error("%s (%d so far)", what, self.failed, exc_info=self.tells)
+            log.error("%s: %s (%d so far)", self.owner, what, self.failed, exc_info=self.tells)
 
     def end(self) -> None:
         """Fold what is left, and end the thread."""
         self._ended = True
         self._wake.set()
         self.fold()
+
+    def close(self) -> None:
+        """The runtime is closed."""
+        self.end()
 
 
 class Observers:
@@ -99,7 +103,12 @@ class Observers:
             try:
                 each(batch, weight, seconds)
             except Exception:  # noqa: BLE001 (others have nothing to do with it)
-                each.tell("a batch of a watched endpoint could not be copied")
+                each.tell("could not copy a batch")
+
+    def close(self) -> None:
+        """The runtime is closed: each folds what is left, and whoever has it is closed."""
+        for each in self.every:
+            each.close()
 
 
 def observers_of(version: ModelVersion) -> tuple[Observer, ...]:
@@ -110,7 +119,7 @@ def observers_of(version: ModelVersion) -> tuple[Observer, ...]:
 
 def attach(version: ModelVersion, observer: Observer) -> None:
     """Show an observer the version's calls, from the next one on."""
-    observer.tells = not version.private
+    observer.tells, observer.owner = not version.private, version.owner
     with _attaching:
         version.watcher = Observers((*observers_of(version), observer))
         version.entry.coarse_timing = True

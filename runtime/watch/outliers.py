@@ -179,7 +179,8 @@ def _numbers(rows: Table) -> tuple[Flow, Matrix]:
     if len(values) < 2:
         raise ParameterError(
             "outliers are told from rows of the reference, in columns of numbers",
-            found=f"{len(values)} rows, columns: " + (", ".join(rows) or "none"),
+            found=f"{len(values)} rows with finite numbers, columns: "
+            + (", ".join(rows) or "none"),
             hint='of sketches, as an import makes them, only "range" is told: pass `reference`',
         )
     known = np.isfinite(values)

@@ -36,6 +36,13 @@ def table_of(block: object, inputs: Mapping[str, Type]) -> Table:
 
 def read_table(batch: Batch, inputs: Mapping[str, Type]) -> Table:
     """The columns of reference rows."""
+    columns = batch.block if isinstance(batch.block, dict) else {}
+    lengths = {name: len(each) for name, each in columns.items()}
+    if len({*lengths.values()}) > 1:
+        raise InputError(
+            "columns of reference rows have as many rows each",
+            found=", ".join(f"{name}: {rows:,}" for name, rows in lengths.items())[:200],
+        )
     return table_of(taken(batch, inputs), inputs)
 
 
@@ -68,6 +75,8 @@ def _names(inputs: Mapping[str, Type], count: int) -> list[str]:
 def _column(values: object) -> NDArray[Any]:
     """A copy as floats or as objects."""
     found = np.array(values)
+    if found.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        found = np.array(values, object)  # what is missing among words is no word
     if found.dtype.kind in "biuf":
         return found.astype(np.float64) if found.dtype.kind == "b" else found
     if found.dtype.kind == "O" and all(type(each) in {float, int, type(None)} for each in found):

@@ -20,7 +20,7 @@ from runtime.watch.rows import Table
 
 #: Equal parts of 0 to 1 in which scores are counted.
 SCORE_BINS = 10
-OVERFLOW = "(other)"
+OVERFLOW, MISSING = "(other)", "(missing)"
 #: Whole numbers within so many of each other are told apart without sorting.
 _FEW = 1 << 12
 #: Combinations of values that have a place in a table, and labels that are told apart.
@@ -85,6 +85,8 @@ class Values:
         if self._width and isinstance(value, int | float):
             value *= self._width
         text = f"{value:.15g}" if isinstance(value, float) else str(value)
+        if value is None or value != value:  # noqa: PLR0124 (NaN differs from itself)
+            text = MISSING
         if text not in self._places and len(self.texts) < self._limit:
             self._places[text] = len(self.texts)
             self.texts.append(text)
@@ -99,7 +101,7 @@ def numbered(values: NDArray[Any], *, floored: bool = False) -> tuple[NDArray[np
     """The number of each value among the distinct ones, and these; without sorting if it can."""
     if values.dtype == object:
         codes, found = numbered_objects(values)
-        return codes, [each if isinstance(each, str) else str(each) for each in found]
+        return codes, [each if isinstance(each, str | None) else str(each) for each in found]
     if len(values):
         least, most = float(values.min()), float(values.max())
         few = most - least < _FEW and abs(least) < 1 << 53  # not so where NaN is

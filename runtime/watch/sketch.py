@@ -78,7 +78,12 @@ class Words(NamedTuple):
     @classmethod
     def of(cls, values: NDArray[Any]) -> Self:
         """The sketch of a column."""
-        found = Counter(map(str, (each for each in values if not _is_missing(each))))
+        codes, distinct = numbered_objects(values)
+        numbers = np.bincount(codes, minlength=len(distinct)).tolist()
+        found = Counter[str]()
+        for word, count in zip(distinct, numbers, strict=True):
+            if word is not None:
+                found[str(word)] += count
         top = tuple(word for word, _ in found.most_common(WORDS))
         known = frozenset(word for word, _ in found.most_common(100 * WORDS))
         counts, missing = Words(top, known, np.zeros(0, np.int64), 0).counted(values)
@@ -91,7 +96,7 @@ class Words(NamedTuple):
         places = {word: place for place, word in enumerate(self.top)}
         counts = np.zeros(len(self.top) + 2, np.int64)
         for word, count in zip(distinct, found, strict=True):
-            if _is_missing(word):
+            if word is None:
                 missing += count
                 continue
             text = str(word)
@@ -182,7 +187,3 @@ def _sketch(data: Mapping[str, Any]) -> Sketch:
 def _edge(value: float) -> float | str:
     """An end of a bin; an infinite one as text, as JSON has no such number."""
     return value if math.isfinite(value) else str(value)
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or value != value  # noqa: PLR0124 (NaN differs from itself)

@@ -11,6 +11,15 @@ from runtime.routing.shares import psi
 from runtime.watch.sketch import Counts, Numbers, Sketch
 
 
+class Window(NamedTuple):
+    """Counts of a column by bin, what is missing in the last one; those of a reference and now."""
+
+    column: str
+    is_numbers: bool
+    reference: Counts
+    counts: Counts
+
+
 class Drift(NamedTuple):
     """A column of a window against the reference."""
 
@@ -34,23 +43,31 @@ class Drift(NamedTuple):
         return self.psi + max(self.missing, 0.0) + self.unseen
 
 
+def window(column: str, sketch: Sketch, counts: Counts, missing: int) -> Window:
+    """A window's counts beside those of a sketch."""
+    old, new = np.append(sketch.counts, sketch.missing), np.append(counts, missing)
+    return Window(column, isinstance(sketch, Numbers), old, new)
+
+
 def drift(column: str, sketch: Sketch, counts: Counts, missing: int) -> Drift:
     """Compare a window's counts with a sketch."""
-    rows = int(counts.sum()) + missing
-    of_reference = int(sketch.counts.sum()) + sketch.missing
-    is_numbers = isinstance(sketch, Numbers)
-    # What is missing is in a bin of its own, the last one.
-    old, new = np.append(sketch.counts, sketch.missing), np.append(counts, missing)
+    return drift_of(window(column, sketch, counts, missing))
+
+
+def drift_of(of: Window) -> Drift:
+    """Compare a window's counts with its reference's."""
+    old, new = of.reference, of.counts
+    rows = int(new.sum())
     statistic, p_value = chi_square(old, new)
     return Drift(
-        column,
+        of.column,
         rows,
         psi(old, new),
-        ks(old, new) if is_numbers else None,
+        ks(old, new) if of.is_numbers else None,
         statistic,
         p_value,
-        missing / max(rows, 1) - sketch.missing / max(of_reference, 1),
-        0.0 if is_numbers else int(counts[-1]) / max(rows, 1),
+        int(new[-1]) / max(rows, 1) - int(old[-1]) / max(int(old.sum()), 1),
+        0.0 if of.is_numbers else int(new[-2]) / max(rows, 1),
     )
 
 

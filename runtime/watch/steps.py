@@ -21,26 +21,31 @@ _MOST = 1000
 
 
 def step_node(flow: Flow, step: object) -> Node:
-    """The last node of a step, by its path inside the imported model or the path's end."""
+    """The last node of a step, by its path inside the imported model or the path's end.
+
+    A path is "columntransformer.standardscaler"; that of a graph begins with the model's address.
+    """
     wanted = step.removesuffix(".output") if isinstance(step, str) else ""
     if not wanted:
         raise ParameterError("this names no step", found=repr(step)[:80], hint='"standardscaler"')
-    found: Node | None = None
-    names: dict[str, None] = {}
+    steps: dict[str, Node] = {}
     origins = flow.origins()
     for item in flow.nodes():
-        for origin in origins.get(item, ()):
-            names[origin.step] = None
-            if origin.step == wanted or origin.step.endswith("." + wanted):
-                found = item
-    if found is None:
-        steps = [name for name in names if name]
+        steps |= {origin.step: item for origin in origins.get(item, ()) if origin.step}
+    found = [name for name in steps if name == wanted or name.endswith("." + wanted)]
+    if not found:
         raise ParameterError(
             f"this program has no step {wanted!r}",
             found="steps: " + ", ".join(steps)[:300],
             hint=nearest(wanted, steps),
         )
-    return found
+    if wanted not in found and len(found) > 1:
+        raise ParameterError(
+            f"{len(found)} steps are called {wanted!r}",
+            found=", ".join(found)[:300],
+            hint=f"more of the path, such as {found[0]!r}",
+        )
+    return steps[wanted if wanted in found else found[0]]
 
 
 def step_plan(version: ModelVersion, steps: Sequence[str]) -> Plan:

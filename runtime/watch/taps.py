@@ -67,6 +67,10 @@ class _Tapped(Observer):
         if not self._last:
             self._tap.follow()
 
+    def close(self) -> None:
+        """The runtime is closed."""
+        self._tap.close()
+
     def end(self) -> None:
         """Sample no more, and fold what is left."""
         self._last = True

@@ -26,8 +26,8 @@ from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, read_table, table_of, taken
 from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
-from runtime.watch.statistics import Drift
-from runtime.watch.statistics import drift as drift_of
+from runtime.watch.statistics import Drift, Window, drift_of
+from runtime.watch.statistics import window as window_of
 from runtime.watch.steps import Steps
 from runtime.watch.training import reference_of
 
@@ -65,6 +65,10 @@ class _Watching(Observer):
         super().fold()
         self.watch.follow()
 
+    def close(self) -> None:
+        """The runtime is closed."""
+        self.watch.close()
+
 
 class Watch:
     """Counts the rows of an endpoint's version in service until it is closed.
@@ -86,7 +90,7 @@ class Watch:
         *,
         reference: object = None,
         segments: Sequence[str] = (),
-        detectors: Sequence[Detector] = (),
+        detectors: Sequence[Detector] | Detector = (),
         limit: int = 1000,
         outliers: Detectors = (),
         drift: bool | None = None,
@@ -94,7 +98,9 @@ class Watch:
         window: int = 100_000,
         steps: Sequence[str] = (),
     ) -> None:
-        _check(segments, limit, drift, window)
+        _check(segments, limit, drift, window, costs)
+        if not isinstance(detectors, Sequence):
+            detectors = (detectors,)
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
         self._closed = False
         self.version = version = runtime.find(name)
@@ -273,14 +279,19 @@ class Watch:
 
         Columns of `steps` are called "standardscaler[0]" and so on.
         """
+        found = map(drift_of, self.windows())
+        return sorted(found, key=lambda each: each.score, reverse=True)
+
+    def windows(self) -> list[Window]:
+        """What was counted of each column of the window; windows of several processes add up."""
         found, sketches = [], {**self.inside.columns, **self.reference.columns}
         older, newer = self._older, self._window  # the background may begin another half
         for name in {**older, **newer}:
             parts = [each[name] for each in (older, newer) if name in each]
             counts = np.add.reduce([part[0] for part in parts])
             missing = sum(part[1] for part in parts)
-            found.append(drift_of(name, sketches[name], counts, missing))
-        return sorted(found, key=lambda each: each.score, reverse=True)
+            found.append(window_of(name, sketches[name], counts, missing))
+        return found
 
     def causes(self, plan: Plan | None = None) -> list[Cause]:
         """The columns that explain how what the plan answers has moved, the top cause first.
@@ -327,7 +338,7 @@ class Watch:
         self.close()
 
 
-def _check(segments: object, limit: object, drift: object, window: object) -> None:
+def _check(segments: object, limit: object, drift: object, window: object, costs: object) -> None:
     """Refuse options that are not of their types."""
     named = isinstance(segments, Sequence) and not isinstance(segments, str)
     if not (named and all(isinstance(each, str) for each in segments)):  # type: ignore[attr-defined]  # `named` says so
@@ -339,6 +350,8 @@ def _check(segments: object, limit: object, drift: object, window: object) -> No
             raise ParameterError(f"`{name}` is a whole number from 1 on", found=repr(value)[:80])
     if not (drift is None or isinstance(drift, bool)):
         raise ParameterError("`drift` is True, False or None", found=repr(drift)[:80])
+    if not isinstance(costs, bool):
+        raise ParameterError("`costs` is True or False", found=repr(costs)[:80])
 
 
 def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:

@@ -31,6 +31,10 @@ class Name:
     """Its route and the history of that, as in `endpoint.toml`; without one `current` answers."""
     muted: str = ""
     """Why nothing answers under the name until its route can be read; else empty."""
+    counted: Mapping[str, Any] = field(default_factory=dict)
+    """What each worker counts of its requests, for a rollout; empty where there is none."""
+    compared: bool = False
+    """Whether each worker compares what a shadow answers."""
 
     def having(self, version: str, plan: Version, *, activate: bool) -> Name:
         """With a new version, or another plan for an existing one."""
@@ -55,6 +59,8 @@ class Name:
             "current": self.current,
             "route": self.route,
             "muted": self.muted,
+            "counted": dict(self.counted),
+            "compared": self.compared,
             "versions": {
                 key: [plan.serial, plan.path, dict(plan.notes)]
                 for key, plan in self.versions.items()
@@ -66,7 +72,7 @@ class Name:
         """From plain data of a channel."""
         return cls(
             {key: Version(*parts) for key, parts in data["versions"].items()},
-            *(data["current"], data["route"], data["muted"]),
+            *(data["current"], data["route"], data["muted"], data["counted"], data["compared"]),
         )
 
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from flour.core.errors import FlourError
 from runtime.errors import UnknownEndpoint
+from runtime.http.interfaces import ModelState
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
-from runtime.workers.routes import FleetRoutes
+from runtime.workers.judging import FleetExperiments, Line
 
 #: Time limit for a worker to load a plan that it tries.
 TRY_SECONDS = 60.0
@@ -30,14 +31,6 @@ TRY_SECONDS = 60.0
 ASK_SECONDS = 5.0
 #: A plan is rejected when this many workers have ended while trying it.
 _TRIES = 2
-
-
-class Line(Protocol):
-    """A channel to another process."""
-
-    def ask(self, kind: str, body: object = None) -> Future[Any]:
-        """Send a question; returns the future of its answer."""
-        ...
 
 
 class Member:
@@ -51,12 +44,14 @@ class Member:
         """Whether it has confirmed that it takes requests."""
         self.last: Future[Any] | None = None
         """The answer to the last change sent to it."""
+        self.late: Future[Any] | None = None
+        """The answer to what it counted that was not there in time."""
 
     def __repr__(self) -> str:
         return f"Member({self.number})"
 
 
-class Fleet(FleetRoutes):
+class Fleet(FleetExperiments):
     """The table of models that should be registered. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -65,6 +60,7 @@ class Fleet(FleetRoutes):
         self._names: dict[str, Name] = {}
         self._members: list[Member] = []
         self._index: list[Any] = []
+        self._shown: Sequence[ModelState] = ()
         self._serials = count(1)
         self._lock = threading.RLock()
 
@@ -190,9 +186,16 @@ class Fleet(FleetRoutes):
         with self._lock:
             return [each for each in self._members if each.serving]
 
-    def show(self, index: list[Any]) -> None:
-        """Send the index of the folder to every worker."""
+    def show(self, states: Sequence[ModelState]) -> None:
+        """Send the index of the folder to every worker, if it has changed."""
+        if states is self._shown:  # it is asked for often, and may be long
+            return
+        index = [
+            [each.name, each.version, each.state, each.reason, each.wanted, each.refused]
+            for each in states
+        ]
         with self._lock:
+            self._shown = states
             if index == self._index:
                 return
             self._index = index

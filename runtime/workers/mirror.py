@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,6 +107,12 @@ class WorkerPeers:
         except (TimeoutError, FlourError):
             return {}
         return {int(number): data for number, data in answers.items()}
+
+    async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
+        """Ask the supervisor, which judges the rollouts of all workers."""
+        with told_to_clients():
+            asked = self._channel.ask("judge", {"what": what, "body": dict(body)})
+            return await asyncio.wrap_future(asked)
 
     async def settled(self) -> None:
         """Return when all workers have followed the changes so far."""

@@ -66,6 +66,7 @@ class Worker:
         self._server: Server | None = None
         self._peers: WorkerPeers | None = None
         self._private: Private | None = None
+        self._store: FileStore | None = None
         self._alone = False
 
     def run(self) -> None:
@@ -76,6 +77,8 @@ class Worker:
         self._finish()
         if self._runtime is not None:
             self._runtime.close(timeout=self._drain)
+        if self._store is not None:
+            self._store.close()
         if self._alone and self._private is not None:
             self._private.tidy()
 
@@ -86,6 +89,10 @@ class Worker:
             # What waits at the socket of a worker that has ended already would be reset.
             self._server.take_over(self._listeners)
             self._server.stop()
+        if self._runtime is not None:
+            last = {name: self._runtime.reports(name) for name in list(self._runtime.tallies)}
+            with suppress(FlourError, TimeoutError):
+                self._channel.ask("reports", last).result(1.0)
 
     def _orphaned(self) -> None:
         """The supervisor has ended: end this process too."""
@@ -100,6 +107,10 @@ class Worker:
                 return None if self._peers is None else self._peers.made(body)
             case "state":
                 return self._state()
+            case "reports" | "claims" if self._runtime is not None:
+                return getattr(self._runtime, kind)(**body)
+            case "compared" if self._runtime is not None:
+                return self._compared(self._runtime, body)
             case "index":
                 self._mirror.show(body)
             case "stop":
@@ -107,6 +118,19 @@ class Worker:
             case _:
                 return self._later(kind, body)
         return None
+
+    def _compared(self, runtime: Runtime, name: str) -> Future[Any]:
+        """What was compared here; computed on a thread of its own, as it may take long."""
+        done: Future[Any] = Future()
+
+        def compute() -> None:
+            try:
+                done.set_result(runtime.compare(name).counts().to_json())
+            except Exception as problem:  # noqa: BLE001 (it is the supervisor's answer)
+                done.set_exception(problem)
+
+        threading.Thread(target=compute, name="pretzel-compared", daemon=True).start()
+        return done
 
     def _later(self, kind: str, body: object) -> Future[Any]:
         """Queue a task: slow ones are done in the order of their messages."""
@@ -153,6 +177,7 @@ class Worker:
         self._drain = options.settings.drain_seconds
         owner = f"{options.owner}-{number}/"
         store = None if options.store is None else FileStore(options.store, durable=False)
+        self._store = store
         if store is not None:
             _release(store, owner)
         if options.private is not None:
@@ -162,13 +187,17 @@ class Worker:
             owner=owner,
             trust_code=options.trust_code,
         )
-        self._replica = Replica(self._runtime)
+        self._replica = Replica(self._runtime, self._located)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])
         self._runtime.on_route = self._changed_route
         keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = self._assembled(options, self._listeners[body.get("listener", number)])
+
+    def _located(self, path: str) -> Path:
+        """The file of a plan on this machine."""
+        return Path(path)
 
     def _assembled(self, options: Options, listener: socket.socket) -> Server:
         """The server of the models, with the parts that its settings name."""
@@ -212,10 +241,11 @@ class Worker:
 
 
 def _release(store: FileStore, owner: str) -> None:
-    """Release the parameters of a killed worker with this number."""
+    """Free what killed workers have left, with this number or any."""
     for name in store.holdings():
         if name.startswith(owner):
             store.release(name)
+    store.gc()
 
 
 class Private:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +23,9 @@ log = logging.getLogger("pretzel.workers")
 class Replica:
     """Follows changes one by one. For one thread."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, located: Callable[[str], Path] = Path) -> None:
+        """`located` tells which file of this machine is meant by the path of a plan."""
+        self._runtime, self._located = runtime, located
         self._held: dict[str, Name] = {}
         #: The number of the last change that it has followed, by the supervisor's count.
         self.generation = -1
@@ -82,8 +83,18 @@ class Replica:
             self._runtime.unmute(name)
             if wanted.current in held.versions:
                 self._runtime.switch(name, wanted.current)
+        self._count(name, wanted)
         gone = [version for version in held.versions if version not in wanted.versions]
         self._leave(name, gone, held)
+
+    def _count(self, name: str, wanted: Name) -> None:
+        """Count for the supervisor what it wants to know of an endpoint's requests."""
+        try:
+            self._runtime.count(name, wanted.counted)
+            if wanted.compared:
+                self._runtime.compare(name)
+        except Explained:
+            log.exception("the requests of %s cannot be counted", name)
 
     def _take_route(self, name: str, route: str, held: Name) -> None:
         """Follow a route; one that cannot be followed changes nothing, or the name is mute."""
@@ -111,7 +122,7 @@ class Replica:
         try:
             self._runtime.register(
                 name,
-                Path(plan.path),
+                self._located(plan.path),
                 version,
                 activate=False,
                 replace=former is not None,

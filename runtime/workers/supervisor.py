@@ -21,6 +21,7 @@ from runtime.http.guards import Tokens
 from runtime.http.interfaces import ModelState
 from runtime.http.server import listen
 from runtime.http.settings import ServerSettings
+from runtime.rollout import STEP_SECONDS
 from runtime.service.version import Compiling
 from runtime.workers.channel import Channel
 from runtime.workers.errors import NoWorker
@@ -28,8 +29,6 @@ from runtime.workers.fleet import Fleet
 from runtime.workers.options import Options
 from runtime.workers.slot import Slot, WorkerEvent
 
-#: A requested change is answered when all workers have followed, or after this time.
-STEP_SECONDS = 30.0
 #: Time that workers have to end, in addition to the time for finishing requests.
 _END_SECONDS = 5.0
 #: Largest age of the folder's index in workers.
@@ -76,7 +75,7 @@ class Supervisor:
         self._minders: dict[int, tuple[Slot, Channel]] = {}
         self._sharing = threading.Lock()
         self._slots: list[Slot] = []
-        self._pool = ThreadPoolExecutor(4, thread_name_prefix="pretzel-asked")
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="pretzel-asked")
         self._showing, self._changed = threading.Lock(), threading.Event()
         self._stopped = False
 
@@ -176,12 +175,7 @@ class Supervisor:
     def show(self) -> None:
         """Send the current index to the workers."""
         with self._showing:  # so that an older index never arrives after a newer one
-            self.fleet.show(
-                [
-                    [each.name, each.version, each.state, each.reason, each.wanted, each.refused]
-                    for each in self.folder.index()
-                ]
-            )
+            self.fleet.show(self.folder.index())
 
     def stop(self) -> None:
         """Let all workers finish their requests and end; no process is left behind."""
@@ -196,6 +190,7 @@ class Supervisor:
         end = time.monotonic() + _drain_seconds(self.options.settings) + _END_SECONDS
         for slot in self._slots:
             slot.join(max(0.0, end - time.monotonic()))
+        self.fleet.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> Self:
@@ -207,13 +202,11 @@ class Supervisor:
     # --- questions of workers ----------------------------------------------------------------
 
     def _asked(self, slot: Slot, kind: str, body: Any) -> Future[Any] | None:
+        if (task := self.fleet.question(kind, body)) is not None:
+            return self._pool.submit(task)
         match kind:
             case "load" | "unload":
                 return self._pool.submit(self._turn, kind, body)
-            case "route":
-                return self._pool.submit(self.fleet.put, body["name"], body["text"])
-            case "settle":
-                return self._pool.submit(self.fleet.settle, STEP_SECONDS)
             case "leaving":
                 slot.leaving = True
                 slot.set_ready(ready=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from flour.data.arrow_reader import ArrowReader
 from flour.data.arrow_strings import CELLS, LEAST_ROWS, as_texts, text_cells
 from flour.data.frame_reader import FrameReader
 from flour.language.flow import Flow, source
+from oven.plans.string_views import VIEWS
 
 WORDS = [
     "Graz",
@@ -53,10 +55,23 @@ COLUMNS: dict[str, Callable[[Values], Any]] = {
 }
 
 
+@contextmanager
+def read(*, by_native: bool) -> Iterator[None]:
+    """Views are read by native code, or as before it is there."""
+    VIEWS.make()
+    with pytest.MonkeyPatch.context() as changed:
+        if not by_native:
+            changed.setattr(VIEWS, "_made", None)
+            changed.setattr(VIEWS, "prepare", lambda: None)
+        yield
+
+
+@pytest.mark.parametrize("by_native", [True, False])
 @pytest.mark.parametrize("held", COLUMNS)
 @given(values=st.lists(st.sampled_from(WORDS) | st.text(max_size=20), max_size=12))
-def test_cells_are_the_strings(held: str, values: Values) -> None:
-    cells = text_cells(COLUMNS[held](values))
+def test_cells_are_the_strings(held: str, values: Values, *, by_native: bool) -> None:
+    with read(by_native=by_native):
+        cells = text_cells(COLUMNS[held](values))
     assert cells is not None
     assert cells.dtype is CELLS
     assert as_texts(cells).tolist() == values
@@ -74,6 +89,19 @@ def test_the_memory_lives_as_long_as_a_part_of_the_cells(held: str) -> None:
     others = [COLUMNS[held](["o" * 40] * 5000) for _ in range(8)]
     assert as_texts(part).tolist() == values[100:-100:7]
     assert len(others) == 8
+
+
+@pytest.mark.parametrize("by_native", [True, False])
+def test_what_is_in_the_view_of_a_missing_string_does_not_matter(*, by_native: bool) -> None:
+    long = "a string that is in no view"
+    views = np.frombuffer(_views([long, None, long, "x"]).buffers()[1], np.int32).copy()
+    views.reshape(4, 4)[1] = 1 << 30, -1, 1 << 30, -5  # a length, a buffer and a place of nothing
+    texts = [pa.py_buffer(bytes([0b1101])), pa.py_buffer(views), pa.py_buffer(long.encode() * 2)]
+    column = pa.Array.from_buffers(pa.string_view(), 4, texts, 1)
+    with read(by_native=by_native):
+        cells = text_cells(column)
+    assert cells is not None
+    assert as_texts(cells).tolist() == [long, None, long, "x"]
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,31 @@ def test_what_is_chosen_depends_on_the_shape() -> None:
     assert ways(chains(1, 1, 40)) == (False, False)  # turning its column costs more than the walk
 
 
+@pytest.mark.parametrize(
+    ("op", "width", "condition"),
+    [
+        pytest.param(ensembles.sums(1, trees=30, depth=6), 6, "", id="a byte for each leaf"),
+        pytest.param(ensembles.sums(5, trees=60, depth=11), 6, "", id="two bytes"),
+        pytest.param(
+            ensembles.sums(5, trees=12, depth=11, width=12),
+            12,
+            "bit_masks or wide_registers",
+            id="too slow with registers of 16 bytes",
+        ),
+        pytest.param(ensembles.sums(9, trees=2, depth=12), 6, "bit_masks", id="too few trees"),
+        pytest.param(chains(3, 768, 4), 4, "bit_masks", id="too many nodes in a tree"),
+    ],
+)
+def test_where_blocks_are_taken_depends_on_the_processor(
+    op: Trees, width: int, condition: str
+) -> None:
+    sliced = slices(op, Vector(width))
+    assert sliced is not None
+    assert sliced.cost().condition == condition
+    paired = sliced.layout().paired is not None
+    assert paired == (sliced.leaf == "uint16" and condition != "bit_masks")
+
+
 def test_a_plan_says_how_its_trees_are_scored() -> None:
     def said(op: Trees) -> str:
         return oven.bake(outputs(scores=op(source("X", Vector(40))))).explain("stages")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -140,6 +141,15 @@ def running(
     assert not [each for each in names if each["namespace"] == "tests"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+def test_replicas_are_as_prompt_as_ray_itself(running: Running) -> None:
+    for process in [*running.ready().values(), running.status()["controller"]]:
+        threads = [int(each.name) for each in Path(f"/proc/{process}/task").iterdir()]
+        assert {os.getpriority(os.PRIO_PROCESS, each) for each in threads} == {
+            os.getpriority(os.PRIO_PROCESS, 0)
+        }
+
+
 def test_an_upgrade_of_every_model_fails_no_request(running: Running, folder: Path) -> None:
     with ClusterClient(running.front) as client, Asking(client, "m7").on() as asking:
         until(lambda: len(asking.answers) > 100)
@@ -211,6 +221,55 @@ def test_a_killed_controller_is_not_missed(running: Running, folder: Path) -> No
     assert asking.after(acknowledged) == {(200, 400.0)}
 
 
+def test_a_rollout_goes_on_with_the_next_controller(running: Running, folder: Path) -> None:
+    for version in (1, 2):
+        save_plan(folder / "rolled" / str(version) / "m.pretzel", float(version))
+    (folder / "rolled" / "endpoint.toml").write_text('champion = "rolled@1"')
+    running.ask("sync")
+    seen: Counter[str] = Counter()
+    with ClusterClient(running.front) as client:
+
+        def asked(tail: str, body: object = None) -> Any:
+            data = None if body is None else json.dumps(body).encode()
+            method = "GET" if body is None else "POST"
+            answer = client.request(method, f"/v2/models/rolled/{tail}", data)
+            assert answer.status == 200, answer.body
+            return answer.value()
+
+        def predict(users: range) -> None:
+            for user in users:
+                headers = {"x-user": str(user)}
+                answer = client.request("POST", "/predict/rolled", b"[0, 0, 0, 0]", headers)
+                seen[f"rolled@{answer.value()['top']:g}"] += 1
+
+        def counted() -> dict[str, int]:
+            counts = asked("rollout")["counts"]
+            return {owner: found["answers"]["number"] for owner, found in counts.items()}
+
+        def written() -> int:
+            data = json.loads((folder / "rolled" / "endpoint.rollout").read_text("utf-8"))
+            counts = [each for _, told in data["reports"].values() for each in told.values()]
+            return sum(int(each["answers"][1]) for each in counts if each)
+
+        terms = {"to": "rolled@2", "steps": [50, 100], "dwell": 3600, "header": "x-user"}
+        assert asked("rollout", terms)["state"] == "running"
+        predict(range(60))
+        assert set(seen) == {"rolled@1", "rolled@2"}
+        assert counted() == seen
+        until(lambda: written() == 60)
+        killed = running.status()["controller"]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: running.again(killed), seconds=BACK_SECONDS)
+        until(lambda: len(running.ready()) == REPLICAS, seconds=BACK_SECONDS)
+        predict(range(60, 120))
+        assert counted() == seen
+        assert asked("rollout/state", {"action": "abort"})["state"] == "aborted"
+        assert counted() == seen
+        seen.clear()
+        predict(range(40))
+        assert set(seen) == {"rolled@1"}
+
+
 @pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")
 def test_haproxy_loses_no_request_to_an_upgrade_or_a_kill(running: Running) -> None:
     with Askers(HAPROXY, 4, "/predict/m1") as askers:
@@ -258,9 +317,11 @@ def test_the_command(nodes: Any, folder: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 
-    options = ("--replicas", "1", "--port", "0", "--cpus", "0.5", "--staging", str(tmp_path))
-    up = pretzel("up", str(folder), *options)
+    plans = tmp_path / "plans"  # a folder on object storage, as is that of the models
+    options = ("--replicas", "1", "--port", "0", "--cpus", "0.5", "--staging", f"file://{plans}")
+    up = pretzel("up", f"file://{folder}", *options)
     try:
+        assert len(list(plans.glob("*.pretzel"))) == MODELS
         with ClusterClient(up["url"]) as client:
             assert client.predict("m1", ROW)["top"] == 201.0
         status = pretzel("status")

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import flour
 import oven
 import runtime.bulk as pretzel
 from runtime import Runtime
@@ -66,9 +67,62 @@ def test_both_servers_run_the_folder(one: Known, tmp_path: Path) -> None:
     assert np.array_equal(found[:, 0], scores(made))
 
 
+@pytest.mark.usefixtures("mlflow")
+@pytest.mark.parametrize("name", ["vector", "text"])
+def test_rows_without_names_of_columns(name: str, tmp_path: Path) -> None:
+    """Arrays for a plan of rows of numbers, lists of documents for one of documents."""
+    from mlflow import pyfunc
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    x: Any = np.random.default_rng(0).normal(size=(40, 3))
+    steps: list[Any] = [LogisticRegression()]
+    if name == "text":
+        x = ["good thing", "bad thing"] * 20
+        steps.insert(0, TfidfVectorizer())
+    model = make_pipeline(*steps).fit(x, np.arange(40) % 2)
+    pretzel.mlflow.save_model(flour.from_sklearn(model), tmp_path / "model")
+    loaded = pyfunc.load_model(str(tmp_path / "model"))
+    columns = ["a", "b", "c"] if name == "vector" else ["review"]
+    for rows in (x, pd.DataFrame(x, columns=columns)):
+        made = loaded.predict(rows)
+        assert np.allclose(made["probabilities_1"], model.predict_proba(x)[:, 1], 1e-9)
+
+
 def flavours() -> list[Any]:
     """Return a model for each of MLflow's flavours, how it is saved, and its answers."""
-    return ["sklearn", "lightgbm", "lightgbm_booster", "xgboost", "onnx"]
+    return [
+        "sklearn",
+        "sklearn_skops",
+        "lightgbm",
+        "lightgbm_skops",
+        "lightgbm_booster",
+        "xgboost",
+        "onnx",
+    ]
+
+
+def how(flavour: str) -> dict[str, str]:
+    """Return the options of saving: MLflow writes files of skops unless it is told otherwise."""
+    pickled = flavour in ("sklearn", "lightgbm")
+    return {"serialization_format": "cloudpickle"} if pickled else {}
+
+
+@pytest.mark.usefixtures("mlflow")
+def test_types_that_skops_does_not_know_are_refused() -> None:
+    from sklearn.pipeline import make_pipeline
+    from skops import io
+
+    from flour.core.errors import ImportRefused
+    from tests.integrations.conftest import Stranger
+
+    raw = io.dumps(make_pipeline(Stranger()))
+    with pytest.raises(ImportRefused, match="not known to be harmless") as told:
+        flour.from_skops(raw)
+    assert "conftest.Stranger" in str(told.value)
+    with pytest.raises(ImportRefused, match="cannot be read"):
+        flour.from_skops(raw[:100])
 
 
 @pytest.mark.parametrize("flavour", flavours())
@@ -79,9 +133,9 @@ def test_models_of_other_flavours_are_imported(mlflow: Any, tmp_path: Path, flav
     x = rng.normal(size=(300, 4))
     y = (x[:, 0] > 0).astype(int)
     folder = tmp_path / "model"
-    if flavour == "sklearn":
+    if flavour.startswith("sklearn"):
         model = LogisticRegression().fit(x, y)
-        mlflow.sklearn.save_model(model, folder, serialization_format="cloudpickle")
+        mlflow.sklearn.save_model(model, folder, **how(flavour))
         wanted = np.asarray(model.predict_proba(x))[:, 1]
     elif flavour.startswith("lightgbm"):
         import lightgbm
@@ -89,8 +143,7 @@ def test_models_of_other_flavours_are_imported(mlflow: Any, tmp_path: Path, flav
         model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(x, y)
         wanted = np.asarray(model.predict_proba(x))[:, 1]
         saved = model.booster_ if flavour.endswith("booster") else model
-        how = {} if flavour.endswith("booster") else {"serialization_format": "cloudpickle"}
-        mlflow.lightgbm.save_model(saved, folder, **how)
+        mlflow.lightgbm.save_model(saved, folder, **how(flavour))
     elif flavour == "xgboost":
         import xgboost
 
@@ -103,10 +156,11 @@ def test_models_of_other_flavours_are_imported(mlflow: Any, tmp_path: Path, flav
         model = LogisticRegression().fit(x, y)
         mlflow.onnx.save_model(to_onnx(model, x[:1], options={"zipmap": False}), folder)
         wanted = np.asarray(model.predict_proba(x))[:, 1]
-    plan = oven.bake(pretzel.mlflow.import_model(folder, trust_pickle=True)).wait()
+    trusted = "serialization_format" in how(flavour)
+    plan = oven.bake(pretzel.mlflow.import_model(folder, trust_pickle=trusted)).wait()
     answers = [np.asarray(each, float) for each in plan.run(x).values() if each.dtype != object]
     near = [each for each in answers if np.allclose(np.ravel(each.T)[-len(x) :], wanted, 1e-5)]
     assert near
     words = ["import", str(folder), "--into", str(tmp_path / "models"), "--name", "m"]
-    assert main([*words, "--trust-pickle"]) == 0
+    assert main([*words, *(["--trust-pickle"] if trusted else [])]) == 0
     assert list((tmp_path / "models").iterdir())

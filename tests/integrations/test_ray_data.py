@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.house import ROOT
@@ -21,6 +23,7 @@ def cluster() -> Iterator[Any]:
     ray = pytest.importorskip("ray")
     variables = {"PYTHONPATH": str(ROOT), "PRETZEL_CACHE": os.environ.get("PRETZEL_CACHE", "")}
     ray.init(
+        address="local",
         num_cpus=2,
         include_dashboard=False,
         logging_level="ERROR",
@@ -61,3 +64,49 @@ def test_what_is_sent_is_small(cluster: Any, one: Known) -> None:
 
     assert cluster.is_initialized()
     assert len(cloudpickle.dumps(pretzel.ray.batch(one.plan))) < 2000
+
+
+def test_predict_reads_what_the_plan_reads(cluster: Any, one: Known, tmp_path: Path) -> None:
+    import runtime.bulk as pretzel
+
+    more = one.table.append_column("more", pa.array(["x"] * one.table.num_rows))
+    pq.write_table(more, tmp_path / "rows.parquet")
+    data = cluster.data.read_parquet(str(tmp_path / "rows.parquet"))
+    made = pretzel.ray.predict(data, one.plan, ["label"], keep=["row"])
+    (read,) = made._logical_plan.dag.input_dependencies
+    assert "more" not in read.infer_schema().names
+    labels = {row["row"]: row["label"] for row in made.take_all()}
+    assert [labels[row] for row in range(len(labels))] == one.answers["label"].tolist()
+    whole = pretzel.ray.predict(data, one.plan).materialize()
+    assert whole.columns() == [*more.column_names, *one.answers]
+
+
+def test_predict_gives_a_task_several_blocks(cluster: Any, one: Known) -> None:
+    import runtime.bulk as pretzel
+
+    parts = [one.table.slice(at * 20, 20) for at in range(10)]
+    data = cluster.data.from_arrow(parts).materialize()
+    assert pretzel.ray.predict(data, one.plan).materialize().num_blocks() == 1
+    assert pretzel.ray.predict(data, one.plan, batch_size=50).materialize().num_blocks() > 1
+
+
+def test_no_two_columns_of_one_name(cluster: Any, one: Known) -> None:
+    import runtime.bulk as pretzel
+    from runtime.errors import BadCall
+
+    names = ["label" if name == "row" else name for name in one.table.column_names]
+    data = cluster.data.from_arrow(one.table.rename_columns(names))
+    with pytest.raises(BadCall, match="name of an output"):
+        pretzel.ray.predict(data, one.plan)
+    function = pretzel.ray.batch(one.plan, keep=None)
+    with pytest.raises(BadCall, match="name of an output"):
+        function(one.table.rename_columns(names))
+
+
+def test_no_rows_have_the_columns_of_answers(cluster: Any, one: Known) -> None:
+    import runtime.bulk as pretzel
+
+    assert cluster.is_initialized()
+    made = pretzel.ray.batch(one.plan, ["label"], keep=["row"])(one.table.slice(0, 0))
+    assert made.column_names == ["row", "label"]
+    assert made.num_rows == 0

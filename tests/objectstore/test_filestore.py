@@ -76,6 +76,46 @@ def test_grace_period(store: FileStore) -> None:
         careful.hold("me", [digest])
 
 
+def _held_by_many(store: FileStore, owners: int = 200) -> list[Blob]:
+    """A parameter of its own for each of so many owners, all known to the store."""
+    own = [Blob.of([float(number)]) for number in range(owners)]
+    for number, blob in enumerate(own):
+        store.hold(f"owner {number}", [blob])
+    assert len(store.holdings()) == owners
+    return own
+
+
+def test_among_many_owners_release_frees_for_several_calls_at_once(store: FileStore) -> None:
+    own = _held_by_many(store)
+    freed = [store.release(f"owner {number}") for number in range(20)]
+    assert freed[0] == 0  # what an owner held is counted once, whenever it is freed
+    assert max(freed) > own[0].nbytes
+    assert sum(freed) + sum(each.nbytes for each in own[:20] if each.digest in store) == 160
+    store.hold("another", [own[20]])
+    store.release("owner 20")
+    store.close()
+    other = FileStore(store.directory)
+    assert set(other.digests()) == {each.digest for each in own[20:]}
+    assert other.fsck().clean
+
+
+def test_what_a_killed_process_released_is_freed_by_gc(store: FileStore) -> None:
+    own = _held_by_many(store)
+    store.release("owner 0")
+    assert own[0].digest in store  # and the process is killed: nothing is closed
+    other = FileStore(store.directory, grace_seconds=0)
+    assert other.gc() == own[0].nbytes
+    assert set(other.digests()) == {each.digest for each in own[1:]}
+
+
+def test_what_was_too_young_to_be_freed_is_freed_by_a_later_release(store: FileStore) -> None:
+    careful = FileStore(store.directory, grace_seconds=60)
+    careful.hold("me", [_big()])
+    assert careful.release("me") == 0
+    _age(careful, _big().digest)
+    assert careful.release("nobody") == _big().nbytes
+
+
 def _age(store: FileStore, digest: str) -> None:
     old = time.time() - 3600
     os.utime(store._path(digest), (old, old))

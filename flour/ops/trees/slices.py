@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from flour.core.types import Type, Vector
 from flour.ops.trees.lockstep import NodeTable, guessed_step
 from flour.ops.trees.outline import Outline
+from flour.ops.trees.pairs import Paired, paired, suits
 from objectstore import Blob
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class SlicedTables(NamedTuple):
     nodes: Blob
     #: The same for masks of rows, where AVX-512 takes those.
     masked: Blob | None
+    #: The same for trees of more than 256 leaves where there are no mask registers.
+    paired: Paired | None
     first: Blob
     #: The first tree of each group, and where the leaf numbers of each tree's root are.
     starts: Blob
@@ -156,8 +159,22 @@ class Cost(NamedTuple):
     walk: float
     alone: float
     row: float
-    #: Whether blocks pay without AVX-512, too.
+    #: Whether a leaf's number is one byte: blocks pay without AVX-512, too. Else how many rows are
+    #: walked there in the time of a block of pairs; 0 where there are none.
     narrow: bool
+    paired: float
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether blocks of pairs pay somewhere."""
+        return 0.0 < self.paired < ROWS
+
+    @property
+    def condition(self) -> str:
+        """The condition for blocks, by the processor; empty where they pay on all."""
+        if self.narrow or (self.by_pairs and self.paired < _PAIRED_SHORT):
+            return ""
+        return "bit_masks or wide_registers" if self.by_pairs else "bit_masks"
 
     @property
     def least(self) -> tuple[int, int, int]:
@@ -169,7 +186,9 @@ class Cost(NamedTuple):
         quick = _FEW_QUICK * self.block / self.row
         masks = (_FEW_ROWS + _FEW_BLOCK * self.block) / walked
         halves = (_HALF_ROWS + _HALF_BLOCK * self.block) / walked
-        first, second, third = (_clipped(time) for time in (quick, masks, halves))
+        if self.paired:  # half of a block is left out
+            halves = self.paired if self.paired > ROWS / 2 else self.paired / 2
+        first, second, third = (at_least(time) for time in (quick, masks, halves))
         return first, second, third
 
 
@@ -192,13 +211,21 @@ _ROWS_TREE, _ROWS_COLUMN = np.array([7.5, 4.0]), np.array([7.0, 14.0])
 _FEW_ROWS, _FEW_BLOCK, _FEW_WALKED, _FEW_ALONE = 350.0, 1.4, 60.0, 0.67
 #: The same of a block without mask registers, half of which is left out.
 _HALF_ROWS, _HALF_BLOCK = 700.0, 0.8
+#: Pairs of bytes without mask registers: a node; a column of float32 and each 31 of its thresholds;
+#: another column and each halving of its thresholds, of the second to fifth four; how much a walk
+#: takes there of what it is thought to take, and how much of that its columns do not take.
+_PAIRED_NODE, _PAIRED_NARROW, _PAIRED_PART = 1.5, 66.0, 24.0
+_PAIRED_COLUMN, _PAIRED_HALVING, _PAIRED_WALKED, _PAIRED_FILLED = 107.0, 33.0, 0.7, 0.5
+#: Registers of 16 bytes take nearly twice as long: blocks pay below this, of at least so many rows.
+_PAIRED_SHORT, PAIRED_SHORT_LEAST = 45.0, 56
 #: The same factor of a block where rows are scored with all nodes of a tree at once.
 _FEW_QUICK = 1.4
 #: The factor for a row alone: no other row has just brought its nodes into the cache.
 _ALONE = 1.3
 
 
-def _clipped(rows: float) -> int:
+def at_least(rows: float) -> int:
+    """So many rows, as a block has them."""
     return int(np.clip(np.ceil(rows), 1, ROWS))
 
 
@@ -286,7 +313,24 @@ class Slices:
         block = len(self.inner) * _NODE + len(self.table.roots) * _TREE + self._ranking()
         block += _REST + len(self.set_blocks()) * _CODES
         rows = len(self.table.roots) * _ROWS_TREE + len(self.used) * _ROWS_COLUMN
-        return Cost(block, *self.walking(), float(rows.min()), narrow=self.leaf == "uint8")
+        walk, alone = self.walking()
+        paired = self._pairing() if suits(self.outline, self.inner) else 0.0
+        return Cost(block, walk, alone, float(rows.min()), self.leaf == "uint8", paired)
+
+    def _pairing(self) -> float:
+        """How many rows are walked in the time of a block of pairs, without mask registers."""
+        ranking = _PAIRED_NARROW + _PAIRED_PART * -(-self.counts // PART)
+        if self.ranked_as() != "float32":
+            power = np.clip(np.ceil(np.log2(self.counts + 1)), 4, 8)
+            ranking = _PAIRED_COLUMN + _PAIRED_HALVING * (power - 4)
+        sets = len(self.set_blocks()) * _CODES
+        block = len(self.inner) * _PAIRED_NODE + float(ranking.sum()) + _REST + sets
+        filling = 0.0 if self.table.mostly_slots else self.table.filling
+        return block / (_PAIRED_WALKED * self.walking()[0] - _PAIRED_FILLED * filling)
+
+    def _paired(self, test: NDArray[np.int64]) -> Paired | None:
+        """The nodes that choose two bytes, if blocks of them pay anywhere."""
+        return paired(self.outline, self.inner, test) if self.cost().by_pairs else None
 
     def _ranking(self) -> float:
         """The time to rank the columns of 64 rows."""
@@ -334,6 +378,7 @@ class Slices:
         return SlicedTables(
             nodes=_whole(node | (self.ways() << 32)),
             masked=_whole(node | (self.masks() << 32)) if self.wide else None,
+            paired=self._paired(self.place if apart else node),
             first=_whole(self.first),
             starts=_whole(self.starts),
             roots=_whole(self.chosen[table.roots]),

@@ -35,7 +35,7 @@ class Slicing:
             self.tile = e.scratch(turned.dtype, ROWS * SIDE * len(turned.groups.array))
         self.seen = e.scratch("float64", ROWS)
         self.ranks = lines(e, 2 * tables.shares + tables.shared)
-        self.work = work(e, tables.leaf, tables.most)
+        self.work = work(e, tables)
         self.leaves = e.scratch(tables.leaf, ROWS * tables.trees)
         self.sums = e.scratch(op.dtype, ROWS * len(op.base))
         self.with_sets = len(tables.members.column) > 0
@@ -47,7 +47,7 @@ class Slicing:
     def blocks(self, count: str) -> None:
         """Score `count` blocks from the first row on; the last block may have fewer rows."""
         e = self.e
-        begin(e, self.tables.leaf, self.tables.most, self.work, count)
+        begin(e, self.tables, self.work, count)
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
             row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
@@ -141,7 +141,7 @@ class Slicing:
             always = e.let(f"{fill} == {fill}", "bool").expr
             with e.loop(f"{blocks} + 1") as b:
                 e.store(self.members, f"{start} + {b}", "uint64(0)", "uint64")
-            with e.loop(str(ROWS)) as row:
+            with e.loop(row_count) as row:
                 value, missing = self._value(members, u, first, row_count, row)
                 least = "> -1.0" if self.op.signed else ">= 0.0"
                 inside = f"{value} {least} and {value} < float64(64 * {blocks})"
@@ -248,11 +248,13 @@ class Slicing:
                 e.store(into, o, f"{total} / {by}" if by else total, op.dtype)
 
 
-def work(e: Emitter, leaf: str, most: int) -> str:
-    """Memory for the ways of 64 rows down a tree of at most so many inner nodes."""
-    if leaf == "uint8":
-        return lines(e, BYTE_LEAVES + most)
-    return e.scratch("uint64", 2 * most + 1)
+def work(e: Emitter, tables: SlicedTables | Tiled) -> str:
+    """Memory for the ways of 64 rows down the trees of a group."""
+    if tables.leaf == "uint8":
+        return lines(e, BYTE_LEAVES + tables.most)
+    if tables.paired:  # more than the masks take
+        return lines(e, BYTE_LEAVES + tables.paired.most)
+    return e.scratch("uint64", 2 * tables.most + 1)
 
 
 def lines(e: Emitter, count: int) -> str:
@@ -261,11 +263,14 @@ def lines(e: Emitter, count: int) -> str:
     return e.var(f"({memory} + {ROWS - 1}) & -{ROWS}", "r")
 
 
-def begin(e: Emitter, leaf: str, most: int, memory: str, blocks: str) -> None:
+def begin(e: Emitter, tables: SlicedTables | Tiled, memory: str, blocks: str) -> None:
     """Write what that memory has to hold before the first tree, if there are blocks at all."""
-    if leaf == "uint8":
-        leaves = e.size(min(most + 1, BYTE_LEAVES))
+    if tables.leaf == "uint8":
+        leaves = e.size(min(tables.most + 1, BYTE_LEAVES))
         e.line(f"leaves64({memory}, {leaves} if {blocks} > 0 else 0)")
+    elif tables.paired:
+        with e.block("if not bit_masks:"):
+            e.line(f"leaves64({memory}, {BYTE_LEAVES} if {blocks} > 0 else 0)")
 
 
 def split(
@@ -278,20 +283,32 @@ def split(
     row_count: str,
 ) -> None:
     """Emit the leaves of a group's trees, given ranks, or (if so) the rows that fail each node."""
-    start, count = span(e, tables.first, g)
     where, known = given
-    arguments = f"{e.address(tables.nodes)} + {start} * 8, {count}, {where}, {memory}, {leaves}"
+    split64 = f"split64{'_known' * known}_"
+    rest = f"{where}, {memory}, {leaves}"
+    start, count = span(e, tables.first, g)
+
+    def of(nodes: Blob) -> str:
+        return f"({e.address(nodes)} + {start} * 8, {count}, {rest}"
+
     if tables.leaf == "uint8":
         first, trees = span(e, tables.starts, g)
-        arguments += f", {e.address(tables.roots)} + {first} * 8, {trees}, {row_count}"
-    chosen = f"split64{'_known' * known}_{tables.leaf}({arguments})"
-    masked = tables.masked if isinstance(tables, SlicedTables) else None
-    if masked is None:
-        e.line(chosen)
+        roots = f"{e.address(tables.roots)} + {first} * 8, {trees}, {row_count}"
+        chosen = f"{split64}uint8{of(tables.nodes)}, {roots})"
+        masked = tables.masked if isinstance(tables, SlicedTables) else None
+        by_masks = f"{split64}masks{of(masked)})" if masked else ""
+    else:
+        by_masks, pairs = f"{split64}uint16{of(tables.nodes)})", tables.paired
+        chosen = ""
+        if pairs:
+            start, count = span(e, pairs.first, g)
+            roots = f"{e.address(pairs.roots)} + {g} * 16, 1, {row_count}"
+            chosen = f"{split64}pairs{of(pairs.nodes)}, {roots})"
+    if not (by_masks and chosen):
+        e.line(by_masks or chosen)
         return
     with e.block("if bit_masks:"):
-        nodes = f"{e.address(masked)} + {start} * 8"
-        e.line(f"split64{'_known' * known}_masks({nodes}, {count}, {where}, {memory}, {leaves})")
+        e.line(by_masks)
     with e.block("else:"):
         e.line(chosen)
 

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from flour.core.types import Vector
 from flour.ops.trees.lockstep import NodeTable
 from flour.ops.trees.outline import at_most
-from flour.ops.trees.slices import PART, ROWS, Slices, few_rows_walked, held_as
+from flour.ops.trees.pairs import Paired, paired
+from flour.ops.trees.slices import PART, ROWS, Slices, at_least, few_rows_walked, held_as
 from objectstore import Blob
 
 if TYPE_CHECKING:
+    from flour.core.emission import Emitter
     from flour.core.types import Type
     from flour.ops.trees.walk import Nodes
 
@@ -33,6 +35,8 @@ SIDE = 8
 _TEST, _SPLIT, _COLUMN, _TURN, _TREE, _REST = {"float32": 1.0, "float64": 2.1}, 0.75, 3, 30, 18, 60
 #: The same for a few rows, fitted to 100 random ensembles.
 _FEW_NODE, _FEW_TREE, _FEW_COLUMN, _FEW_REST = {"float32": 4.2, "float64": 5.7}, 7.0, 23.0, 260.0
+#: The factor without mask registers, where only as many rows are looked at as there are.
+_FEW_NARROW = 0.5
 #: The results of all nodes should stay in the nearest cache.
 _MOST_NODES = 2048
 #: The number of leaves whose values two registers hold.
@@ -54,6 +58,7 @@ class Tiled(NamedTuple):
     places: Blob
     #: As for blocks of ranks: see flour.ops.trees.slices.
     nodes: Blob
+    paired: Paired | None
     first: Blob
     starts: Blob
     roots: Blob
@@ -67,8 +72,19 @@ class Tiled(NamedTuple):
     most: int
     #: The dtype of the numbers in a tile.
     dtype: str
-    #: The smallest number of rows for which a block costs less than walking row by row.
-    least: int
+    #: The smallest number of rows for which a block costs less than walking row by row, with mask
+    #: registers and without.
+    least: tuple[int, int]
+
+    def full_blocks(self, e: Emitter) -> str:
+        """The number of blocks, with the last one if it has rows enough."""
+        masks, others = (e.size(least) for least in self.least)
+        return full_blocks(e, f"({masks} if bit_masks else {others})")
+
+
+def full_blocks(e: Emitter, least: str) -> str:
+    """The number of blocks, with the last one if it has at least this many rows."""
+    return e.var(f"({e.rows} + {ROWS} - {least}) // {ROWS}", "h")
 
 
 def tiles(op: Nodes, x: Type | None, leaf: NDArray[Any]) -> Tiled | None:
@@ -124,7 +140,7 @@ class Tiles:
         sliced, order = self.sliced, self.order
         inner, roots = sliced.inner, sliced.table.roots
         offset = _placed(self.groups, self.column, self.dtype)
-        count, alone = sliced.leaves[roots], few_rows_walked(sliced.walking()[1])
+        count, rows = sliced.leaves[roots], self._few_rows() / few_rows_walked(sliced.walking()[1])
         zero = np.where(self.used % 2 != 0, np.float64(np.float32(1e-35)), -1.0)
         few = _FEW[str(leaf.dtype)]
         # Behind the last tree's values there is padding for what two registers read.
@@ -137,6 +153,7 @@ class Tiles:
             limits=Blob.of(at_most(sliced.threshold[inner[order]], self.dtype)),
             places=Blob.of(order.astype(np.int32)),
             nodes=Blob.of(sliced.ways() << 32),
+            paired=paired(sliced.outline, inner, sliced.place),
             first=Blob.of(sliced.first),
             starts=Blob.of(sliced.starts),
             roots=Blob.of(sliced.chosen[roots]),
@@ -146,7 +163,7 @@ class Tiles:
             few=int(count.max()) <= few,
             most=int(np.diff(sliced.first).max()),
             dtype=self.dtype,
-            least=int(np.clip(np.ceil(self._few_rows() / alone), 1, ROWS)),
+            least=(at_least(rows), at_least(_FEW_NARROW * rows)),
         )
 
 

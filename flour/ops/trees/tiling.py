@@ -28,14 +28,14 @@ class Tiling:
         self.trees = e.size(len(op.roots))
         self.tile = e.scratch(tables.dtype, ROWS * SIDE * len(tables.groups.array))
         self.fails = e.scratch("uint64", len(tables.nodes.array))
-        self.work = work(e, tables.leaf, tables.most)
+        self.work = work(e, tables)
         #: The leaf of each tree that every row reaches.
         self.leaves = e.scratch(tables.leaf, ROWS * len(op.roots))
 
     def blocks(self, count: str, finish: Finish) -> None:
         """Score `count` blocks from the first row on; the last block may have fewer rows."""
         e = self.e
-        begin(e, self.tables.leaf, self.tables.most, self.work, count)
+        begin(e, self.tables, self.work, count)
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
             row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
@@ -51,7 +51,7 @@ class Tiling:
         count = e.size(len(tables.zeros.array))
         columns = f"{e.address(tables.slots)}, {e.address(tables.zeros)}, {count}"
         nodes = f"{e.address(tables.limits)}, {e.address(tables.places)}, {self.fails}"
-        e.line(f"above64_{tables.dtype}({self.tile}, {columns}, {nodes})")
+        e.line(f"above64_{tables.dtype}({self.tile}, {columns}, {nodes}, {row_count})")
 
     def _group(self, g: str, row_count: str) -> None:
         """Compute the leaves of a group's trees that each row reaches."""
@@ -81,7 +81,8 @@ class Tiling:
                 e.line(f"sum64_{tables.leaf}_{op.dtype}({arguments})")
                 return
             variant = "few" if tables.few else tables.leaf
-            e.line(f"total64_{variant}_{op.dtype}({trees}, {values}, {base}, {by}, {totals})")
+            arguments = f"{trees}, {values}, {base}, {by}, {totals}, {row_count}"
+            e.line(f"total64_{variant}_{op.dtype}({arguments})")
             with e.loop(row_count) as row:
                 total = e.load(totals, row, op.dtype)
                 e.store(out.row(f"({first} + {row})"), "0", total, op.dtype)

@@ -18,9 +18,9 @@ from flour.core.op import Array, Columns
 from flour.core.types import FLOATS, Type, Vector
 from flour.ops.trees.lockstep import LANES, pack
 from flour.ops.trees.quickscorer_row import OneRow, row_tables
-from flour.ops.trees.slices import ROWS, Slices, held_as, slices
+from flour.ops.trees.slices import PAIRED_SHORT_LEAST, ROWS, Slices, held_as, slices
 from flour.ops.trees.slicing import Slicing
-from flour.ops.trees.tiles import Tiled, tiles, turned
+from flour.ops.trees.tiles import Tiled, full_blocks, tiles, turned
 from flour.ops.trees.tiling import Tiling
 from flour.ops.trees.walk import Walk, raw
 from flour.ops.trees.walking import Walks
@@ -95,7 +95,7 @@ class Trees(Walk):
         remark = one if small is None else "all nodes of a tree at once"
         sliced = None if ranked is None else ranked.layout()
         if tiled is not None:
-            remark += f"; from {tiled.least} rows on {ROWS} rows at a time, numbers compared"
+            remark += f"; from {tiled.least[0]} rows on {ROWS} rows at a time, numbers compared"
         elif sliced is not None:
             least = sliced.cost.least[1 if small is None else 0]
             remark += f"; from {least} rows on {ROWS} rows at a time"
@@ -107,7 +107,7 @@ class Trees(Walk):
         (x,) = inputs
         tiled = self._tiled(x.type)
         if tiled is not None:
-            blocks = full_blocks(e, e.size(tiled.least))
+            blocks = tiled.full_blocks(e)
             tiling = Tiling(e, self, tiled, x)
             tiling.blocks(blocks, tiling.sums(self, out))
             self._walks(e, x, out, start=f"{blocks} * {ROWS}")
@@ -116,10 +116,11 @@ class Trees(Walk):
         if ranked is None:
             self._walks(e, x, out)
             return
-        if ranked.cost().narrow:
+        condition = ranked.cost().condition
+        if not condition:
             self._sliced(e, ranked, x, out)
             return
-        with e.block("if bit_masks:"):
+        with e.block(f"if {condition}:"):
             self._sliced(e, ranked, x, out)
         with e.block("else:"):
             # Many deep trees take less time in turns for one row than in lock-step for eight.
@@ -130,6 +131,8 @@ class Trees(Walk):
         sliced = ranked.layout()
         small = row_tables(ranked, self._held().astype(np.float64))
         quick, walked, narrow = (e.size(least) for least in sliced.cost.least)
+        if sliced.cost.paired:
+            narrow = f"({narrow} if wide_registers else max({narrow}, {PAIRED_SHORT_LEAST}))"
         least = f"{walked} if bit_masks else {narrow}"
         if small is not None:
             least = f"{quick} if permutes128 else {least}"
@@ -203,11 +206,6 @@ class Trees(Walk):
                     content = e.load(value, leaf, self.dtype, constant=True)
                 sums.take(i, t, content)
             sums.end(i)
-
-
-def full_blocks(e: Emitter, least: str) -> str:
-    """The number of blocks, with the last one if it has at least this many rows."""
-    return e.var(f"({e.rows} + {ROWS} - {least}) // {ROWS}", "h")
 
 
 def _blobs(tables: object) -> Iterator[Blob]:
@@ -321,7 +319,7 @@ class TreeLeaves(Walk):
         start, number = "0", self.number.array.astype(np.int64)
         tiled = tiles(self, x.type, number)
         if tiled is not None:
-            blocks = full_blocks(e, e.size(tiled.least))
+            blocks = tiled.full_blocks(e)
             tiling = Tiling(e, self, tiled, x)
             tiling.blocks(blocks, tiling.numbers(out))
             start = f"{blocks} * {ROWS}"

@@ -1,14 +1,16 @@
-"""What emitted code says about trees of at most 256 leaves: leaves are chosen from below.
+"""What emitted code says about trees without masks of rows: leaves are chosen from below.
 
 From the deepest node to the root, each node chooses for every row between the leaves that the row
 would reach from its two children. That is one comparison of ranks and one blend of two vectors of
 leaf numbers for as many rows as a register has bytes, whatever the processor: no bit masks, which
-only AVX-512 has registers for.
+only AVX-512 has registers for. Where a tree has more than 256 leaves, the two bytes of a number are
+chosen one by one: see flour.ops.trees.pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -19,6 +21,7 @@ from oven.compiler.intrinsics.base import Values, on_words
 from oven.compiler.intrinsics.slices import (
     _BIT,
     _BYTE,
+    _SHORT,
     _WORD,
     ROWS,
     _all,
@@ -26,6 +29,7 @@ from oven.compiler.intrinsics.slices import (
     _load,
     _loop,
     _pointer,
+    _same,
 )
 from oven.compiler.lowering import Intrinsic
 
@@ -39,8 +43,13 @@ LEAVES = 256
 def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
     return {
-        "split64_uint8": on_words(8, _choosing(tested=False)),
-        "split64_known_uint8": on_words(8, _choosing(tested=True)),
+        **{
+            f"split64_{'known_' * tested}{'pairs' if pairs else 'uint8'}": on_words(
+                8, _choosing(tested=tested, pairs=pairs)
+            )
+            for tested in (False, True)
+            for pairs in (False, True)
+        },
         "leaves64": on_words(2, _constants),
     }
 
@@ -63,31 +72,35 @@ def _constants(builder: IRBuilder, args: Values) -> None:
     _loop(builder, count, (), step)
 
 
-def _choosing(*, tested: bool) -> Callable[[Any, Sequence[Any]], None]:
+def _choosing(*, tested: bool, pairs: bool) -> Callable[[Any, Sequence[Any]], None]:
     """The leaves of some trees that each row reaches.
 
     Arguments: the trees' inner nodes, parents before children, and their number; the ranks of the
     rows (or, where those are known, the bits of the rows that fail each node); the vectors of leaf
     numbers, and room behind them; where the leaves go; for each tree, where the leaf numbers of its
     root are among those vectors, in units of eight bytes; the number of trees and of rows.
+
+    In pairs, each tree has two roots, for the lower and the higher byte, and a node whose failing
+    rows are known says where they are in its slot.
     """
+    chunk_of = partial(_chunk_of, tested=tested, pairs=pairs)
 
     def write(builder: IRBuilder, args: Values) -> None:
         rows = args[-1]
         if masks():
-            _chunk_of(builder, args, _WORD(0), ROWS, tested=tested)
+            chunk_of(builder, args, _WORD(0), ROWS)
             return
         lanes = machine.vector_bytes()
         few = builder.icmp_signed("<=", rows, _WORD(lanes))
         with builder.if_else(few) as (one, more):
             with one:
-                _chunk_of(builder, args, _WORD(0), lanes, tested=tested)
+                chunk_of(builder, args, _WORD(0), lanes)
             with more:
                 width = 2 * lanes
                 count = builder.udiv(builder.add(rows, _WORD(width - 1)), _WORD(width))
 
                 def chunk(c: Any, _: Values) -> Values:
-                    _chunk_of(builder, args, builder.mul(c, _WORD(width)), width, tested=tested)
+                    chunk_of(builder, args, builder.mul(c, _WORD(width)), width)
                     return ()
 
                 _loop(builder, count, (), chunk)
@@ -95,11 +108,14 @@ def _choosing(*, tested: bool) -> Callable[[Any, Sequence[Any]], None]:
     return write
 
 
-def _chunk_of(builder: IRBuilder, args: Values, first: Any, lanes: int, *, tested: bool) -> None:
+def _chunk_of(
+    builder: IRBuilder, args: Values, first: Any, lanes: int, *, tested: bool, pairs: bool
+) -> None:
     """The leaves of so many rows from the first on."""
     nodes, count, given, work, out, roots, trees, _ = args
     kind = ir.VectorType(_BYTE, lanes)
-    work, out = builder.add(work, first), builder.add(out, first)
+    work = builder.add(work, first)
+    out = builder.add(out, builder.shl(first, _WORD(1)) if pairs else first)
     chosen = builder.add(work, _WORD(ROWS * LEAVES))
     last = builder.sub(count, _WORD(1))
 
@@ -107,7 +123,8 @@ def _chunk_of(builder: IRBuilder, args: Values, first: Any, lanes: int, *, teste
         k = builder.sub(last, index)
         left, right = (_leaves(builder, nodes, k, side, work, kind) for side in (_LEFT, _RIGHT))
         if tested:
-            passed = _known(builder, given, k, first, lanes)
+            at = builder.zext(_field(builder, nodes, k, _SLOT), _WORD) if pairs else k
+            passed = _known(builder, given, at, first, lanes)
             made = builder.select(passed, right, left)
         else:
             made = _compared(builder, nodes, k, builder.add(given, first), left, right)
@@ -115,13 +132,22 @@ def _chunk_of(builder: IRBuilder, args: Values, first: Any, lanes: int, *, teste
         builder.store(made, _pointer(builder, where, kind), align=1)
         return ()
 
+    def root(number: ir.Value) -> ir.Value:
+        place = builder.shl(_load(builder, roots, number, _WORD), _WORD(3))
+        return builder.load(_pointer(builder, builder.add(work, place), kind), typ=kind, align=1)
+
     def tree(t: Any, _: Values) -> Values:
-        place = builder.shl(_load(builder, roots, t, _WORD), _WORD(3))
-        root = _pointer(builder, builder.add(work, place), kind)
-        where = builder.add(out, builder.mul(t, _WORD(ROWS)))
-        builder.store(
-            builder.load(root, typ=kind, align=1), _pointer(builder, where, kind), align=1
-        )
+        if pairs:
+            both = builder.shl(t, _WORD(1))
+            wide = ir.VectorType(_SHORT, lanes)
+            low, high = (
+                builder.zext(root(each), wide) for each in (both, builder.add(both, _WORD(1)))
+            )
+            made, size = builder.or_(low, builder.shl(high, _same(wide, 8))), 2 * ROWS
+        else:
+            made, size = root(t), ROWS
+        where = builder.add(out, builder.mul(t, _WORD(size)))
+        builder.store(made, _pointer(builder, where, made.type), align=1)
         return ()
 
     _loop(builder, count, (), step)

@@ -54,9 +54,10 @@ def intrinsics() -> dict[str, Intrinsic | int]:
             for value, held in _FLOATS.items()
         }
     alone = {f"leaf{width}": _leaf(width) for width in (32, 64)}
-    # A number, not a function: what depends on it is left out before it costs anything.
+    # Numbers, not functions: what depends on them is left out before it costs anything.
     known = {"permutes128": "avx512vbmi", "bit_masks": "avx512bw"}
-    return made | alone | {name: int(machine.has(feature)) for name, feature in known.items()}
+    numbers = {name: int(machine.has(feature)) for name, feature in known.items()}
+    return made | alone | numbers | {"wide_registers": int(machine.vector_bytes() >= ROWS // 2)}
 
 
 def _fail(builder: IRBuilder, args: Values) -> None:
@@ -311,6 +312,8 @@ def _member64(builder: IRBuilder, args: Values) -> Value:
         function = _declared(builder, "llvm.x86.avx512.vpshufbitqmb.512", [kind, kind], _BIT)
         wide = builder.bitcast(_all(builder, members, ROWS // 8), kind)
         return builder.bitcast(builder.call(function, [wide, found]), _WORD)
+    # What stands behind the rows that there are may be any number.
+    found = builder.and_(found, _same(kind, 63))
     wide = builder.zext(found, ir.VectorType(_WORD, ROWS))
     shifted = builder.lshr(_all(builder, members), wide)
     return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)

@@ -41,9 +41,9 @@ def intrinsics() -> dict[str, Intrinsic | int]:
     for leaf in _WHOLE:
         for value in _FLOATS:
             made[f"sum64_{leaf}_{value}"] = on_words(10, _each_row(leaf, value))
-            made[f"total64_{leaf}_{value}"] = on_words(7, _eight_rows(leaf, value, few=False))
+            made[f"total64_{leaf}_{value}"] = on_words(8, _eight_rows(leaf, value, few=False))
     for value in _FLOATS:
-        made[f"total64_few_{value}"] = on_words(7, _eight_rows("uint8", value, few=True))
+        made[f"total64_few_{value}"] = on_words(8, _eight_rows("uint8", value, few=True))
     return made
 
 
@@ -125,17 +125,23 @@ def _eight_rows(leaf: str, value: str, *, few: bool) -> Callable[[IRBuilder, Val
 
     Arguments: the numbers of the leaves (64 for each tree), how many trees, where the leaves of
     each start, the values; what sums start from, and what they are divided by (addresses); where
-    the 64 sums go. Where leaves are few, two registers are read from the first value of a tree on.
+    the 64 sums go, and how many of them are wanted. Where leaves are few, two registers are read
+    from the first value of a tree on.
     """
     size = _BYTES[value]
     lanes = _REGISTER // size
     kind, narrow = ir.VectorType(_FLOATS[value], lanes), ir.VectorType(_WHOLE[leaf], lanes)
 
     def write(builder: IRBuilder, args: Values) -> None:
-        leaves, trees, starts, values, base, by, out = args
+        leaves, trees, starts, values, base, by, out, there = args
         first = _all(builder, _load(builder, base, _WORD(0), _FLOATS[value]), lanes)
         divisor = _all(builder, _load(builder, by, _WORD(0), _FLOATS[value]), lanes)
-        step = _TOGETHER * lanes
+        wide = machine.has("avx512bw")
+        together = _TOGETHER if wide else _TOGETHER // 2
+        step = together * lanes
+        groups: Value = _WORD(ROWS // step)
+        if not wide:
+            groups = builder.udiv(builder.add(there, _WORD(step - 1)), _WORD(step))
 
         def rows(group: Value, _: Values) -> Values:
             row = builder.mul(group, _WORD(step))
@@ -153,13 +159,13 @@ def _eight_rows(leaf: str, value: str, *, few: bool) -> Callable[[IRBuilder, Val
                     made.append(builder.fadd(total, chosen(number)))
                 return made
 
-            for k, total in enumerate(_loop(builder, trees, [first] * _TOGETHER, tree)):
+            for k, total in enumerate(_loop(builder, trees, [first] * together, tree)):
                 far = builder.mul(builder.add(row, _WORD(k * lanes)), _WORD(size))
                 pointer = _pointer(builder, builder.add(out, far), kind)
                 builder.store(builder.fdiv(total, divisor), pointer, align=size)
             return ()
 
-        _loop(builder, _WORD(ROWS // step), (), rows)
+        _loop(builder, groups, (), rows)
 
     return write
 

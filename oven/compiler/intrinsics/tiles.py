@@ -57,7 +57,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
         )
         for given, held, narrow in _TILES
     }
-    compared = {f"above64_{held}": on_words(7, _comparing(held)) for held in _BYTES}
+    compared = {f"above64_{held}": on_words(8, _comparing(held)) for held in _BYTES}
     return turned | compared | {"rank64_float32": on_words(7, _rank), "seen64": on_words(3, _seen)}
 
 
@@ -65,13 +65,16 @@ def _turning(given: str, held: str, *, narrow: bool) -> Callable[[IRBuilder, Val
     """Turn columns of 64 rows on their side, eight columns at a time.
 
     Arguments: the address of the first row, the bytes from row to row, how many rows there are
-    (behind them the last is read again), the width of a row; the first column of each eight, and
-    how many eights; where they go. Columns behind a row's end are zero.
+    (behind them the last is read again, or nothing), the width of a row; the first column of each
+    eight, and how many eights; where they go. Columns behind a row's end are zero.
     """
 
     def write(builder: IRBuilder, args: Values) -> None:
         base, stride, there, width, groups, count, out = args
         last = builder.sub(there, _WORD(1))
+        octets: Value = _WORD(ROWS // _SIDE)
+        if not machine.has("avx512bw"):  # nobody looks at more
+            octets = builder.udiv(builder.add(there, _WORD(_SIDE - 1)), _WORD(_SIDE))
 
         def rows(octet: Value, _: Values) -> Values:
             first = builder.mul(octet, _WORD(_SIDE))
@@ -97,7 +100,7 @@ def _turning(given: str, held: str, *, narrow: bool) -> Callable[[IRBuilder, Val
             _loop(builder, count, (), columns)
             return ()
 
-        _loop(builder, _WORD(ROWS // _SIDE), (), rows)
+        _loop(builder, octets, (), rows)
 
     return write
 
@@ -149,44 +152,66 @@ def _comparing(held: str) -> Callable[[IRBuilder, Values], None]:
     Arguments: the tile; three whole numbers for each of its columns that is looked at (where it is
     in the tile, and where the nodes end that missing values fail and those they pass), the largest
     number that is missing like NaN, and how many columns; the limits of the nodes, where each
-    node's answer goes, and where the answers are.
+    node's answer goes, and where the answers are; the number of rows.
     """
-    size = _BYTES[held]
-    kind = ir.VectorType(_FLOATS[held], ROWS)
 
     def write(builder: IRBuilder, args: Values) -> None:
-        tile, slots, zeros, count, limits, places, fails = args
-
-        def column(u: Value, before: Values) -> Values:
-            at = builder.mul(u, _WORD(3))
-            where, *ends = (
-                _load(builder, slots, builder.add(at, _WORD(part)), _WORD) for part in range(3)
-            )
-            seen = builder.load(
-                _pointer(builder, builder.add(tile, where), kind), typ=kind, align=size
-            )
-            zero = _all(builder, _load(builder, zeros, u, _FLOATS[held]))
-            seen = without(builder, seen, zero)
-            (start,) = before
-            for test, end in zip((builder.fcmp_unordered, builder.fcmp_ordered), ends, strict=True):
-
-                def node(
-                    k: Value, _: Values, test: Callable[..., Value] = test, start: Value = start
-                ) -> Values:
-                    number = builder.add(start, k)
-                    limit = _all(builder, _load(builder, limits, number, _FLOATS[held]))
-                    failed = builder.bitcast(test(">", seen, limit), _WORD)
-                    place = _load(builder, places, number, _INT)
-                    _store(builder, fails, builder.zext(place, _WORD), failed)
-                    return ()
-
-                _loop(builder, builder.sub(end, start), (), node)
-                start = end
-            return (start,)
-
-        _loop(builder, count, (_WORD(0),), column)
+        *given, rows = args
+        few = () if machine.has("avx512bw") else (ROWS // 4, ROWS // 2)
+        for_so_many(
+            builder, rows, (*few, ROWS), lambda lanes: _failing(builder, given, held, lanes)
+        )
 
     return write
+
+
+def for_so_many(
+    builder: IRBuilder, rows: Value, sizes: Sequence[int], write: Callable[[int], None]
+) -> None:
+    """Write code for the first of the sizes that is no less than the number of rows."""
+    size, *more = sizes
+    if not more:
+        write(size)
+        return
+    with builder.if_else(builder.icmp_signed("<=", rows, _WORD(size))) as (here, other):
+        with here:
+            write(size)
+        with other:
+            for_so_many(builder, rows, more, write)
+
+
+def _failing(builder: IRBuilder, given: Values, held: str, lanes: int) -> None:
+    """The same of so many rows."""
+    size, kind = _BYTES[held], ir.VectorType(_FLOATS[held], lanes)
+    tile, slots, zeros, count, limits, places, fails = given
+
+    def column(u: Value, before: Values) -> Values:
+        at = builder.mul(u, _WORD(3))
+        where, *ends = (
+            _load(builder, slots, builder.add(at, _WORD(part)), _WORD) for part in range(3)
+        )
+        seen = builder.load(_pointer(builder, builder.add(tile, where), kind), typ=kind, align=size)
+        zero = _all(builder, _load(builder, zeros, u, _FLOATS[held]), lanes)
+        seen = without(builder, seen, zero)
+        (start,) = before
+        for test, end in zip((builder.fcmp_unordered, builder.fcmp_ordered), ends, strict=True):
+
+            def node(
+                k: Value, _: Values, test: Callable[..., Value] = test, start: Value = start
+            ) -> Values:
+                number = builder.add(start, k)
+                limit = _all(builder, _load(builder, limits, number, _FLOATS[held]), lanes)
+                failed = builder.bitcast(test(">", seen, limit), ir.IntType(lanes))
+                failed = failed if lanes == ROWS else builder.zext(failed, _WORD)
+                place = _load(builder, places, number, _INT)
+                _store(builder, fails, builder.zext(place, _WORD), failed)
+                return ()
+
+            _loop(builder, builder.sub(end, start), (), node)
+            start = end
+        return (start,)
+
+    _loop(builder, count, (_WORD(0),), column)
 
 
 def without(builder: IRBuilder, seen: Value, zero: Value) -> Value:

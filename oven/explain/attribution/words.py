@@ -13,13 +13,17 @@ from numpy.typing import NDArray
 from flour.core.op import Columns
 from flour.core.source import Source
 from flour.core.sparse import Sparse
-from flour.ops.ngrams import WordNgrams
+from flour.ops.ngrams import CharNgrams, Hashing, Phrases, Runs, WordNgrams
 from flour.ops.source import Field
 from flour.ops.text import DropWords, Placed, Split, TextMap, Tokenize
 from oven.explain.attribution.terms import Weighted, ours
 from oven.plans.attribution import Part
 
 Places = list[tuple[int, int]]
+#: Between words that one column counts, as their hashes say.
+_BOTH = " or "
+_Counts = WordNgrams | CharNgrams | Hashing
+_Step = TextMap | Tokenize | Split | DropWords | Phrases | Runs
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,9 @@ class Counted:
     """A linear term whose columns are the counts of words, as they come of one document."""
 
     column: int
-    counts: WordNgrams
+    counts: _Counts
     #: The operators from the document to its words, the first one first.
-    way: tuple[TextMap | Tokenize | Split | DropWords, ...]
+    way: tuple[_Step, ...]
     weights: NDArray[np.float64]
 
 
@@ -68,9 +72,10 @@ class Documents:
         document = self._raw[name][row]
         places = places_of(counted, document)
         for column, number in zip(held.indices[start:end], held.data[start:end], strict=True):
-            term = counted.counts.vocabulary[int(column)]
+            terms = counted.counts.terms(int(column), places)
             share = float(number * counted.weights[score, column])
-            yield Part(name, document, share, term, tuple(places.get(term, ())))
+            where = sorted(place for term in terms for place in places.get(term, ()))
+            yield Part(name, document, share, _BOTH.join(terms), tuple(where))
 
 
 def counted_of(term: Weighted) -> Counted | None:
@@ -81,14 +86,14 @@ def counted_of(term: Weighted) -> Counted | None:
 def _counted(term: Weighted) -> Counted | None:
     """The term as counts of words: from there on its columns stay where they are."""
     item, width = term.node, term.weights.shape[1]
-    while not isinstance(item.op, WordNgrams):
+    while not isinstance(item.op, _Counts):
         if not item.op.by_column or getattr(item.inputs[0].type, "width", 1) != width:
             return None
         item = item.inputs[0]
-    way: list[TextMap | Tokenize | Split | DropWords] = []
+    way: list[_Step] = []
     read = item.inputs[0]
     while not isinstance(read.op, Source | Field):
-        if not isinstance(read.op, TextMap | Tokenize | Split | DropWords):
+        if not isinstance(read.op, _Step):
             return None
         way.append(read.op)
         read = read.inputs[0]
@@ -99,16 +104,13 @@ def places_of(counted: Counted, document: str) -> dict[str, Places]:
     """Where each word or phrase stands: its first character, and the one behind its last."""
     text, where = document, list(range(len(document) + 1))
     words: list[Placed] = []
-    for op in counted.way:
+    for op in (*counted.way, counted.counts):
         if isinstance(op, TextMap):
             text, back = op.traced(text)
             where = [where[place] for place in back]
         else:
             words = op.placed(text, words)
     made: dict[str, Places] = {}
-    for count in range(counted.counts.low, counted.counts.high + 1):
-        for first in range(len(words) - count + 1):
-            run = words[first : first + count]
-            term = " ".join(word for word, _, _ in run)
-            made.setdefault(term, []).append((where[run[0][1]], where[run[-1][2]]))
+    for term, first, end in words:
+        made.setdefault(term, []).append((where[first], where[end]))
     return made

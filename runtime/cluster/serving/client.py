@@ -240,8 +240,8 @@ class ClusterClient:
             return seeds[self._turn % len(seeds)]
 
     def _look(self, *, again: bool = False) -> None:
-        """Look up the replicas, if that was long ago or one has failed."""
-        least = min(0.05, self._refresh) if again else self._refresh
+        """Look up the replicas, if that was long ago, one has failed, or none was ready."""
+        least = self._refresh if self._targets and not again else min(0.05, self._refresh)
         # Where none is known, threads wait for the one that looks.
         with nullcontext() if self._targets else self._looking:
             self._look_up(least)

@@ -7,7 +7,6 @@ a process is a `Launcher`: Ray, see `actors`.
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
 import socket
@@ -23,16 +22,23 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from flour.core.errors import FlourError
-from objectstore.atomic import write_file
 from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.homes import Placing
 from runtime.cluster.serving.link import Address, admitted
-from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat, Unreachable
+from runtime.cluster.serving.membership import (
+    ClusterFleet,
+    ClusterMember,
+    Seat,
+    Unreachable,
+    Withdrawn,
+)
 from runtime.errors import ClusterError
 from runtime.repository import Event, Repository
 from runtime.repository.errors import UnknownModel
+from runtime.repository.object_storage import RemotePlans
+from runtime.rollout import STEP_SECONDS
 from runtime.workers.channel import Channel
 from runtime.workers.errors import ChannelClosed
 from runtime.workers.fleet import Member
@@ -41,8 +47,6 @@ from runtime.workers.supervisor import gathered
 
 log = logging.getLogger("pretzel.cluster")
 
-#: A change is answered when all replicas have followed, or after this time.
-STEP_SECONDS = 30.0
 #: A process that does not join, load or end in this time is started anew.
 STUCK_SECONDS = 60.0
 _LOOK, _SHORT = 0.2, 0.02
@@ -85,6 +89,8 @@ class ClusterSettings:
     poll: float = 2.0
     """Seconds between two looks at the folder."""
     trust_pickle: bool = False
+    plans: str = ""
+    """A folder on object storage for plans, where not every machine sees `staging`."""
 
 
 class Controller:
@@ -100,7 +106,8 @@ class Controller:
     ) -> None:
         """Check the folder; nothing is started yet. `on_members` is told each change."""
         self.settings, self._launcher = settings, launcher
-        self.fleet = ClusterFleet()
+        plans = settings.plans and RemotePlans(settings.plans, Path(settings.staging) / "plans")
+        self.fleet = ClusterFleet(plans or None)
         self.repository = Repository(
             settings.folder,
             self.fleet,
@@ -121,7 +128,7 @@ class Controller:
         self._turn, self._stopped = threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="pretzel-cluster")
         self._members = Members(0, [])
-        self._withdrawn = Withdrawn(Path(settings.staging) / "withdrawn.json")
+        self._withdrawn = Withdrawn(Path(settings.staging) / "withdrawn.json", self.fleet.plans)
         self._listener: socket.socket
         self._numbers = count()
         self._surge = 0
@@ -168,6 +175,7 @@ class Controller:
             time.sleep(0.05)
         for number in list(self._seats):
             self._launcher.end(number)
+        self.fleet.close()
         self.front.stop()
         self._listener.close()
         self.repository.close()
@@ -199,10 +207,10 @@ class Controller:
                 )
             time.sleep(0.005)
 
-    def sync(self) -> list[str]:
+    def sync(self, seconds: float = STEP_SECONDS) -> list[str]:
         """Follow the folder now; returns what changed when all replicas have followed."""
         events = self.repository.load_all()
-        self.fleet.settle(STEP_SECONDS)
+        self.fleet.settle(seconds)
         return [f"{each.kind} {each.name}@{each.version}" for each in events]
 
     def unload(self, name: str) -> None:
@@ -252,7 +260,12 @@ class Controller:
             try:
                 while not any(each.number not in known for each in self._ready()):
                     if time.monotonic() > end:
-                        raise ClusterError("a new replica is not ready in time")
+                        raise ClusterError(
+                            "a new replica is not ready in time",
+                            found=f"{seconds:g} s",
+                            hint="the new one comes before the old one leaves: "
+                            "does Ray have room for one more?",
+                        )
                     time.sleep(_SHORT)
             finally:
                 with self._lock:
@@ -275,12 +288,7 @@ class Controller:
 
     def _show(self) -> None:
         """Send the index of the folder to the replicas, where it has changed."""
-        self.fleet.show(
-            [
-                [each.name, each.version, each.state, each.reason, each.wanted, each.refused]
-                for each in self.repository.index()
-            ]
-        )
+        self.fleet.show(self.repository.index())
 
     # --- replicas that join ------------------------------------------------------------------
 
@@ -344,13 +352,11 @@ class Controller:
     def asked(self, seat: Seat, kind: str, body: object) -> object:
         """A question of a replica's clients."""
         told = _fields(body)
+        if (task := self.fleet.question(kind, told)) is not None:
+            return self._pool.submit(task)
         match kind:
             case "load" | "unload":
                 return self._pool.submit(self._change, kind, str(body))
-            case "route":
-                return self._pool.submit(self.fleet.put, told["name"], told["text"])
-            case "settle":
-                return self._pool.submit(self.fleet.settle, STEP_SECONDS)
             case "snapshot":
                 others = {
                     each.number: each.channel.ask(kind, told["kind"])
@@ -368,8 +374,8 @@ class Controller:
         assert member is not None
         seat.become("loading")
         begin = {"options": self.settings.options.to_json(), "worker": seat.number}
-        # Two at least: what needs all requests in one process is refused, as with workers.
-        begun = self.fleet.join(member, begin | {"workers": max(2, self.settings.scale.most)})
+        more = {"workers": self.settings.scale.most, "plans": self.settings.plans}
+        begun = self.fleet.join(member, begin | more)
         begun.add_done_callback(partial(self._begun, seat, member))
 
     def _begun(self, seat: Seat, member: ClusterMember, done: Future[Any]) -> None:
@@ -571,22 +577,3 @@ class _Joining:
         """The connection has ended."""
         if self._seat is not None:
             self._controller.lost(self._seat, self.channel)
-
-
-class Withdrawn:
-    """The models that were unloaded by name, in a file: the next controller unloads them too."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def names(self) -> set[str]:
-        """Their names."""
-        try:
-            return set(json.loads(self._path.read_bytes()))
-        except FileNotFoundError:
-            return set()
-
-    def note(self, name: str, *, away: bool) -> None:
-        """A model was unloaded, or loaded again."""
-        names = self.names() | {name} if away else self.names() - {name}
-        write_file(self._path, [json.dumps(sorted(names)).encode()])

@@ -7,15 +7,19 @@ the same process, or its successor on the same machine, has come back and follow
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from itertools import count
+from pathlib import Path
 from typing import Any, Literal
 
+from objectstore.atomic import write_file
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import MemberState
+from runtime.repository.object_storage import RemotePlans
 from runtime.workers.channel import Channel
 from runtime.workers.desired import Name
 from runtime.workers.errors import ChannelClosed, NotInStep
@@ -59,12 +63,30 @@ class Seat:
 class ClusterFleet(Fleet):
     """The models that all replicas should have registered; knows who may still answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, plans: RemotePlans | None = None) -> None:
         super().__init__()
+        self.plans = plans
         # A controller that is started again must not repeat the numbers of the one before.
         self._serials = count(time.time_ns())
         self._leases: dict[Member, tuple[str, float]] = {}
         self._granting = threading.Lock()
+
+    def register(
+        self,
+        name: str,
+        source: Path,
+        version: str,
+        *,
+        activate: bool = True,
+        replace: bool = False,
+        notes: Mapping[str, object] | None = None,
+    ) -> str:
+        """As for workers; the plan is put where machines find it that do not see its file."""
+        if self.plans is not None:
+            self.plans.put(source)
+        return super().register(
+            name, source, version, activate=activate, replace=replace, notes=notes
+        )
 
     def table(self) -> Mapping[str, Name]:
         """The models as all replicas should have them."""
@@ -127,3 +149,28 @@ class Unreachable:
         future: Future[Any] = Future()
         future.set_exception(ChannelClosed("it has not joined again yet"))
         return future
+
+
+class Withdrawn:
+    """The models that were unloaded by name, in a file: the next controller unloads them too."""
+
+    def __init__(self, path: Path, plans: RemotePlans | None = None) -> None:
+        """The file is beside the plans, where the next controller finds it on any machine."""
+        self._path, self._plans = path, plans
+
+    def names(self) -> set[str]:
+        """Their names."""
+        try:
+            path, plans = self._path, self._plans
+            return set(json.loads(plans.read(path.name) if plans else path.read_bytes()))
+        except FileNotFoundError:
+            return set()
+
+    def note(self, name: str, *, away: bool) -> None:
+        """A model was unloaded, or loaded again."""
+        names = self.names() | {name} if away else self.names() - {name}
+        text = json.dumps(sorted(names)).encode()
+        if self._plans is not None:
+            self._plans.write(self._path.name, text)
+        else:
+            write_file(self._path, [text])

@@ -85,10 +85,19 @@ def address_here(host: str) -> str:
     return str(ray.util.get_node_ip_address()) if host == "node" else host
 
 
+def _prompt() -> None:
+    """Run at the priority of Ray's own processes: as its worker this has the one for batches."""
+    with suppress(OSError):  # only root may, see docs/78-cluster.md
+        wanted = os.getpriority(os.PRIO_PROCESS, os.getppid())
+        for thread in Path("/proc/self/task").iterdir():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), wanted)
+
+
 class _ControllerActor:
     """The controller; Ray starts it again where its machine or process ends."""
 
     def __init__(self, deployment: Deployment) -> None:
+        _prompt()
         settings = deployment.settings
         settings = replace(settings, host=address_here(settings.host))
         place = Path(settings.staging)
@@ -140,6 +149,7 @@ class _ReplicaActor:
 
     def __init__(self, number: int, host: str, lease: float, name: str) -> None:
         self._name = name
+        _prompt()
         node = ray.get_runtime_context().get_node_id()
         self._replica = Replica(number, address_here(host), self._find, lease, node)
         threading.Thread(target=self._run, name="pretzel-replica", daemon=True).start()

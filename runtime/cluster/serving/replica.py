@@ -27,6 +27,7 @@ from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import HandlerContext, Route
 from runtime.http.server import Server
 from runtime.http.typed_json import json
+from runtime.repository.object_storage import RemotePlans
 from runtime.shutdown import Ending
 from runtime.workers.channel import Handler
 from runtime.workers.options import Options
@@ -80,6 +81,7 @@ class Replica(Worker):
         self._find, self._lease, self._observed = find, Lease(lease), Observed()
         self._members, self._homes = Members(0, []), Homes()
         self._link: Link
+        self._plans: RemotePlans | None = None
         self._is_open = False
         super().__init__(self._linked, [self._listener], Ending())
 
@@ -145,10 +147,18 @@ class Replica(Worker):
     def _begin(self, body: dict[str, Any]) -> None:
         replica = self._replica
         if replica is None:
-            super()._begin(body | {"options": self._placed(body["options"]), "listener": 0})
+            options = self._placed(body["options"])
+            if body["plans"]:
+                directory = Path(gettempdir()) / f"pretzel-plans-{options['owner']}"
+                self._plans = RemotePlans(body["plans"], directory)
+            super()._begin(body | {"options": options, "listener": 0})
         else:  # the controller was started again, or was not to be reached for a while
             self._mirror.show(body["index"])
             replica.whole(body["generation"], body["names"])
+
+    def _located(self, path: str) -> Path:
+        """A plan of the controller, or the copy on this machine of one on object storage."""
+        return Path(path) if self._plans is None else self._plans.get(path)
 
     def _placed(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options here: the store of parameters is one for each machine."""

@@ -40,6 +40,24 @@ same(ensembles.sums(1, narrow=True, strict=True, dtype="float32", **shapes), 6)
 same(chains(120, 60, 2), 2)
 every_size(ensembles.sums(3, trees=40, depth=6), 6)
 every_size(ensembles.sums(4, narrow=True, strict=True, trees=40, depth=6), 6, "float32")
+# Leaves with numbers of two bytes: by ranks, with sets, with sets of their own, by numbers.
+forks = dict(trees=60, depth=11)
+for op, width, word in (
+    (ensembles.sums(5, **forks), 6, "split64_pairs"),
+    (ensembles.sums(6, trees=80, depth=10, sets=True, outputs=3, zeros=True), 6, "split64_pairs"),
+    (ensembles.sums(8, narrow=True, strict=True, **forks), 6, "split64_pairs"),
+    (ensembles.sums(7, trees=200, depth=9, width=88, sets=True), 88, "split64_known_pairs"),
+    (ensembles.sums(9, trees=6, depth=10, width=200), 200, "split64_known_pairs"),
+):
+    every_size(op, width)
+    plan = oven.bake(outputs(y=op(source("X", Vector(width)))))
+    assert word in plan.explain("source"), word
+# Numbers are tested of no more rows than there are, in three sizes.
+from flour.ops.trees.tiles import tiles
+for op in (ensembles.sums(11, trees=30, depth=4, width=40),
+           ensembles.sums(12, trees=30, depth=4, width=40, outputs=3, narrow=True)):
+    assert tiles(op, Vector(40), op.value.array).least[1] <= 8
+    every_size(op, 40)
 plan = oven.bake(outputs(y=ensembles.sums(2, sets=True, **shapes)(source("X", Vector(6)))))
 print(machine.vector_bytes(), "zmm" in plan.explain("asm"))
 """

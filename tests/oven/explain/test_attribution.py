@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from sklearn.ensemble import (
     StackingRegressor,
     VotingRegressor,
 )
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsRegressor
@@ -294,6 +296,35 @@ def test_words_have_shares_and_places(kind: Any, phrases: tuple[int, int]) -> No
                 found = text[start:end].lower()
                 assert found.startswith(words[0])
                 assert found.endswith(words[-1])
+
+
+@pytest.mark.parametrize("kind", [CountVectorizer, TfidfVectorizer, HashingVectorizer])
+@pytest.mark.parametrize("analyzer", ["char", "char_wb", "word"])
+def test_runs_of_characters_and_hashed_words_have_places(kind: Any, analyzer: str) -> None:
+    """Shares of terms add up to the document's; each place of a term has its characters."""
+    texts = [*TEXTS, "two  spaces\t and a tab", " edges "]
+    hashed = kind is HashingVectorizer
+    terms = kind(analyzer=analyzer, ngram_range=(1, 3), **({"n_features": 16} if hashed else {}))
+    fit = make_pipeline(terms, LogisticRegression()).fit(texts, [1, 0, 1, 0, 1, 0, 1])
+    made = oven.bake(flour.from_sklearn(fit, sample=texts)).attribute(texts)
+    sums(made)
+    held, cut = fit[0].transform(texts), fit[0].build_analyzer()
+    for row, text in enumerate(texts):
+        parts = made.top(1000, row)
+        assert len(parts) == np.count_nonzero(held[row].toarray())
+        assert sum(part.share for part in parts) == pytest.approx(made.values[row, 0])
+        counts = Counter(cut(text))
+        for part in parts:
+            every = str(part.term).split(" or ") if hashed else [str(part.term)]
+            assert len(part.places) == sum(counts[term] for term in every)
+            for start, end in part.places:
+                found = plain(text[start:end].lower(), analyzer)
+                assert any(found == plain(term, analyzer) for term in every) or "İ" in text
+
+
+def plain(text: str, analyzer: str) -> str:
+    """Without what is between words, and with one space for several."""
+    return " ".join(re.findall(r"\b\w\w+\b", text) if analyzer == "word" else text.split())
 
 
 def test_words_beside_other_columns(people: pd.DataFrame) -> None:

@@ -280,6 +280,22 @@ def test_empty_cells_are_what_pandas_reads(pretzel: Pretzel, tmp_path: Path) -> 
     assert verified.code == 0, verified.err
 
 
+def test_columns_that_nothing_reads_may_hold_anything(pretzel: Pretzel, tmp_path: Path) -> None:
+    names = {"id": [f"c{n}" for n in range(80)], "seen": [None, "2026-01-01"] * 40}
+    frame = pd.DataFrame({**names, "age": np.arange(80.0), "part": np.arange(80) % 2 * 0.5})
+    columns = [("age", SimpleImputer(), ["age"])]
+    model = make_pipeline(ColumnTransformer(columns), LinearRegression()).fit(frame, frame["part"])
+    rows, answers = tmp_path / "rows.csv", tmp_path / "answers.csv"
+    joblib.dump(model, tmp_path / "model.joblib")
+    frame.to_csv(rows, index=False)
+    known = (tmp_path / "model.joblib", "--trust-pickle")
+    ran = pretzel("import", *known, "--verify", rows, "--into", tmp_path / "m", "--name", "m")
+    assert ran.code == 0, ran.err
+    ran = pretzel("predict", known[0], rows, known[1], "--output", answers)
+    assert ran.code == 0, ran.err
+    assert np.allclose(pd.read_csv(answers)["value"], model.predict(frame))
+
+
 def test_verification_reads_json_lines_by_name_and_says_what_the_original_refuses(
     pretzel: Pretzel, tmp_path: Path
 ) -> None:

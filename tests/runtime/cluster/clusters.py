@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from runtime.cluster.serving.bodies import Members, MemberState
 from runtime.cluster.serving.client import ClusterClient
 from runtime.cluster.serving.controller import ClusterSettings, Controller
 from runtime.errors import ClusterError
@@ -69,7 +70,7 @@ class Processes:
 @contextmanager
 def cluster(
     tmp_path: Path,
-    folder: Path,
+    folder: Path | str,
     launcher: Processes | None = None,
     *,
     nodes: int = 1,
@@ -95,6 +96,24 @@ def cluster(
         controller.stop()
         if launcher is None:
             processes.close()
+
+
+@contextmanager
+def lost(controller: Controller) -> Iterator[None]:
+    """As if it was killed: nothing is said to replicas, which run on."""
+    controller._stopped.set()
+    controller._listener.close()
+    controller.front.stop()
+    for seat in controller._seats.values():
+        assert seat.channel is not None
+        seat.channel.close()
+    yield
+    controller._seats.clear()
+
+
+def only(member: MemberState) -> Members:
+    """A cluster with this replica alone, for a client that is to ask no other."""
+    return Members(0, [member])
 
 
 class Asking:

@@ -14,6 +14,7 @@ from runtime.cluster.parity import Code, Coded, Hedged, Replicas
 from runtime.cluster.parity.frontend import Answer
 from runtime.cluster.serving import ClusterClient, Scale
 from runtime.errors import ClusterError
+from tests.house import until
 from tests.runtime.cluster.clusters import cluster
 from tests.runtime.repository.folders import age, save_plan
 
@@ -30,6 +31,7 @@ def test_a_replica_that_stands_still_is_made_up_for(tmp_path: Path) -> None:
         Replicas(client, "a", "moved", timeout=60.0) as replicas,
     ):
         controller.wait_ready()
+        until(lambda: len(replicas.endpoints()) == 3)  # the last one may hear of itself later
         one, two, spare = replicas.endpoints()
         stopped = client.members().ready()[0].process
         os.kill(stopped, signal.SIGSTOP)

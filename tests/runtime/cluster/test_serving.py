@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from objectstore import Blob, FileStore
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from runtime.cluster.serving.autoscaling import Autoscaler, Load
@@ -24,7 +25,7 @@ from runtime.errors import ClusterError
 from runtime.http import Server, ServerSettings
 from runtime.workers.errors import NotInStep
 from tests.house import until
-from tests.runtime.cluster.clusters import ROW, Asking, Processes, cluster
+from tests.runtime.cluster.clusters import ROW, Asking, Processes, cluster, lost, only
 from tests.runtime.plans import shift
 from tests.runtime.repository.folders import age, save_plan
 
@@ -53,10 +54,6 @@ def tops(controller: Controller, name: str = "a") -> list[Any]:
 
 def by_sign(block: Any) -> Any:
     return np.sign(block[:, 0])
-
-
-def only(member: MemberState) -> Members:
-    return Members(0, [member])
 
 
 def test_every_replica_has_followed_when_a_change_is_acknowledged(
@@ -104,9 +101,7 @@ def test_a_route_is_every_replicas(tmp_path: Path, folder: Path) -> None:
         assert tops(controller, "c") == [10.0, 10.0]
 
 
-def test_metrics_are_those_of_all_and_what_needs_one_process_is_refused(
-    tmp_path: Path, folder: Path
-) -> None:
+def test_metrics_are_those_of_all(tmp_path: Path, folder: Path) -> None:
     with (
         cluster(tmp_path, folder, scale=Scale(2, 2)) as controller,
         ClusterClient(controller.front.url) as client,
@@ -121,9 +116,6 @@ def test_metrics_are_those_of_all_and_what_needs_one_process_is_refused(
                 if line.startswith("pretzel_calls_total") and 'model="a"' in line
             )
             assert float(line.rsplit(" ", 1)[1]) == 2.0
-        route = b'{"champion": "a@1"}'
-        assert client.request("PUT", "/v2/models/a/route", route).status == 200
-        assert client.request("GET", "/v2/models/a/compare").status == 501
 
 
 def test_a_killed_replica_comes_back_with_what_was_changed_meanwhile(
@@ -148,6 +140,18 @@ def test_a_killed_replica_comes_back_with_what_was_changed_meanwhile(
         assert {status for _, _, status, _ in asking.answers} == {200}
         assert asking.after(acknowledged) == {(200, 7.0)}
         assert tops(controller) == [7.0, 7.0]
+
+
+def test_a_new_process_frees_what_killed_ones_have_left(tmp_path: Path, folder: Path) -> None:
+    store = FileStore(tmp_path / "store")
+    held, left = Blob.of([1.0]), Blob.of([2.0])
+    store.hold("another", [held])
+    store.put(left)
+    for path in store.directory.rglob("*.blob"):
+        os.utime(path, (0, 0))  # longer ago than anybody takes to hold it
+    with cluster(tmp_path, folder, scale=Scale(1, 1)) as controller:
+        controller.wait_ready()
+        assert store.digests() == [held.digest]
 
 
 def test_one_that_does_not_hear_stops_answering_before_a_change_is_acknowledged(
@@ -179,21 +183,16 @@ def test_replicas_outlive_their_controller(tmp_path: Path, folder: Path) -> None
             first.wait_ready()
             first.unload("b")
             before = {each.process for each in first.members().ready()}
-            # As if killed: nothing is said to replicas.
-            first._stopped.set()
-            first._listener.close()
-            first.front.stop()
-            for seat in first._seats.values():
-                assert seat.channel is not None
-                seat.channel.close()
-            with cluster(tmp_path, folder, launcher, scale=Scale(2, 2)) as second:
+            with (
+                lost(first),
+                cluster(tmp_path, folder, launcher, scale=Scale(2, 2)) as second,
+            ):
                 second.wait_ready()
                 assert {each.process for each in second.members().ready()} == before
                 changed(folder / "a.pretzel", 8.0)
                 second.sync()
                 assert tops(second) == [8.0, 8.0]
                 assert tops(second, "b") == [404, 404]
-            first._seats.clear()
     finally:
         launcher.close()
 
@@ -357,6 +356,13 @@ def test_threads_that_come_first_wait_for_the_first_look() -> None:
         with ClusterClient(look=looked) as client, ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(lambda _: client.predict("a", ROW)["top"], range(4)))
     assert answers == [1.0] * 4
+
+
+def test_where_none_was_ready_it_looks_again_soon() -> None:
+    found = iter([Members(0, []), *[only(MemberState(0, "http://127.0.0.1:9", "ready"))] * 50])
+    with ClusterClient(look=lambda: next(found), refresh=60.0) as client:
+        assert client.replicas() == []
+        until(client.replicas, "one is ready now", seconds=5.0)
 
 
 def test_haproxy_knows_the_front_and_its_places(tmp_path: Path) -> None:

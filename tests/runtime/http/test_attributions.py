@@ -59,6 +59,7 @@ def test_an_answer_says_what_each_column_added(
     ("model", "rows", "explain", "status", "said"),
     [
         ("trees", 1, 1, 400, "explain is true"),
+        ("trees", 1, "", 400, "explain is true"),
         ("trees", 1, "score", 400, "no output 'score'"),
         ("trees", 1, "label", 400, "no number"),
         ("near", 1, True, 400, "no exact attribution"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -213,6 +213,10 @@ class Neighbours:
 
     async def settled(self) -> None:
         await asyncio.sleep(0)
+
+    async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
+        await asyncio.sleep(0)
+        return []
 
 
 class TestSeveralProcesses:

@@ -27,6 +27,7 @@ from runtime.http import Server, ServerSettings
 from runtime.provenance import AnswerKeeper
 from runtime.routing import Pair
 from runtime.service.private import redacted, without
+from tests.house import until
 from tests.runtime.http.client import Client
 
 #: What is looked for: a part of each value, as errors shorten what they quote.
@@ -274,3 +275,45 @@ def test_an_answer_without_its_private_rows_is_recomputed_from_given_ones(
     with pytest.raises(FlourError, match="private"):
         why.recomputed()
     assert why.agrees(row)
+
+
+_ROW = flour.record(pay=float, amount=float, ssn=float)
+_RENAMED = flour.record(a=float, b=float)
+
+
+@pytest.mark.parametrize(
+    ("graph", "hidden"),
+    [
+        (lambda f: f(_ROW), {"ssn"}),
+        (lambda f: f(_ROW["ssn", "amount"]), {"ssn"}),
+        (lambda f: f(_ROW["amount"], ssn=_ROW["pay"] * 2.0), {"pay"}),
+        (lambda f: f(_ROW["amount"], ssn=f(_ROW)["score"]), {"ssn", "pay", "amount"}),
+        (lambda f: f(_RENAMED["a"], _RENAMED["b"]), {"a", "b"}),  # in order: which is not asked
+        (lambda f: flour.outputs(score=f(_RENAMED["a"], ssn=_RENAMED["b"])["score"] + 1.0), {"b"}),
+    ],
+)
+def test_what_is_private_in_a_model_is_so_in_its_graphs(graph: Any, hidden: set[str]) -> None:
+    row = flour.record(amount=float, ssn=float)
+    with Runtime(executors=1) as runtime:
+        notes = {"private": ("ssn",)}
+        runtime.register("f", flour.outputs(score=row["amount"] + row["ssn"]), notes=notes)
+        runtime.register("g", graph(flour.model("f")))
+        assert runtime.find("g").private == hidden
+        (inputs,) = runtime.find("g").inputs.values()
+        assert isinstance(inputs, Record)
+        with pytest.raises(FlourError) as refused:
+            runtime.predict("g", dict.fromkeys(inputs.names, SECRET))
+        assert SECRET not in str(refused.value)
+
+
+def test_a_graph_hides_what_a_model_hides_from_now_on() -> None:
+    row = flour.record(amount=float, ssn=float)
+    program = flour.outputs(score=row["amount"] + row["ssn"])
+    with Runtime(executors=1) as runtime:
+        runtime.register("f", program)
+        runtime.register("g", flour.model("f")(row), notes={"private": ("amount",)})
+        assert runtime.find("g").private == {"amount"}
+        runtime.register("f", program, notes={"private": ("ssn",)})  # the same program
+        until(lambda: runtime.find("g").private == {"amount", "ssn"})
+        runtime.switch("f", "1")
+        until(lambda: runtime.find("g").private == {"amount"})

@@ -218,8 +218,10 @@ def test_a_subject_is_erased_in_whichever_form_its_rows_came(tmp_path: Path) -> 
         keeper = runtime.keep("m", tmp_path, subject="user")
         for rows in forms:
             runtime.predict("m", rows)
-        runtime.predict("m", {"user": 19, "amount": 1.0})
+        for other in (19, 1, True):
+            runtime.predict("m", {"user": other, "amount": 1.0})
         assert keeper.erase(17) == len(forms)
+        assert keeper.erase(1.0) == 2
         assert len(keeper) == 1
         assert not keeper.failed
 

@@ -186,6 +186,28 @@ def test_models_go_and_come_by_name(tmp_path: Path, runtime: Runtime) -> None:
             act("nobody")
 
 
+def test_the_index_is_made_again_when_it_changes(tmp_path: Path, runtime: Runtime) -> None:
+    """Who sends it on asks often, and it may be long."""
+    repository = Repository(tmp_path, runtime)
+    assert repository.index() == ()
+    save_plan(tmp_path / "a.pretzel", 1.0)
+    repository.load_all()
+    first = repository.index()
+    assert [(each.name, each.state, each.wanted) for each in first] == [("a", "READY", True)]
+    repository.load_all()
+    assert repository.index() is first
+    repository.unload("a")
+    assert [(each.state, each.wanted) for each in repository.index()] == [("UNAVAILABLE", False)]
+    repository.load("a")
+    assert repository.index() == first
+    (tmp_path / "a.pretzel").write_bytes(b"damaged")
+    repository.load_all()
+    assert "older" in repository.index()[0].reason
+    (tmp_path / "a.pretzel").unlink()
+    repository.load_all()
+    assert repository.index() == ()
+
+
 def test_what_was_half_written_at_the_start_comes_later(tmp_path: Path, runtime: Runtime) -> None:
     lgb("number").save_model(tmp_path / "a.txt")
     whole = (tmp_path / "a.txt").read_bytes()

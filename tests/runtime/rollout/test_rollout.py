@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -87,6 +88,61 @@ def test_steps_are_taken_and_the_challenger_promoted(runtime: Runtime, clock: Cl
     assert "done" in str(made)
 
 
+def test_events_are_written_down_with_what_they_are_about(runtime: Runtime, clock: Clock) -> None:
+    """A process may be killed before the route is changed: the next one knows what happened."""
+    written: list[dict[str, Any]] = []
+    runtime.on_rollout = lambda _, data: written.append(json.loads(json.dumps(data)))
+    made = begun(runtime, clock, steps=(20, 100))
+    for _ in range(2):
+        ask(runtime, 200)
+        clock.now += 61
+        made.look()
+    told = [([one[0] for one in each["events"]], each["state"], each["step"]) for each in written]
+    first, second = ["started"], ["started", "advanced"]
+    assert told == [
+        (first, "running", 0),
+        (second, "running", 1),
+        (second, "promoting", 1),
+        ([*second, "promoted"], "done", 1),
+    ]
+
+
+def test_the_next_one_begins_when_the_last_one_is_written_down(
+    runtime: Runtime, clock: Clock
+) -> None:
+    made, ending, go_on = begun(runtime, clock), threading.Event(), threading.Event()
+
+    def written(_: str, data: Any) -> None:
+        if data["state"] == "aborted":
+            ending.set()
+            assert go_on.wait(20)
+
+    runtime.on_rollout = written
+    threads = [threading.Thread(target=made.abort)]
+    threads[0].start()
+    assert ending.wait(20)
+    assert made.state == "aborted"  # and about to be written down
+    found: list[object] = []
+
+    def begin() -> None:
+        try:
+            found.append(begun(runtime, clock))
+        except BadCall as problem:
+            found.append(problem)
+
+    threads += [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads[1:]:
+        thread.start()
+    time.sleep(0.1)
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    (one,) = [each for each in found if isinstance(each, Rollout)]
+    assert len(found) == 4
+    assert runtime.rollout("m") is one
+    assert runtime.tallies["m"].id == one.counted["id"]
+
+
 def test_it_waits_for_answers(runtime: Runtime, clock: Clock) -> None:
     made = begun(runtime, clock, require=("conversion > 0.5x champion",))
     clock.now += 1000
@@ -109,16 +165,19 @@ def test_errors_of_a_challenger_end_it(runtime: Runtime, clock: Clock) -> None:
     made = begun(runtime, clock)
     base = made.base
     ask(runtime, 300)
+    tally = runtime.tallies["m"]
     for _ in range(40):
-        made.note("m@2", 0.001, Broken(), None)
+        tally.note("m@2", 0.001, Broken(), None)
         made.look()
     assert made.state == "aborted"
     assert made.reason.startswith("not errors < 1x champion")
     assert runtime.history("m")[-1].route == base
     assert runtime.history("m")[-1].action == "abort"
-    before = made.outcomes.counts("m@2")
-    made.note("m@2", 0.001, Broken(), None)
-    assert made.outcomes.counts("m@2") == before
+    assert "m" not in runtime.tallies
+    before, found = tally.report()[2], made.counts()
+    assert before["m@2"]["errors"] == list(found["m@2"]["errors"])
+    tally.note("m@2", 0.001, Broken(), None)
+    assert (tally.report()[2], made.counts()) == (before, found)
 
 
 def test_rows_that_are_refused_count_for_who_refused_them(runtime: Runtime, clock: Clock) -> None:
@@ -137,8 +196,9 @@ def test_rows_that_are_refused_count_for_who_refused_them(runtime: Runtime, cloc
 
 def test_slow_answers_end_it(runtime: Runtime, clock: Clock) -> None:
     made = begun(runtime, clock, require=("p99 < 5 ms",))
+    tally = runtime.tallies["m"]
     for number in range(1000):
-        made.note("m@2", 0.006 if number % 20 == 0 else 0.001, None, None)
+        tally.note("m@2", 0.006 if number % 20 == 0 else 0.001, None, None)
         made.look()
     assert made.state == "aborted"
     assert "p99 < 5 ms" in made.reason
@@ -172,7 +232,7 @@ def test_a_worse_metric_ends_it_and_a_better_one_does_not(runtime: Runtime, cloc
         assert runtime.report("m", f"r{user}", conversion=better)  # twice counts once
     made.look()
     assert made.state == "running"
-    assert made.outcomes.unknown == 4000
+    assert made.evidence.unknown == 4000
     made.abort("that was a trial")
     worse = begun(runtime, clock, require=("conversion > 1x champion",), steps=(50, 100))
     ask(runtime, 4000)
@@ -483,12 +543,13 @@ def test_without_a_champion_beside_it_nothing_is_promoted(runtime: Runtime, cloc
     clock.now += 61
     made.look()
     assert (made.state, made.reason) == ("running", "nothing is known for 'errors < 1x champion'")
+
+
+def test_a_challenger_that_fails_always_ends_it(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock)
+    runtime.tallies["m"].note("m@1", 0.001, None, None)
     for _ in range(20):
-        made.note("m@2", 0.001, ValueError(), None)
-    made.outcomes._counts["m@2"].clear()
-    made.note("m@1", 0.001, None, None)
-    for _ in range(20):
-        made.note("m@2", 0.001, ValueError(), None)
+        runtime.tallies["m"].note("m@2", 0.001, ValueError(), None)
     made.look()
     assert (made.state, made.reason) == ("aborted", "all 20 answers of m@2 failed")
 
@@ -499,13 +560,13 @@ def test_agreement_goes_on_after_a_restart(clock: Clock) -> None:
         made = begun(runtime, clock, require=("agreement > 90 %",))
         ask(runtime, 300)
         until(partial(_has_pairs, made, 100))
+        agreed, history = made.counts()["m@2"]["agreement"], runtime.history("m")
         data = json.loads(json.dumps(made.to_data()))
-        history = runtime.history("m")
     with Runtime() as other:
         register(other)
         other.restore("m", lambda: history)
         again = resume(other, "m", data, clock=clock, watch=False)
-        assert again.counts()["m@2"]["agreement"] == tuple(data["agreement"])
+        assert again.counts()["m@2"]["agreement"] == agreed
 
 
 def test_threads_of_webhooks_end(clock: Clock) -> None:

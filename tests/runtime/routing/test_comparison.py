@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 
 import flour
 from runtime import Runtime
-from runtime.routing.comparison import SEGMENTS, Comparison
+from runtime.routing.comparison import SEGMENTS, Compared, Comparison
 from runtime.routing.pairs import Pair
 
 
@@ -70,6 +71,29 @@ def test_scores_that_have_moved_have_a_distance() -> None:
     outputs = comparison.to_dict()["outputs"]
     assert outputs["s"]["psi"] == 0
     assert outputs["t"]["psi"] > 0.2
+
+
+@pytest.mark.parametrize("size", [1, 500])  # bins by tenths, or by the first block of each
+def test_counts_of_two_processes_add_up(size: int) -> None:
+    rng, parts = np.random.default_rng(0), [Comparison(segment="x"), Comparison(segment="x")]
+    whole = Comparison(segment="x")
+    for number in range(8):
+        scores = rng.random(size)
+        expected = {"s": scores}
+        found: object = {"s": scores + 0.1 * (number % 2)} if number != 5 else ValueError()
+        for each in (parts[number // 4], whole):
+            each.add(pair(expected, found))
+    told = [Compared.of_json(json.loads(json.dumps(each.counts().to_json()))) for each in parts]
+    for _ in range(3):  # what is told stays as it is
+        both = Compared("x")
+        for counts in told:
+            both.take(counts)
+        one, other = both.to_dict(), whole.to_dict()
+        ours, theirs = one["outputs"].pop("s"), other["outputs"].pop("s")
+        assert one == other
+        assert ours.pop("psi") == pytest.approx(theirs.pop("psi"), rel=0.5)
+        assert ours == pytest.approx(theirs)
+    assert told[0].to_dict() == parts[0].to_dict()
 
 
 def test_memory_is_bounded() -> None:

@@ -58,6 +58,19 @@ def test_a_file_of_parquet(runtime: Runtime, tmp_path: Path) -> None:
         runtime.tap("m", "standardscaler", to=path)
 
 
+def test_a_runtime_that_is_closed_closes_what_looks_at_it(tmp_path: Path) -> None:
+    path, empty = tmp_path / "values.parquet", tmp_path / "none.parquet"
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", fitted(StandardScaler()), background=False)
+        runtime.tap("m", "standardscaler", sample=1.0, to=path)
+        runtime.tap("m", "standardscaler", sample=1e-9, to=empty)
+        seen = runtime.watch("m", reference=X)
+        runtime.predict("m", X, engine="inline")
+    np.testing.assert_array_equal(lists(pq.read_table(path)), SCALED)
+    assert seen.drift()[0].rows == len(X)
+    assert not empty.exists()
+
+
 def test_a_stream_is_there_as_it_comes(runtime: Runtime, tmp_path: Path) -> None:
     path, copy = tmp_path / "values.arrows", io.BytesIO()
     with (

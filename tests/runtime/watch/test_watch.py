@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import flour
 import oven
-from flour.core.errors import FlourError, ParameterError
+from flour.core.errors import FlourError, InputError, ParameterError
 from oven import Plan
 from runtime import Runtime
 from runtime.http.metrics_watch import families
@@ -163,7 +164,7 @@ def test_words_in_a_column_of_numbers_are_missing_and_the_rest_is_counted() -> N
     segments = Segments(("age // 10",), ("age",))
     segments.add({"age": np.array([11.0, "n/a", 12, 25], object)})
     assert {cell.segment: cell.rows for cell in segments.cells()} == {
-        ("10",): 2, ("20",): 1, ("nan",): 1,
+        ("10",): 2, ("20",): 1, ("(missing)",): 1,
     }  # fmt: skip
 
 
@@ -272,6 +273,50 @@ def test_rows_are_watched_in_every_form(runtime: Runtime, frame: pd.DataFrame, c
         assert not found._observer.failed
 
 
+_HOLES = {
+    "pandas": lambda f: f,
+    "nullable": lambda f: f.convert_dtypes(),
+    "arrow types": lambda f: f.convert_dtypes(dtype_backend="pyarrow"),
+    "none": lambda f: f.assign(city=f["city"].where(f["city"].notna(), None)),
+    "polars": pl.from_pandas,
+    "table": pa.Table.from_pandas,
+    "lists": lambda f: {name: f[name].tolist() for name in f},
+    "rows": lambda f: f.to_dict("records"),
+    "plain rows": lambda f: f.to_numpy().tolist(),
+}
+
+
+@pytest.fixture(scope="module")
+def holes() -> Iterator[tuple[Runtime, pd.DataFrame]]:
+    """A model that was trained on columns of which values are missing."""
+    rows = pd.DataFrame({"age": np.arange(600.0) % 60, "city": ["Oslo", "Rome", np.nan] * 200})
+    columns = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["city"]))
+    model = make_pipeline(columns, LogisticRegression()).fit(rows, rows["age"] > 30)
+    with Runtime(executors=1) as made:
+        made.register("holes", flour.from_sklearn(model, sample=rows), background=False)
+        yield made, rows
+
+
+@pytest.mark.parametrize("reference", _HOLES)
+@pytest.mark.parametrize("form", _HOLES)
+def test_what_is_missing_is_the_same_in_every_form(
+    holes: tuple[Runtime, pd.DataFrame], reference: str, form: str
+) -> None:
+    runtime, rows = holes
+    usual, given = _HOLES[reference](rows), _HOLES[form](rows)
+    with Watch(runtime, "holes", reference=usual, segments=("city",)) as found:
+        with suppress(FlourError):  # the library takes NaN and None for two categories
+            runtime.predict("holes", given, engine="inline")
+        found.fold()
+        taken = {each.column: each for each in found.drift()}
+        assert {cell.segment: cell.rows for cell in found.cells()} == {
+            ("Oslo",): 200, ("Rome",): 200, ("(missing)",): 200,
+        }  # fmt: skip
+        assert not found._observer.failed
+    assert taken["city"].psi == taken["age"].psi == taken["city"].unseen == 0
+    assert found.reference.columns["city"].missing == 200
+
+
 def test_a_column_that_went_missing_has_drifted(frame: pd.DataFrame) -> None:
     sketch = Reference.of({"age": frame["age"].to_numpy()}).columns["age"]
     found = drift("age", sketch, *sketch.counted(np.full(100, np.nan)))
@@ -340,6 +385,36 @@ def test_scores_that_are_no_numbers_are_in_no_part() -> None:
     assert cell.scores == (1, 0, 0, 0, 0, 1, 0, 0, 0, 1)
 
 
+def test_steps_of_one_name_are_told_apart(frame: pd.DataFrame) -> None:
+    X = frame[["age", "hours"]]
+    scaled = [(make_pipeline(StandardScaler()), [name]) for name in X]
+    model = make_pipeline(make_column_transformer(*scaled), LogisticRegression())
+    other = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, X["age"] > 30)
+    model.fit(X, X["age"] > 40)
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", flour.from_sklearn(model, sample=X), background=False)
+        runtime.register("n", flour.from_sklearn(other, sample=X), background=False)
+        row = flour.record(age=float, hours=float)
+        parts = {name: flour.model(name)(row)["probabilities"][1] for name in "mn"}
+        runtime.register("g", flour.outputs(**parts), background=False)
+        for name, step, columns in (
+            ("m", "pipeline-1.standardscaler", [0]),
+            ("m", "pipeline-2.standardscaler", [1]),
+            ("g", "m.columntransformer", [0, 1]),
+            ("g", "n.standardscaler", [0, 1]),
+        ):
+            with runtime.tap(name, step, sample=1.0) as seen:
+                runtime.predict(name, X, engine="inline")
+                seen.flush()
+                usual = (other if step[0] == "n" else model)[0].transform(X)
+                np.testing.assert_allclose(seen.ring[0], usual[:, columns], rtol=1e-12)
+        with pytest.raises(ParameterError, match="2 steps") as refused:
+            runtime.tap("m", "standardscaler")
+        assert "columntransformer.pipeline-1.standardscaler" in str(refused.value)
+        with pytest.raises(ParameterError, match="3 steps"):
+            runtime.tap("g", "standardscaler")
+
+
 @pytest.mark.parametrize(("step", "sample"), [("", 0.1), ("standardscaler", "x")])
 def test_taps_say_what_they_cannot_take(runtime: Runtime, step: str, sample: Any) -> None:
     with pytest.raises(FlourError):
@@ -403,15 +478,32 @@ def test_drift_is_of_the_last_rows() -> None:
         {"segments": "age"},
         {"segments": (5,)},
         {"drift": "yes"},
+        {"costs": "yes"},
+        {"reference": {"age": np.full(50, np.inf)}, "outliers": ("range",)},
     ],
-    ids=str,
+    ids="-".join,
 )
 def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
     with Runtime() as runtime:
         runtime.register("m", flour.outputs(score=flour.record(age=float)["age"]))
         with pytest.raises(ParameterError):
-            runtime.watch("m", reference={"age": np.arange(50.0)}, **wrong)
+            runtime.watch("m", **{"reference": {"age": np.arange(50.0)}, **wrong})
         assert runtime.find("m").watcher is None
+
+
+@pytest.mark.parametrize("ages", [[1.0], np.ones(9)], ids=["lists", "arrays"])
+def test_columns_of_a_reference_have_as_many_rows_each(ages: Any) -> None:
+    row = flour.record(age=float, city=flour.text)
+    with Runtime() as runtime:
+        runtime.register("m", flour.outputs(score=row["age"], city=row["city"]))
+        with pytest.raises(InputError, match="as many rows"):
+            runtime.watch("m", reference={"age": ages, "city": ["a", "b", "c"]})
+
+
+def test_a_detector_may_be_alone(runtime: Runtime) -> None:
+    alone = Adwin()
+    with Watch(runtime, "fraud", detectors=alone) as found:
+        assert found.detectors == (alone,)
 
 
 def test_no_rows_have_no_causes() -> None:

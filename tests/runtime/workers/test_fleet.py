@@ -13,6 +13,7 @@ import pytest
 
 from runtime import Runtime
 from runtime.errors import UnknownEndpoint
+from runtime.http.interfaces import ModelState
 from runtime.workers.channel import Refused
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
 from runtime.workers.fleet import Fleet, Member
@@ -103,6 +104,20 @@ def test_whatever_is_missed_is_made_up_for(plans: list[Path], seed: int) -> None
         assert good.replica.generation == bad.replica.generation == fleet.generation
         assert not bad.replica.failed
         fleet.settle(1.0)
+
+
+def test_an_index_is_sent_when_it_has_changed() -> None:
+    fleet = Fleet()
+    with Runtime(executors=1) as runtime:
+        line = Line(runtime)
+        joined(fleet, line)
+        first = (ModelState("a", "1"),)
+        fleet.show(first)
+        fleet.show(first)
+        fleet.show((ModelState("a", "1"),))
+        assert line.asked.count("index") == 1
+        fleet.show((ModelState("a", "1", "UNAVAILABLE"),))
+        assert line.asked.count("index") == 2
 
 
 def _random_change(fleet: Fleet, rng: random.Random, plans: list[Path]) -> None:

@@ -1,7 +1,7 @@
-"""Functions in native code that read bodies, or write them, without the GIL.
+"""Functions in native code that read texts and columns, or write them, without the GIL.
 
-They are compiled in the background. Until one is there, and where none can be compiled, the general
-decoder and encoder do everything.
+They are compiled in the background. Until one is there, and where none can be compiled, callers go
+their general way.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from oven.plans.background import Needed, Pending
 
 
 class NativeReader:
-    """One function of a text: `name(params, io, size, scratch)`, 0 if it has done the whole."""
+    """One function: `name(params, io, size, scratch)`, 0 if it has done the whole."""
 
     def __init__(
         self, source: str, name: str, table: Callable[[], NDArray[np.int64]] | None = None
     ) -> None:
         """`table` makes the numbers that the function finds at `params`."""
         self._source, self._name, self._table = source, name, table
-        self._made: tuple[Callable[..., int], NDArray[np.int64]] | None = None
+        self._made: tuple[Callable[..., int], int] | None = None
+        self._numbers = np.zeros(1, np.int64)
         self._pending: Pending[bool] | None = None
 
     @property
@@ -36,8 +37,8 @@ class NativeReader:
     def __call__(self, io: NDArray[np.int64], size: int) -> bool:
         """Call it; whether it has done what it should. It has to be there."""
         assert self._made is not None, "callers ask for is_there"
-        call, table = self._made
-        return not call(table.ctypes.data, io.ctypes.data, size, 0)
+        call, numbers = self._made
+        return not call(numbers, io.ctypes.data, size, 0)
 
     def compiled(self) -> int:
         """Where the native code is, which is compiled where no cache has it."""
@@ -45,8 +46,9 @@ class NativeReader:
 
     def make(self) -> None:
         """Have it now."""
-        table = np.zeros(1, np.int64) if self._table is None else self._table()
-        self._made = machine.STAGE(self.compiled()), table
+        if self._table is not None:
+            self._numbers = self._table()
+        self._made = machine.STAGE(self.compiled()), self._numbers.ctypes.data
 
     def prepare(self) -> None:
         """Have it soon."""
@@ -61,6 +63,6 @@ class NativeReader:
         return self._pending is None or self._pending.done
 
     def _prepared(self) -> bool:
-        with suppress(NoCompiler):  # the general decoder goes on
+        with suppress(NoCompiler):  # callers go their general way
             self.make()
         return True

@@ -1,0 +1,193 @@
+"""Rollouts of an owner of endpoints: begun, gone on with, asked, and told what became known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any, Protocol
+from weakref import WeakMethod
+
+from runtime.errors import BadCall, UnknownEndpoint
+from runtime.rollout.outcomes import Tally
+from runtime.rollout.rollout import ABORTING, OVER, PAUSED, RUNNING, Owner, Rollout
+from runtime.rollout.terms import Terms, seconds_of, texts_of
+from runtime.routing import Route
+from runtime.routing.written import from_data
+
+#: A change over HTTP is answered when all processes have followed, or after this time.
+STEP_SECONDS = 30.0
+#: Of two rollouts of an endpoint that are begun at the same time, the second one is refused.
+_beginning = Lock()
+
+
+class Tallied(Protocol):
+    """What answers requests that are counted."""
+
+    def agreement(self, name: str) -> tuple[int, int]:
+        """How many values of a shadow agreed so far, of how many."""
+        ...
+
+
+def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
+    runtime: Owner,
+    name: str,
+    to: str | None = None,
+    *,
+    steps: Sequence[float] = (5, 20, 50, 100),
+    dwell: str | float = "10 min",
+    require: str | Sequence[str] = (),
+    by: str | None = None,
+    header: str | None = None,
+    alpha: float = 0.05,
+    least: int = 100,
+    webhook: str | None = None,
+    who: str = "",
+    clock: Callable[[], float] = time.time,
+    watch: bool = True,
+) -> Rollout:
+    """Begin a rollout; without `to`, the one that there is or was last. See Runtime.rollout."""
+    if to is None:
+        running = _of(runtime, name)
+        if running is None:
+            raise UnknownEndpoint(f"{name!r} has no rollout")
+        return running
+    with _beginning:
+        _check_none(runtime, name)
+        base = _base(runtime, name)
+        terms = Terms(
+            base.champion,
+            to,
+            tuple(map(float, steps)),
+            seconds_of(dwell),
+            texts_of(require),
+            by,
+            header,
+            alpha,
+            least,
+            webhook,
+            who,
+        )
+        made = Rollout(runtime, name, terms, base, clock=clock)
+        _check(runtime, made)
+        made.begin(watch=watch)
+    return made
+
+
+def resume(
+    runtime: Owner,
+    name: str,
+    data: Mapping[str, Any],
+    *,
+    clock: Callable[[], float] = time.time,
+    watch: bool = True,
+) -> Rollout:
+    """Go on with a rollout that was written down; data that cannot be raises BadCall."""
+    try:
+        terms = Terms.of_data(data["terms"])
+        base = from_data(data["base"], where=f"the rollout of {name!r}"[:200])
+        made = Rollout(runtime, name, terms, base, clock=clock, data=data)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise BadCall(
+            "a rollout that was written down cannot be read",
+            where=name,
+            found=f"{type(problem).__name__}: {problem}"[:200],
+            hint="remove its file; the endpoint keeps its route",
+        ) from problem
+    if made.state in OVER:
+        runtime.put_rollout(name, made)
+        return made
+    if made.state in {RUNNING, PAUSED}:
+        _check(runtime, made)
+    made.begin(watch=watch)
+    return made
+
+
+def report(runtime: Owner, name: str, request: str, values: Mapping[str, float]) -> bool:
+    """Count what became known of a request; see Runtime.report."""
+    running = _of(runtime, name)
+    if running is None:
+        runtime.champion(name)
+        return False
+    return running.report(request, values)
+
+
+def tally(runtime: Tallied, name: str, data: Mapping[str, Any]) -> Tally:
+    """What counts an endpoint's requests in this process, as a rollout wants it."""
+    agreement = WeakMethod(runtime.agreement)
+
+    def agreed() -> tuple[int, int]:
+        method = agreement()
+        return (0, 0) if method is None else method(name)
+
+    return Tally(data, agreed)
+
+
+def judged(owner: Owner, what: str, body: Mapping[str, Any]) -> Any:
+    """What servers ask of the process that judges rollouts; body and answer are JSON.
+
+    "begin" has `terms`, "pause" and "abort" a `why`, "report" a `request` and `values`. These,
+    "resume", "told" and "compare" have the `name` of an endpoint; "all" has none.
+    """
+    if what == "all":
+        found = [each for each in list(owner.rollouts.values()) if isinstance(each, Rollout)]
+        return [each.to_dict() for each in found]
+    name = str(body["name"])
+    match what:
+        case "report":
+            return report(owner, name, body["request"], body["values"])
+        case "compare":
+            return owner.compare(name).to_dict()
+        case "begin":
+            running = rollout(owner, name, **body["terms"])
+        case "pause" | "abort":
+            running = rollout(owner, name)
+            (running.pause if what == "pause" else running.abort)(body["why"])
+        case "resume":
+            running = rollout(owner, name)
+            running.resume()
+        case _:
+            return rollout(owner, name).to_dict()
+    owner.settle(STEP_SECONDS)
+    if running.state == ABORTING:  # all have followed by now
+        running.look()
+    return running.to_dict()
+
+
+def _of(runtime: Owner, name: str) -> Rollout | None:
+    found = runtime.rollouts.get(name)
+    return found if isinstance(found, Rollout) else None
+
+
+def _check_none(runtime: Owner, name: str) -> None:
+    """Raise if an endpoint has a rollout that is not over."""
+    running = _of(runtime, name)
+    if running is not None and not running.is_over():
+        raise BadCall(
+            "this endpoint has a rollout already",
+            where=name,
+            found=f"to {running.terms.to}, {running.state}",
+            hint="rollout(name).abort() ends it",
+        )
+
+
+def _base(runtime: Owner, name: str) -> Route:
+    """The route of an endpoint without an experiment of its own."""
+    if not runtime.has_route(name):
+        runtime.put_route(name, Route(runtime.champion(name), salt=name))
+    base = runtime.history(name)[-1].route
+    if base.split:
+        raise BadCall(
+            "this endpoint has a split already",
+            where=name,
+            found=", ".join(base.split),
+            hint="promote one, or give the route without its split",
+        )
+    return base
+
+
+def _check(runtime: Owner, made: Rollout) -> None:
+    """Raise unless each step could be the endpoint's route."""
+    if made.terms.to == made.base.champion:
+        raise BadCall("this version is the champion already", where=made.name, found=made.terms.to)
+    runtime.check_route(made.name, made.route)

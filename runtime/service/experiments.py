@@ -1,0 +1,141 @@
+"""The part of a runtime that compares versions: rollouts, what is counted for them, and shadows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flour.core.extension_points import extension
+from runtime.errors import BadCall
+from runtime.routing.comparison import Comparison
+from runtime.routing.differing import first_difference
+from runtime.routing.pairs import Pair, Pairs
+from runtime.service.endpoint import Endpoints
+from runtime.service.following import Claim, Judged, Noting, Report
+from runtime.service.mirrors import Mirrors
+from runtime.service.private_answers import WithoutPrivate
+from runtime.service.version import ModelVersion
+
+
+class Experiments:
+    """What is counted of an endpoint's versions while an experiment is on."""
+
+    _endpoints: Endpoints
+    mirrors: Mirrors
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, Pairs] = {}
+        self._comparisons: dict[str, tuple[tuple[float, str | None], Comparison]] = {}
+        #: What counts the requests of endpoints in this process, by name; see runtime.rollout.
+        self.tallies: dict[str, Noting] = {}
+        #: The rollouts that are judged in this process.
+        self.rollouts: dict[str, Judged] = {}
+        #: Called with a name and what its rollout needs to go on, before that changes anything.
+        self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
+
+    def find(self, name: str) -> ModelVersion:
+        """The version in service; see Runtime.find."""
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    def _find(self, name: str | ModelVersion) -> ModelVersion:
+        raise NotImplementedError
+
+    def rollout(self, name: str, to: str | None = None, **terms: object) -> Any:
+        """Give a challenger more of the requests, step by step; see runtime.rollout.rollout."""
+        self._check_open()
+        return extension("rollout")(self, name, to, **terms)
+
+    def champion(self, name: str) -> str:
+        """The version in service, as "name@version"."""
+        return self.find(name).owner
+
+    def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Any:
+        """Go on with a rollout that was written down; see runtime.rollout.resume."""
+        return extension("resume_rollout")(self, name, data)
+
+    def report(self, name: str, request: str, **values: float) -> bool:
+        """Count values of a request that are known later, by its id; False for unknown ids."""
+        known: bool = extension("report")(self, name, request, values)
+        return known
+
+    def put_rollout(self, name: str, rollout: Judged) -> None:
+        """Let a rollout have an endpoint's requests counted, or no more where it is over."""
+        self.rollouts[name] = rollout
+        self.count(name, rollout.counted)
+
+    def count(self, name: str, counted: Mapping[str, Any]) -> None:
+        """Count an endpoint's requests as a rollout wants it; counts go on where it is the same."""
+        known = self.tallies.get(name)
+        if (None if known is None else known.id) == counted.get("id"):
+            return
+        if counted:
+            self.tallies[name] = extension("tally")(self, name, counted)
+        else:
+            self.tallies.pop(name, None)
+        if known is not None:
+            known.end()
+        self.mirrors.refresh(name)
+
+    def reports(self, name: str) -> list[Report]:
+        """What this process has counted for the rollout of an endpoint."""
+        tally = self.tallies.get(name)
+        return [] if tally is None else [tally.report()]
+
+    def claims(self, name: str, request: str, names: list[str]) -> list[Claim]:
+        """Which version answered a request, if this process remembers it."""
+        tally = self.tallies.get(name)
+        claim = None if tally is None else tally.claim(request, names)
+        return [] if claim is None else [claim]
+
+    def settle(self, seconds: float) -> None:
+        """Return: there is no other process that could be behind."""
+
+    def observe(self, name: str, pairs: Pairs) -> None:
+        """Hand what the champion and its shadow answer to this, pair by pair."""
+        version = self._endpoints.find(name)
+        if not callable(getattr(pairs, "add", None)):
+            raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
+        self._pairs[name] = WithoutPrivate(pairs, version) if version.private else pairs
+        self.mirrors.refresh(name)
+
+    def compare(
+        self, name: str, *, tolerance: float = 1e-6, segment: str | None = None
+    ) -> Comparison:
+        """How the shadow's answers differ from the champion's, from the first call of this on.
+
+        It goes on counting; a call with another `tolerance` or `segment` begins anew.
+        """
+        options = (tolerance, segment)
+        known = self._comparisons.get(name)
+        if known is not None and known[0] == options:
+            return known[1]
+        made = Comparison(tolerance, segment=segment, differing=self._differing)
+        self.observe(name, made)
+        self._comparisons[name] = options, made
+        return made
+
+    def agreement(self, name: str) -> tuple[int, int]:
+        """How many values of a shadow agreed, of how many, since they are compared."""
+        known = self._comparisons.get(name)
+        return (self.compare(name) if known is None else known[1]).agreement()
+
+    def _forgotten(self, name: str) -> list[Judged | Noting | None]:
+        """An endpoint is gone; what judged and counted it, to be ended."""
+        self._pairs.pop(name, None)
+        self._comparisons.pop(name, None)
+        return [self.rollouts.pop(name, None), self.tallies.pop(name, None)]
+
+    def _differing(self, pair: Pair) -> str:
+        """Where the programs of a pair's versions first differ, in words."""
+        try:
+            version = self._find(pair.champion)
+            one, other = version.plan, self._find(pair.challenger).plan
+            if one is None or other is None or pair.rows is None:
+                return "not known: a plan or the rows are not in memory"
+            rows = version.reader.read(pair.rows).block
+            return first_difference(one.flow, other.flow, rows) or "none by the definitions"
+        except Exception as problem:  # noqa: BLE001 (what is told of a pair must not fail)
+            return f"not known: {type(problem).__name__}"

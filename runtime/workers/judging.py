@@ -1,0 +1,186 @@
+"""Experiments of all workers together: the supervisor's part, which asks each what it has counted.
+
+A rollout is judged here, and its steps are changes of the route as any other. What is counted in
+workers is part of the state that they should have, so one that comes later counts, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import Any, Protocol
+
+from flour.core.errors import FlourError
+from runtime.errors import UnknownEndpoint
+from runtime.rollout import REPORTERS, STEP_SECONDS, Rollout, judged, resume
+from runtime.routing.comparison import Compared
+from runtime.routing.history import extended
+from runtime.routing.route import Route, promoted
+from runtime.routing.written import as_toml
+from runtime.service.following import Claim, Judged, Report
+from runtime.workers.desired import NOTHING
+from runtime.workers.routes import FleetRoutes
+
+#: Time that workers have to tell what they counted. One that did not answer in time is not asked
+#: again before it does.
+TELL_SECONDS = 0.5
+#: The same for what they compared, which may be computed.
+COMPARE_SECONDS = 10.0
+
+
+class Line(Protocol):
+    """A channel to another process."""
+
+    def ask(self, kind: str, body: object = None) -> Future[Any]:
+        """Send a question; returns the future of its answer."""
+        ...
+
+
+class Telling(Protocol):
+    """A worker that can be asked."""
+
+    line: Line
+    late: Future[Any] | None
+
+
+class FleetExperiments(FleetRoutes):
+    """What a rollout needs of its owner: see `runtime.rollout.rollout.Owner`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rollouts: dict[str, Judged] = {}
+        self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
+        #: By endpoint what each worker has compared, with those that have ended.
+        self._compared: dict[str, dict[str, Compared]] = {}
+        self._comparing = Lock()
+
+    def serving(self) -> Sequence[Telling]:
+        """The workers that take requests."""
+        raise NotImplementedError
+
+    def settle(self, seconds: float) -> None:
+        """Wait until every worker that takes requests has followed."""
+        raise NotImplementedError
+
+    def question(self, kind: str, body: Mapping[str, Any]) -> Callable[[], object] | None:
+        """What answers a worker's question of routes and experiments; it may take long."""
+        match kind:
+            case "route":
+                return partial(self.put, body["name"], body["text"])
+            case "settle":
+                return partial(self.settle, STEP_SECONDS)
+            case "judge":
+                return partial(judged, self, body["what"], body["body"])
+            case "reports":
+                return partial(self.take, body)
+        return None
+
+    # --- routes ------------------------------------------------------------------------------
+
+    def champion(self, name: str) -> str:
+        """The version in service, as "name@version"."""
+        if self._named(name) is NOTHING:
+            raise UnknownEndpoint(f"nothing is registered as {name!r}"[:200])
+        return f"{name}@{self._named(name).current}"
+
+    def put_route(self, name: str, route: Route, *, action: str = "route", who: str = "") -> None:
+        """Give an endpoint this route, in every worker."""
+        with self._routing:
+            self._extend(name, action, route, who)
+
+    def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
+        """Make a version the champion, in every worker."""
+        with self._routing:
+            made = promoted(name, self._histories[name][-1].route, version)
+            self._extend(name, "promote", made, who)
+        return made
+
+    def _extend(self, name: str, action: str, route: Route, who: str) -> None:
+        self._check_versions(name, route)
+        known = self._histories.get(name, ())
+        history = extended(known, action, route, who, time.time())
+        if self.on_route is not None:
+            self.on_route(name, history)
+        self._put(name, history, as_toml(name, history))
+
+    def _forget(self, name: str) -> None:
+        super()._forget(name)
+        self._compared.pop(name, None)
+        ended = self.rollouts.pop(name, None)
+        if ended is not None:
+            ended.end()
+
+    # --- rollouts ----------------------------------------------------------------------------
+
+    def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Rollout:
+        """Go on with a rollout that was written down."""
+        return resume(self, name, data)
+
+    def put_rollout(self, name: str, rollout: Judged) -> None:
+        """Have what a rollout wants counted in every worker, or no more where it is over."""
+        self.rollouts[name] = rollout
+        counted = rollout.counted
+        if self._named(name).counted != counted:
+            self._change(name, lambda now: replace(now, counted=counted) if now.versions else now)
+
+    def reports(self, name: str) -> Iterator[Report]:
+        """What workers have counted for the rollout of an endpoint."""
+        for reports in self._asked("reports", {"name": name}, TELL_SECONDS):
+            yield from reports
+
+    def claims(self, name: str, request: str, names: list[str]) -> Iterator[Claim]:
+        """Which version answered a request, by each worker that remembers it."""
+        body = {"name": name, "request": request, "names": names}
+        for claims in self._asked("claims", body, TELL_SECONDS):
+            yield from claims
+
+    def take(self, last: Mapping[str, Sequence[Report]]) -> None:
+        """Take over what a worker has counted that is about to end."""
+        for name, reports in last.items():
+            rollout = self.rollouts.get(name)
+            if rollout is not None:
+                for each in reports:
+                    rollout.take(*each)
+
+    def close(self) -> None:
+        """Judge no more; another process may go on with what is written down."""
+        for each in list(self.rollouts.values()):
+            each.end()
+
+    def compare(self, name: str) -> Compared:
+        """How a shadow's answers differ from its champion's in all workers, from now on."""
+        self.champion(name)
+        if not self._named(name).compared:
+            self._change(name, lambda now: replace(now, compared=True) if now.versions else now)
+        told = list(map(Compared.of_json, self._asked("compared", name, COMPARE_SECONDS)))
+        found = Compared()
+        with self._comparing:
+            known = self._compared.setdefault(name, {})
+            for each in told:
+                known.pop(each.source, None)
+                known[each.source] = each
+            while len(known) > REPORTERS:  # the first ones are those that were silent for longest
+                gone = known.pop(next(iter(known)))
+                known[next(iter(known))].take(gone)
+            for each in known.values():
+                found.take(each)
+        return found
+
+    def _asked(self, kind: str, body: object, seconds: float) -> Iterator[Any]:
+        """What those workers answer that take requests, and answer in time."""
+        end = time.monotonic() + seconds
+        known = [each for each in self.serving() if each.late is None or each.late.done()]
+        for member, future in [(each, each.line.ask(kind, body)) for each in known]:
+            try:
+                answer = future.result(max(0.0, end - time.monotonic()))
+            except Late:
+                member.late = future
+            except FlourError:  # it has ended, or has not begun
+                continue
+            else:
+                yield answer
