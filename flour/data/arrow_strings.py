@@ -166,16 +166,25 @@ def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
 def _fill_views(chunk: _Chunk, part: NDArray[np.int64]) -> None:
     texts = chunk.n_buffers - 3
     bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
-    fill_views(part, chunk.buffers[1] + 16 * chunk.offset, bases)
+    fill_views(part, [chunk.buffers[1] + 16 * chunk.offset], bases)
 
 
-def fill_views(part: NDArray[np.int64], begin: int, bases: NDArray[np.int64] | None) -> None:
-    """Addresses and lengths of strings by their views, of which the first is at an address.
+def fill_views(
+    cells: NDArray[np.int64], begins: Sequence[int], bases: NDArray[np.int64] | None
+) -> None:
+    """Addresses and lengths of the strings of columns of views, one column after another.
 
-    `bases` are the buffers of Arrow's views; DuckDB's, which have addresses, have none.
+    Each column's first view is at one of these addresses, and all have as many rows. `bases` are
+    the buffers of Arrow's views; DuckDB's, which have addresses, have none.
     """
-    if any(fill(part, begin, bases) for fill in extensions("string_views")):
+    if any(fill(cells, begins, bases) for fill in extensions("string_views")):
         return
+    rows = len(cells) // len(begins)
+    for place, begin in enumerate(begins):
+        _fill_column(cells[place * rows :][:rows], begin, bases)
+
+
+def _fill_column(part: NDArray[np.int64], begin: int, bases: NDArray[np.int64] | None) -> None:
     views = memory(begin, 16 * len(part))
     part[:, 1] = views.view(np.int32)[::4]
     if bases is None:

@@ -7,6 +7,8 @@ missing, anything may stand in its view: its address is not used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,31 +16,36 @@ from oven.plans.native_reader import NativeReader
 
 _SOURCE = """\
 def string_views(params, io, n, scratch):
-    views, out, bases, count = ld_int64(io, 0), ld_int64(io, 1), ld_int64(io, 2), ld_int64(io, 3)
-    for i in range(n):
-        view = views + 16 * i
-        size, where = int64(ld_int32(view, 0)), view + 4
-        if size > 12:
-            where = ld_int64(view, 1)
-            if bases != 0:
-                number = where & 4294967295
-                where = where >> 32
-                if number < count:
-                    where += ld_int64(bases, number)
-        st_int64(out, 2 * i, where)
-        st_int64(out, 2 * i + 1, size)
+    out, bases, count = ld_int64(io, 0), ld_int64(io, 1), ld_int64(io, 2)
+    for column in range(ld_int64(io, 3)):
+        views = ld_int64(io, 4 + column)
+        for i in range(n):
+            view = views + 16 * i
+            size, where = int64(ld_int32(view, 0)), view + 4
+            if size > 12:
+                where = ld_int64(view, 1)
+                if bases != 0:
+                    number = where & 4294967295
+                    where = where >> 32
+                    if number < count:
+                        where += ld_int64(bases, number)
+            st_int64(out, 2 * i, where)
+            st_int64(out, 2 * i + 1, size)
+        out += 16 * n
     return 0
 """
 VIEWS = NativeReader(_SOURCE, "string_views")
 
 
-def fill(cells: NDArray[np.int64], begin: int, bases: NDArray[np.int64] | None) -> bool:
+def fill(cells: NDArray[np.int64], begins: Sequence[int], bases: NDArray[np.int64] | None) -> bool:
     """Write the address and the length of each string; False where native code is not there yet.
 
-    `bases` are the buffers of Arrow's views; None for DuckDB's.
+    The strings are those of columns of views, which begin at these addresses. `bases` are the
+    buffers of Arrow's views; None for DuckDB's.
     """
     if not VIEWS.is_there:
         VIEWS.prepare()
         return False
     known = (0, 0) if bases is None else (bases.ctypes.data, len(bases))
-    return VIEWS(np.array([begin, cells.ctypes.data, *known], np.int64), len(cells))
+    io = np.array([cells.ctypes.data, *known, len(begins), *begins], np.int64)
+    return VIEWS(io, len(cells) // len(begins))

@@ -37,29 +37,27 @@ class Vectors:
         rows = self._api.duckdb_data_chunk_get_size(c_void_p(chunk))
         if rows < LEAST_ROWS:
             return None
-        found = {}
+        found: dict[str, NDArray[Any]] = {}
+        texts: list[tuple[str, int, NDArray[np.bool_] | None]] = []
         for place, ((name, kind), number) in enumerate(self._fields):
-            column = self._column(chunk, place, rows, number)
+            begin, there = self._vector(chunk, place, rows)
+            if number == _STRING:
+                texts.append((name, begin, there))
+                continue
+            column = _numbers(begin, there, rows, _NUMBERS[number])
             if column is None:
                 return None
             if column.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
                 column = column.astype(kind.dtype, copy=False)
             found[name] = column
-        return found
+        return found | _cells(texts, rows) if texts else found
 
-    def _column(self, chunk: int, place: int, rows: int, number: int) -> NDArray[Any] | None:
+    def _vector(self, chunk: int, place: int, rows: int) -> tuple[int, NDArray[np.bool_] | None]:
+        """Where a vector begins, and which of its rows have a value if not all do."""
         api = self._api
         vector = c_void_p(api.duckdb_data_chunk_get_vector(c_void_p(chunk), c_uint64(place)))
-        begin, valid = api.duckdb_vector_get_data(vector), api.duckdb_vector_get_validity(vector)
-        there = bits(valid, 0, rows) if valid else None
-        if number == _STRING:
-            return _cells(begin, there, rows)
-        dtype = _NUMBERS[number]
-        column = memory(begin, rows * dtype.itemsize).view(dtype)
-        if there is None or there.all():
-            return column
-        # Whole numbers with missing ones become floats, and large ones must not be rounded.
-        return np.where(there, column, dtype.type(np.nan)) if dtype.kind == "f" else None
+        valid = api.duckdb_vector_get_validity(vector)
+        return api.duckdb_vector_get_data(vector), bits(valid, 0, rows) if valid else None
 
 
 def vectors(
@@ -85,14 +83,26 @@ def _is_plain(kind: Type, number: int) -> bool:
     return number in _NUMBERS or (number == _STRING and kind.dtype == "string")
 
 
-def _cells(begin: int, there: NDArray[np.bool_] | None, rows: int) -> NDArray[Any]:
-    """Where each string of a vector is, and its length."""
-    made = np.empty(rows, CELLS)
-    part = made.view(np.int64).reshape(-1, 2)
-    fill_views(part, begin, None)
-    if there is not None:
-        part[~there] = 0, NONE
-    return made
+def _numbers(
+    begin: int, there: NDArray[np.bool_] | None, rows: int, dtype: np.dtype[Any]
+) -> NDArray[Any] | None:
+    column = memory(begin, rows * dtype.itemsize).view(dtype)
+    if there is None or there.all():
+        return column
+    # Whole numbers with missing ones become floats, and large ones must not be rounded.
+    return np.where(there, column, dtype.type(np.nan)) if dtype.kind == "f" else None
+
+
+def _cells(
+    vectors: Sequence[tuple[str, int, NDArray[np.bool_] | None]], rows: int
+) -> dict[str, NDArray[Any]]:
+    """Where each string of some vectors is, and its length."""
+    made = np.empty((len(vectors), rows), CELLS)
+    fill_views(made.view(np.int64).reshape(-1, 2), [begin for _, begin, _ in vectors], None)
+    for column, (_, _, there) in zip(made, vectors, strict=True):
+        if there is not None:
+            column[~there] = 0, NONE
+    return {name: column for (name, _, _), column in zip(vectors, made, strict=True)}
 
 
 def put(api: PyDLL, answers: object, number: int, output: int) -> bool:

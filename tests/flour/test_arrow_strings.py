@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import oven
 from flour.core.types import Category, Record, Text
 from flour.data.arrow_reader import ArrowReader
-from flour.data.arrow_strings import CELLS, LEAST_ROWS, as_texts, text_cells
+from flour.data.arrow_strings import CELLS, LEAST_ROWS, as_texts, fill_views, text_cells
 from flour.data.frame_reader import FrameReader
 from flour.language.flow import Flow, source
 from oven.plans.string_views import VIEWS
@@ -102,6 +102,25 @@ def test_what_is_in_the_view_of_a_missing_string_does_not_matter(*, by_native: b
         cells = text_cells(column)
     assert cells is not None
     assert as_texts(cells).tolist() == [long, None, long, "x"]
+
+
+@pytest.mark.parametrize("by_native", [True, False])
+@given(rows=st.lists(st.tuples(*[st.text(max_size=20)] * 3), min_size=1, max_size=9))
+def test_columns_of_views_are_filled_one_after_another(
+    rows: list[tuple[str, ...]], *, by_native: bool
+) -> None:
+    columns: list[Values] = [[row[place] for row in rows] for place in range(3)]
+    made = [_views(column).buffers() for column in columns]
+    # As DuckDB has them: an address in place of a buffer's number and a place in it.
+    views = [np.frombuffer(each[1], np.int64)[: 2 * len(rows)].copy() for each in made]
+    for words, (_, _, *texts) in zip(views, made, strict=True):
+        for row in np.flatnonzero(words.view(np.int32)[::4] > 12):
+            number, place = divmod(int(words[2 * row + 1]), 1 << 32)[::-1]
+            words[2 * row + 1] = texts[number].address + place
+    cells = np.empty((3, len(rows)), CELLS)
+    with read(by_native=by_native):
+        fill_views(cells.view(np.int64).reshape(-1, 2), [v.ctypes.data for v in views], None)
+    assert [as_texts(column).tolist() for column in cells] == columns
 
 
 @pytest.mark.parametrize(
