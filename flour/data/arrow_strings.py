@@ -19,8 +19,8 @@ from flour.core.extension_points import extensions
 
 #: Known by being this object: an array of an equal dtype may hold any numbers.
 CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])
-#: The length that stands for a missing value, for which Arrow and polars have None.
-NONE = -1
+#: The lengths that stand for missing values: None, which Arrow and polars have, and NaN.
+NONE, NAN = -1, -2
 #: Fewer rows are read as objects in less time.
 LEAST_ROWS = 64
 _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -101,11 +101,13 @@ def text_cells(column: object) -> NDArray[Any] | None:
 
 
 def as_texts(cells: NDArray[Any]) -> NDArray[np.object_]:
-    """The strings that CELLS point to, and None where they are missing."""
+    """The strings that CELLS point to, and None or NaN where they are missing."""
     made = np.empty(len(cells), object)
     for row, (where, size) in enumerate(cells.tolist()):
         if size >= 0:
             made[row] = ctypes.string_at(where, size).decode() if size else ""
+        elif size == NAN:
+            made[row] = np.nan
     return made
 
 

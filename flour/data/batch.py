@@ -41,6 +41,7 @@ from flour.core.types import (
 from flour.data.coerce import is_named
 from flour.data.coerce_pairs import is_one_row
 from flour.data.frame_reader import FrameReader
+from flour.data.nulls import Nulls, has_nulls
 
 #: What a document costs however short it is, in characters.
 DOCUMENT = 32
@@ -121,12 +122,16 @@ class BatchReader:
     """Classifies the data of calls to one program."""
 
     __slots__ = (
-        *("_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "text"),
+        *("_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "nulls", "text"),
         "vector",
     )
 
-    def __init__(self, inputs: Mapping[str, Type]) -> None:
-        """Read the types of the program's inputs."""
+    def __init__(
+        self, inputs: Mapping[str, Type], knows_nan: Callable[[], bool] | None = None
+    ) -> None:
+        """Read the types of the program's inputs; `knows_nan`: see flour.data.nulls."""
+        #: What nulls among words mean to the program.
+        self.nulls = Nulls(inputs, knows_nan)
         kinds = list(inputs.values())
         only = kinds[0] if len(kinds) == 1 else None
         self._inputs, self._only = inputs, only
@@ -157,7 +162,7 @@ class BatchReader:
         if type(data) is dict:
             return self._by_name(data)
         found = self._values(data) if self.vector else self._document(data)
-        return found or self._general(data)
+        return found or self._general(self.nulls.of_frame(data) if has_nulls(data) else data)
 
     def _by_name(self, data: dict[str, Any]) -> Batch:
         if self.by_column and len(data) > len(self.columns):
@@ -203,6 +208,8 @@ class BatchReader:
         found = None if self._frames is None else self._frames.read(data)
         if found is None:
             return self._labelled(data)
+        if has_nulls(data):
+            found = self.nulls.settled(found)
         rows = len(found) if isinstance(found, np.ndarray) else row_count(found)
         return Batch(Kind.ARRAYS, found, rows, single=False)
 

@@ -238,6 +238,12 @@ class CategoriseText(Encoding):
                 _complain(x[:, j], codes[:, j] == UNKNOWN, j)
         return codes
 
+    @property
+    def knows_nan(self) -> bool:
+        """Whether NaN has a code that None and unknown strings have not."""
+        missing, none = self.missing.array, self.none.array
+        return bool(((missing != none) & (missing != self.unknown.array)).any())
+
     def _code(self, value: object, code_of: dict[str, int], j: int) -> int:
         if value is None:
             return int(self.none.array[j])

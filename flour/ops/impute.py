@@ -101,6 +101,11 @@ class MarkedText(Op, abstract=True):
                 found=f"{self.marker!r} and {len(self.text)} texts",
             )
 
+    @property
+    def knows_nan(self) -> bool:
+        """Whether NaN is missing."""
+        return self.marker in (NAN, EITHER)
+
     def missing(self, x: NDArray[Any]) -> NDArray[np.bool_]:
         """Which strings are missing."""
         if self.marker == TEXT:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from flour.core.errors import InputError, WrongDtype
 from flour.core.types import Type, Whole
 from flour.data.arrow_reader import Arrow, ArrowReader, exact_parts, library, no_rows
+from flour.data.batch import BatchReader
 
 #: A sparse output is written out in full, up to so many values a row.
 _WIDEST = 1 << 16
@@ -26,6 +27,8 @@ _WIDEST = 1 << 16
 
 class Answering(Protocol):
     """What a plan is to this module."""
+
+    reader: BatchReader
 
     @property
     def inputs(self) -> Mapping[str, Type]:
@@ -142,7 +145,8 @@ def _as(schema: Arrow, batch: Arrow) -> Arrow:
 
 
 def _run(plan: Answering, reader: ArrowReader, batch: Arrow) -> Arrow:
-    return answers_batch(plan.run(reader.read(batch)), plan.outputs)
+    rows = plan.reader.nulls.settled(reader.read(batch))
+    return answers_batch(plan.run(rows), plan.outputs)
 
 
 def answers_batch(answers: Mapping[str, Any], kinds: Mapping[str, Type]) -> Arrow:

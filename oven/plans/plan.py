@@ -21,6 +21,7 @@ from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
 from flour.data.batch import BatchReader, array_dtype, is_by_columns, row_count
 from flour.data.coerce import coerce, native_types
+from flour.data.nulls import has_nulls, knows_nan
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
@@ -108,7 +109,7 @@ class Plan:
         self._inputs, self._leaves, self.exact = facts.inputs, facts.leaves, facts.exact
         self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
         #: Says what the data of a call is.
-        self.reader = BatchReader(self._inputs)
+        self.reader = BatchReader(self._inputs, lambda: knows_nan(program.flows[1].nodes()))
         self._run_block: Callable[[object], dict[str, Any]] = weakly(self._run_any)
         self._variants: dict[tuple[Type, ...], Pending[Plan]] = {}
         self._by_dtype: dict[str | None, Pending[Plan] | None] = {}
@@ -300,10 +301,7 @@ class Plan:
         return self._run_block(data)
 
     def run_arrow(self, data: object) -> Any:
-        """Every output as Arrow, for a batch, table or stream of Arrow's C data interface.
-
-        The data stays where it is where types allow: see docs/68-bulk.md. It needs pyarrow.
-        """
+        """Every output as Arrow, for a batch, table or stream of it: see docs/68-bulk.md."""
         from oven.plans.arrow import run_arrow
 
         return run_arrow(self, data)
@@ -311,7 +309,7 @@ class Plan:
     def _run_any(self, data: object) -> dict[str, Any]:
         batch = self.reader.read(data)
         if not batch.is_block:
-            return self.answer(data)
+            return self.answer(batch.block if has_nulls(data) else data)
         call = self.own_entry()
         return dict(zip(self._names, call(batch.data)))  # noqa: B905 (checking would cost as much)
 

@@ -145,7 +145,7 @@ class Function:
 
     def run(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Every output for columns that are arrays."""
-        return self._plan.run(columns)
+        return self._plan.run(self._plan.reader.nulls.settled(columns))
 
     def single(self, answers: Mapping[str, Any]) -> object:
         """The one output that is wanted; None where there are several."""

@@ -114,6 +114,13 @@ def _connect(address: str) -> None:
             found=str(problem)[:200],
             hint="`ray start --head` starts one on this machine",
         ) from None
+    except RuntimeError as problem:
+        raise CommandError(
+            "Ray does not let this process in",
+            where=address,
+            found=str(problem).strip().splitlines()[-1][:200],
+            hint="where it asks for tokens, RAY_AUTH_MODE and RAY_AUTH_TOKEN are its own",
+        ) from None
 
 
 def _deployment(options: argparse.Namespace) -> Deployment:
@@ -124,6 +131,9 @@ def _deployment(options: argparse.Namespace) -> Deployment:
     from runtime.workers import Options
 
     server = server_settings(options)
+    for name in ("lease", "poll", "cpus", "wait"):
+        if not getattr(options, name) > 0:
+            raise ArgumentError(f"--{name} is more than 0", found=f"{getattr(options, name):g}")
     folder = options.what if is_url(options.what) else str(Path(options.what).absolute())
     own = Path(gettempdir()) / f"pretzel-{options.name}"
     plans = options.staging if options.staging and is_url(options.staging) else ""
@@ -176,11 +186,11 @@ def _up(deployment: Deployment, options: argparse.Namespace, out: Output) -> int
 
     from runtime.cluster.serving import ray_actors
 
-    room = max(1, int(ray.cluster_resources().get("CPU", 1) / max(options.cpus, 0.01)))
+    room = int(ray.cluster_resources().get("CPU", 1) / max(options.cpus, 0.01))
     settings = deployment.settings
     if options.replicas == "auto":
-        settings = replace(settings, scale=scale("auto", room))
-    elif deployment.settings.scale.least > room:
+        settings = replace(settings, scale=scale("auto", max(1, room)))
+    if settings.scale.least > room:
         raise CommandError(
             "Ray has no room for so many replicas",
             found=f"{room} of {options.cpus:g} processors each",

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 EVERY = 0.2
 
 
-def follow(look: Callable[[], Compiling], out: Output) -> threading.Thread:
-    """Tell from a thread of its own, until all code is there."""
+def follow(look: Callable[[], Compiling | None], out: Output) -> threading.Thread:
+    """Tell from a thread of its own, until all code is there; `look` may not know it now."""
     made = threading.Thread(target=_tell, args=(look, out), name="pretzel-tells", daemon=True)
     made.start()
     return made
 
 
-def _tell(look: Callable[[], Compiling], out: Output) -> None:
-    start, now = time.monotonic(), look()
+def _tell(look: Callable[[], Compiling | None], out: Output) -> None:
+    start, now = time.monotonic(), _looked(look)
     most = now.versions
     if not most:
         return
@@ -39,13 +39,19 @@ def _tell(look: Callable[[], Compiling], out: Output) -> None:
             most = max(most, now.versions)
             progress.step(progress_text(most - now.versions + 1, most, now.seconds))
             time.sleep(EVERY)
-            now = look()
+            now = _looked(look)
     seconds = time.monotonic() - start
     out.note(f"compiled the code of {_plans(most)} in {seconds:.1f} s")
     if out.as_json:
         event = {"kind": "compiled", "name": "", "version": "", "where": "", "seconds": seconds}
         sys.stderr.write(json.dumps({**event, "reason": _plans(most)}) + "\n")
         sys.stderr.flush()
+
+
+def _looked(look: Callable[[], Compiling | None]) -> Compiling:
+    while (now := look()) is None:
+        time.sleep(EVERY)
+    return now
 
 
 def progress_text(number: int, count: int, left: float) -> str:

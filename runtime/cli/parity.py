@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,7 @@ EXAMPLES = """\
 HELD = 0.3
 _LEAST = 50
 #: Groups that it learns from: of few rows there are no more that differ much.
-_GROUPS, _GROUPS_A_ROW = 12_000, 40
+_GROUPS, _GROUPS_A_ROW, _LEAST_GROUPS = 12_000, 40, 10
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +78,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
             "this needs rows, a place for the plan, and groups of two at least",
             hint="pretzel parity train MODEL ROWS --into FILE",
         )
+    if not Path(options.into).absolute().parent.is_dir():
+        raise CommandError("this place for the plan is in no directory", where=options.into)
     return _train(plan, options, out)
 
 
@@ -88,6 +91,12 @@ def _train(plan: Plan, options: argparse.Namespace, out: Output) -> int:
 
     data = _read(plan, options)
     first = int(len(data.rows) * (1 - HELD))
+    if _LEAST_GROUPS * options.k > first:
+        raise CommandError(
+            "there are too few rows for groups of so many",
+            found=f"{first:,} rows to train on, groups of {options.k}",
+            hint=f"{_LEAST_GROUPS} groups' worth of rows at least",
+        )
     hidden = (256, 128)
     estimator = MLPRegressor(hidden_layer_sizes=hidden, max_iter=200, random_state=0)
     found = train(

@@ -104,7 +104,8 @@ def _read(front: ModelCodec, body: bytes | memoryview | dict[str, Any]) -> Batch
         return _batch(front, body)
     if codec_arrow.is_stream(body):
         rows = codec_arrow.rows(body, front.version.inputs)
-        return front.version.reader.read(rows).as_block
+        reader = front.version.reader
+        return reader.read(reader.nulls.settled(rows)).as_block
     return _numbers(front, body) or _batch(front, decoded(body, _anything, Any))
 
 

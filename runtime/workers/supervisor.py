@@ -228,11 +228,14 @@ class Supervisor:
         others = [slot for slot in self._slots if slot is not asking]
         return self._all_asked(others, "snapshot", kind, seconds)
 
-    def compiling(self) -> Compiling:
-        """How much code is not there yet, in the worker that has most to compile."""
+    def compiling(self) -> Compiling | None:
+        """How much code is not there yet, in the worker that has most to compile.
+
+        None where no worker says it in time.
+        """
         states = self._all_asked(self._slots, "state", None, _STATE_SECONDS).result()
         left = (Compiling(*each["compiling"]) for each in states.values())
-        return max(left, default=Compiling(0, 0.0))
+        return max(left, default=None)
 
     def _all_asked(
         self, slots: Sequence[Slot], kind: str, body: object, seconds: float

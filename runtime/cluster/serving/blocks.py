@@ -23,10 +23,12 @@ from runtime.http.codec_binary import Reader, raw_values, values
 from runtime.http.messages import HEADER_LENGTH
 from runtime.http.tensors import datatype_of
 
-Rows = NDArray[Any] | Mapping[str, NDArray[Any]]
+#: Columns by name, in a dict or a frame, or numbers side by side.
+Rows = Mapping[str, ArrayLike] | ArrayLike
 Outputs = dict[str, NDArray[Any]]
-#: For each row of a block what it goes by: rows of one number, or word, are asked together.
-Sharding = Callable[[Rows], ArrayLike]
+#: For each row of a block what it goes by, or what says it of the rows: those of one number, or
+#: word, are asked together.
+Sharding = Callable[[Any], ArrayLike] | Sequence[object] | NDArray[Any]
 #: The answers of an ensemble, of those of its members.
 Combine = Callable[[Sequence[Outputs]], Outputs]
 
@@ -54,7 +56,7 @@ def predict_block(
     ask: Ask, replicas: int, name: str, rows: Rows, shard: Sharding | None = None
 ) -> Outputs:
     """The answers to all rows, by output; a shard whose replica is lost is asked elsewhere."""
-    columns = dict(rows) if isinstance(rows, Mapping) else {"input": np.asarray(rows)}
+    columns = _columns(rows)
     counts = {len(column) for column in columns.values()}
     if len(counts) != 1 or 0 in counts:
         raise ClusterError("a block has rows, as many in each column", found=str(sorted(counts)))
@@ -135,16 +137,50 @@ def _cuts(rows: int, replicas: int) -> list[slice]:
 
 def _sharded(shard: Sharding, rows: Rows, count: int) -> list[NDArray[np.int64]]:
     """The rows of each shard, by what the function says of them."""
-    said = np.asarray(shard(rows))
+    said = np.asarray(shard(rows) if callable(shard) else shard)
     if said.shape != (count,):
         raise ClusterError(
             "a sharding function says something of each row",
-            found=f"shape {said.shape} for {count} rows",
-            hint="an array of one number for each row",
+            found=f"shape {said.shape} for {count} rows" if callable(shard) else repr(shard)[:80],
+            hint="an array of a number or a text for each row",
         )
+    if said.dtype == object:
+        said = np.array([repr(each) for each in said])
     _, numbers = np.unique(said, return_inverse=True)
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.cumsum(np.bincount(numbers))[:-1])
+
+
+def _columns(rows: Rows) -> dict[str, NDArray[Any]]:
+    """The columns of a block as arrays of numbers or of strings."""
+    named: Any = rows
+    if not isinstance(rows, Mapping):
+        names = getattr(rows, "columns", None)
+        if names is None:
+            return {"input": _column(rows, "input")}
+        named = {str(each): named[each] for each in names}
+    return {str(key): _column(values, str(key)) for key, values in named.items()}
+
+
+def _column(values: object, key: str) -> NDArray[Any]:
+    """A column that tensors of the protocol hold: objects are all strings, or all numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind == "U" and isinstance(values, list | tuple):
+        array = np.array(values, object)  # numpy makes strings of numbers among strings
+    if array.dtype.kind in "biufU":
+        return array
+    listed = array.ravel().tolist() if array.dtype == object else []
+    if listed and all(isinstance(each, str) for each in listed):
+        return array
+    if listed and all(each is None or isinstance(each, int | float) for each in listed):
+        return array.astype(np.float64)
+    odd = next((each for each in listed if not isinstance(each, str)), array.dtype)
+    raise ClusterError(
+        "a column of a block holds numbers, or strings of which none is missing",
+        where=f"column {key!r}",
+        found=f"{type(odd).__name__} {odd!r}"[:80],
+        hint="predict(name, row) sends other values; bytes are decoded first",
+    )
 
 
 def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> _Shard:

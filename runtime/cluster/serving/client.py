@@ -50,6 +50,8 @@ class Target:
 
     def __init__(self, url: str, timeout: float) -> None:
         parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise ClusterError("an address of a cluster is http://host:port", found=repr(url)[:80])
         self.url, self._host, self._port = url, parts.hostname or "", parts.port or 80
         self._timeout = timeout
         self._free: list[HTTPConnection] = []
@@ -111,12 +113,14 @@ class ClusterClient:
         self._looked, self._turn = float("-inf"), 0
         self._lock, self._looking = threading.Lock(), threading.Lock()
         #: Requests that were sent again, to another replica.
-        self.repeated = 0
+        self.repeated, self._closed = 0, False
 
     # --- asking ------------------------------------------------------------------------------
 
     def predict(self, name: str, row: object) -> Any:
         """The answer to a row, or to a few, as plain JSON."""
+        if not isinstance(name, str):
+            raise ClusterError("a model has a name", found=repr(name)[:80])
         body = json.dumps(row).encode()
         return self.request("POST", f"/predict/{quote(name, safe='@')}", body).value()
 
@@ -144,6 +148,8 @@ class ClusterClient:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """The answer of a replica; ClusterError where none can be reached."""
+        if self._closed:
+            raise ClusterError("this client is closed", where=path[:200])
         repeatable = method in {"GET", "HEAD"} or REPEATABLE.search(path) is not None
         tried: set[str] = set()
         last: Answer | None = None
@@ -297,7 +303,8 @@ class ClusterClient:
     # --- its end -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; nothing is asked any more."""
+        self._closed = True
         for target in (*self._targets.values(), *self._seeds):
             target.close()
 

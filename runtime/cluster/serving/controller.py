@@ -223,6 +223,12 @@ class Controller:
 
     def scale_to(self, count: int) -> None:
         """Have so many replicas: within the bounds, where load decides between them."""
+        if count < 1 and self.settings.scale.least == self.settings.scale.most:
+            raise ClusterError(
+                "a cluster of a fixed number of replicas has one at least",
+                found=str(count),
+                hint="`--replicas 0..N` of `up` lets it have none; `down` ends it",
+            )
         self.wanted = self._bounded(count)
         self._turn.set()
 

@@ -169,20 +169,30 @@ class _ReplicaActor:
 
 
 def up(deployment: Deployment, seconds: float) -> Any:
-    """Start a cluster, or find the one that runs; returns when its replicas are ready."""
+    """Start a cluster; returns when its replicas are ready."""
     kind: Any = ray.remote(max_restarts=-1, max_concurrency=16)(_ControllerActor)
-    actor = kind.options(
+    chosen = kind.options(
         num_cpus=0,
         memory=_MEMORY,
         name=CONTROLLER,
         namespace=deployment.name,
         lifetime="detached",
         scheduling_strategy=_here(),
-    ).remote(deployment)
+    )
+    try:
+        actor = chosen.remote(deployment)
+    except ValueError as problem:  # what Ray raises for names is one
+        raise ClusterError(
+            "a cluster runs under this name",
+            where=deployment.name,
+            found=type(problem).__name__,
+            hint="`pretzel cluster sync` follows its folder, `down` ends it, --name is another",
+        ) from None
     try:
         asked(actor.ask.remote("wait_ready", None, seconds), seconds)
     except BaseException:
-        down(deployment.name)
+        with suppress(ClusterError):  # a controller that could not start is gone
+            down(deployment.name)
         raise
     return actor
 

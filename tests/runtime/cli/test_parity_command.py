@@ -86,6 +86,8 @@ def test_what_cannot_be_trained_is_told(pretzel: Pretzel, folder: Path, tmp_path
         ("text", ("--into", into), "replicate"),
         ("forest", (), "--into FILE"),
         ("forest", ("--into", into, "-k", "1"), "two at least"),
+        ("forest", ("--into", into, "-k", "900"), "too few rows"),
+        ("forest", ("--into", str(tmp_path / "no" / "p.pretzel")), "in no directory"),
         ("forest", ("--into", into, "--labels", "nothing"), "nothing"),
         ("forest", ("--into", into, "--labels", "a"), "labels are setosa"),
     ):

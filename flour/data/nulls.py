@@ -1,0 +1,106 @@
+"""Nulls among words, in data of libraries for which there is one kind of missing value.
+
+Arrow, polars, DuckDB and Parquet have null where frames of pandas have NaN or None, and programs
+may tell these apart: an encoder that was fitted on NaN takes None for another category. A null is
+NaN for programs that know NaN, as pandas reads such data; for others it is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.node import Node
+from flour.core.types import Category, Record, Scalar, Type, Vector
+from flour.data.arrow_strings import CELLS, NAN, NONE
+
+
+def knows_nan(nodes: Iterable[Node]) -> bool:
+    """Whether an operator among these does with NaN among words what it does with no other."""
+    return any(getattr(item.op, "knows_nan", False) for item in nodes)
+
+
+class Nulls:
+    """Makes NaN of a program's nulls among words, if it knows NaN."""
+
+    __slots__ = ("_all", "_known", "_knows", "_words")
+
+    def __init__(self, inputs: Mapping[str, Type], knows: Callable[[], bool] | None) -> None:
+        """`knows` is asked once, when the first null has come."""
+        self._knows, self._known = knows, None if knows is not None else False
+        words: set[str] = set()
+        self._all = False
+        for name, kind in inputs.items():
+            if isinstance(kind, Record):
+                words.update(field for field, sub in kind.fields if _is_word(sub))
+            self._all |= isinstance(kind, Vector) and kind.dtype == "string"
+            if _is_word(kind):
+                words.add(name)
+        self._words = frozenset(words)
+
+    def of_frame(self, frame: Any) -> Any:
+        """A frame, or its columns where nulls among words are to be NaN."""
+        names = [str(name) for name in getattr(frame, "column_names", None) or frame.columns]
+        words = self._words.intersection(names) if len({*names}) == len(names) else ()
+        lost = [name for name in words if _count(frame[name].null_count)]
+        if self._known is False or not lost or not self._is_nan():
+            return frame
+        columns = {name: frame[name] for name in names}
+        for name in lost:
+            column = columns[name]
+            listed = column.to_list() if hasattr(column, "to_list") else column.to_pylist()
+            columns[name] = self.settled(np.array([*listed, None], object)[:-1])
+        return columns
+
+    def settled(self, data: Any) -> Any:
+        """Columns that came of nulls, with NaN for None where that is meant.
+
+        Cells are changed in their place.
+        """
+        if self._known is False or not (self._words or self._all):
+            return data
+        if isinstance(data, dict):
+            return {
+                name: self.settled(part)
+                if isinstance(part, dict) or self._all or name in self._words
+                else part
+                for name, part in data.items()
+            }
+        return self._array(data) if isinstance(data, np.ndarray) else data
+
+    def _array(self, array: NDArray[Any]) -> NDArray[Any]:
+        if array.dtype is CELLS:
+            sizes = array["bytes"]
+            if sizes.size and sizes.min() == NONE and self._is_nan():
+                sizes[sizes == NONE] = NAN
+        elif array.dtype == object:
+            none = np.frompyfunc(lambda value: value is None, 1, 1)(array).astype(bool)
+            if none.any() and self._is_nan():
+                array = array.copy()
+                array[none] = np.nan
+        return array
+
+    def _is_nan(self) -> bool:
+        if self._known is None:
+            self._known = self._knows is not None and self._knows()
+        return self._known
+
+
+def has_nulls(data: object) -> bool:
+    """Whether this is a frame of a library with one kind of missing value."""
+    kind = type(data)
+    return (kind.__module__.partition(".")[0], kind.__name__) in _FRAMES
+
+
+_FRAMES = {("polars", "DataFrame"), ("pyarrow", "Table"), ("pyarrow", "RecordBatch")}
+
+
+def _count(found: int | Callable[[], int]) -> int:
+    return found() if callable(found) else found
+
+
+def _is_word(kind: Type) -> bool:
+    return isinstance(kind, Scalar | Category) and kind.dtype == "string"
