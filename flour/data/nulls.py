@@ -41,8 +41,9 @@ class Nulls:
                 words.add(name)
         self._words = frozenset(words)
 
-    def of_frame(self, frame: Any) -> Any:
+    def of_frame(self, given: object) -> Any:
         """A frame, or its columns where nulls among words are to be NaN."""
+        frame: Any = given
         names = [str(name) for name in getattr(frame, "column_names", None) or frame.columns]
         words = self._words.intersection(names) if len({*names}) == len(names) else ()
         lost = [name for name in words if _count(frame[name].null_count)]
@@ -55,7 +56,7 @@ class Nulls:
             columns[name] = self.settled(np.array([*listed, None], object)[:-1])
         return columns
 
-    def settled(self, data: Any) -> Any:
+    def settled(self, data: object) -> Any:
         """Columns that came of nulls, with NaN for None where that is meant.
 
         Cells are changed in their place.
