@@ -56,6 +56,30 @@ class Nulls:
             columns[name] = self.settled(np.array([*listed, None], object)[:-1])
         return columns
 
+    def of_file(self, given: object) -> Any:
+        """Rows of a file as dicts, or columns as lists or Arrow's arrays, with what nulls mean."""
+        if self._known is False or not self._words:
+            return given
+        if isinstance(given, list):
+            return [self._row(row) for row in given]
+        if isinstance(given, dict):
+            return {n: self._listed(v) if n in self._words else v for n, v in given.items()}
+        return given
+
+    def _row(self, row: object) -> object:
+        lost = [n for n in self._words if row.get(n, "") is None] if isinstance(row, dict) else []
+        if isinstance(row, dict) and lost and self._is_nan():
+            return {**row, **dict.fromkeys(lost, np.nan)}
+        return row
+
+    def _listed(self, values: object) -> object:
+        if isinstance(values, np.ndarray):
+            return self.settled(values)
+        listed = values.to_pylist() if hasattr(values, "to_pylist") else values
+        if not isinstance(listed, list) or None not in listed or not self._is_nan():
+            return values
+        return self.settled(np.array([*listed, None], object)[:-1])
+
     def settled(self, data: object) -> Any:
         """Columns that came of nulls, with NaN for None where that is meant.
 

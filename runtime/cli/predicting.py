@@ -106,6 +106,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from runtime.cli.blocks import ARROW, Options
     from runtime.cli.models import open_model
 
+    _check_output(options.output)
     form = reading.format_of(options.rows, options.format)
     rows = options.chunk or (_ARROW_ROWS if form in ARROW else _TEXT_ROWS)
     keep = tuple(options.keep)
@@ -123,6 +124,17 @@ def run(options: argparse.Namespace, out: Output) -> int:
     if options.output != "-":
         out.result({"rows": count, "file": options.output}, f"{count:,} rows in {options.output}")
     return Exit.OK
+
+
+def _check_output(output: str) -> None:
+    """Refuse a place where no file can be written, before anything is answered."""
+    path = Path(output).absolute()
+    if output != "-" and (path.is_dir() or not path.parent.is_dir()):
+        raise ArgumentError(
+            "the answers are written into a file",
+            where=f"--output {output}",
+            found="a folder of this name" if path.is_dir() else f"no folder {path.parent.name!r}",
+        )
 
 
 def _check_names(options: argparse.Namespace, outputs: Sequence[str]) -> None:
@@ -227,7 +239,7 @@ def _batch(task: Task, block: Block) -> Any:
     if task.how.is_arrow:
         made = task.plan.run_arrow(block.data)
     else:
-        made = answers_batch(task.plan.run(block.data), task.plan.outputs)
+        made = answers_batch(_answered(task.plan, block), task.plan.outputs)
     made = select(made, task.plan, task.outputs)
     pa = library()
     kept = {name: pa.array(values) for name, values in block.kept.items()}
@@ -235,8 +247,12 @@ def _batch(task: Task, block: Block) -> Any:
     return pa.record_batch(list(columns.values()), names=list(columns))
 
 
+def _answered(plan: Plan, block: Block) -> dict[str, Any]:
+    return plan.run(plan.reader.nulls.of_file(block.data))
+
+
 def _columns(task: Task, block: Block) -> dict[str, Any]:
-    answers = task.plan.run(block.data)
+    answers = _answered(task.plan, block)
     return {**block.kept, **dict(_flat({name: answers[name] for name in task.outputs}))}
 
 

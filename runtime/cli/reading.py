@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from flour.core.types import Record, Type
 from runtime.bulk.files import parts_of
@@ -83,12 +83,18 @@ def _text_blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Ite
 
 
 @contextmanager
-def _open_text(path: str) -> Iterator[IO[str]]:
+def _open_text(path: str) -> Iterator[Iterable[str]]:
     if path == "-":
-        yield sys.stdin
+        yield _without_mark(sys.stdin)
         return
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
         yield file
+
+
+def _without_mark(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without the mark of byte order, which files are read without, too."""
+    for number, line in enumerate(lines):
+        yield line if number else line.removeprefix("\ufeff")
 
 
 class _Counted:

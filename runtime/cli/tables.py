@@ -176,6 +176,13 @@ class Schema:
         if self._header is None or self._by_position():
             self._check_width(position + 1)
             return position
+        if self._header.count(name) > 1:
+            raise BadTable(
+                f"several columns have the name {name!r}",
+                where=f"{self._file}:1",
+                found=", ".join(self._header)[:200],
+                hint="rename all but one of them: columns are found by name",
+            )
         if name in self._header:
             return self._header.index(name)
         if optional:

@@ -280,6 +280,50 @@ def test_empty_cells_are_what_pandas_reads(pretzel: Pretzel, tmp_path: Path) -> 
     assert verified.code == 0, verified.err
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow"])
+def test_a_missing_word_is_what_the_model_was_fitted_on(
+    pretzel: Pretzel, tmp_path: Path, form: str
+) -> None:
+    frame = pd.DataFrame({"age": np.arange(90.0), "city": ["Oslo", "Rome", np.nan] * 30})
+    columns = [("city", OneHotEncoder(handle_unknown="ignore"), ["city"])]
+    made = ColumnTransformer(columns, remainder="passthrough")
+    model = make_pipeline(made, LinearRegression()).fit(frame, frame["city"].isna() * 9.0)
+    joblib.dump(model, tmp_path / "model.joblib")
+    rows, answers = tmp_path / f"rows.{form}", tmp_path / "answers.csv"
+    {
+        "csv": lambda: frame.to_csv(rows, index=False),
+        "jsonl": lambda: frame.to_json(rows, orient="records", lines=True),
+        "parquet": lambda: frame.to_parquet(rows),
+        "arrow": lambda: frame.to_feather(rows, compression="uncompressed"),
+    }[form]()
+    known = (tmp_path / "model.joblib", "--trust-pickle")
+    ran = pretzel("import", *known, "--verify", rows, "--into", tmp_path / "m", "--name", "m")
+    assert ran.code == 0, ran.err
+    ran = pretzel("predict", known[0], rows, known[1], "--output", answers)
+    assert ran.code == 0, ran.err
+    assert np.allclose(pd.read_csv(answers)["value"], model.predict(frame))
+
+
+def test_what_stands_in_the_way_of_answers_is_told(
+    pretzel: Pretzel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [2.0, 1.0]})
+    joblib.dump(LinearRegression().fit(frame, [1.0, 2.0]), tmp_path / "model.joblib")
+    rows, model = tmp_path / "rows.csv", tmp_path / "model.joblib"
+    rows.write_text("a,a,b\n-9,1,2\n", encoding="utf-8")
+    ask = ("predict", model, rows, "--trust-pickle", "--output")
+    ran = pretzel(*ask, tmp_path / "answers.csv")
+    assert ran.code != 0
+    assert "several columns have the name 'a'" in ran.err
+    for place, said in ((tmp_path, "a folder of this name"), (tmp_path / "no" / "x.csv", "'no'")):
+        ran = pretzel(*ask, place)
+        assert ran.code != 0
+        assert said in ran.err
+    # The mark of byte order is no part of the first name, wherever the rows come from.
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeffa,b\n1,2\n"))
+    assert pretzel("predict", model, "-", "--trust-pickle", "--format", "csv").code == 0
+
+
 def test_columns_that_nothing_reads_may_hold_anything(pretzel: Pretzel, tmp_path: Path) -> None:
     names = {"id": [f"c{n}" for n in range(80)], "seen": [None, "2026-01-01"] * 40}
     frame = pd.DataFrame({**names, "age": np.arange(80.0), "part": np.arange(80) % 2 * 0.5})
