@@ -67,7 +67,7 @@ class Journal:
         length, checksum = _HEAD.unpack(head)
         left = self._path.stat().st_size - self._file.tell()  # a length may be damaged, too
         body = self._file.read(length) if length <= left else b""
-        if len(body) < length or crc32(body) != checksum:
+        if not length or len(body) < length or crc32(body) != checksum:  # zeros are no batch
             return None
         return library().ipc.open_stream(body).read_next_batch()
 

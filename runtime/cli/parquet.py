@@ -63,11 +63,16 @@ def blocks(
         missing = [name for name in options.keep if name not in names]
         if missing:
             raise BadTable(f"there is no column {missing[0]!r} to keep", where=file)
-        kept = {name: batch.column(name) for name in options.keep}
+        kept = {name: _decoded(batch.column(name)) for name in options.keep}
         for name in types.keys() & kept.keys():
-            kept[name] = kept[name].cast(types[name])
+            kept[name] = _decoded(kept[name].cast(types[name]))
         data = batch.select(reader.columns(names))
         yield Block(data, len(batch), file, lines, kept, int(done * per_row))
+
+
+def _decoded(column: Arrow) -> Arrow:
+    """A column without a dictionary: batches have several, and files are to have one at most."""
+    return column.dictionary_decode() if hasattr(column, "dictionary") else column
 
 
 def plain(batch: Arrow, inputs: Mapping[str, Type], path: str) -> Any:

@@ -6,9 +6,10 @@
 | Record | by name, others are left out; by position where the model was fitted without names |
 | Text, Scalar, Category | the column of the input's name, or the only one |
 
-An empty cell is a missing value: NaN for numbers and strings, as pandas reads it for the frames
-that models are trained on. A column of whole numbers with a missing value or a fraction is one of
-floats, as in such a frame. Every error names the cell: file, line, column.
+An empty cell is a missing value, and so are NA, null and the like: NaN for numbers and words, as
+pandas reads them for the frames that models are trained on. Documents are taken as they are. A
+column of whole numbers with a missing value or a fraction is one of floats, as in such a frame.
+Every error names the cell: file, line, column.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ from runtime.cli.errors import BadTable
 Row = Sequence[str]
 #: The type of a column that the model's library wants to be there, and nothing reads.
 _UNREAD = "unread"
+#: What pandas reads as missing.
+_MISSING = {
+    *("", "#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "n/a", "NA", "NULL", "null", "None"),
+    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
+}
 _TRUE, _FALSE = {"true", "t", "1", "yes"}, {"false", "f", "0", "no"}
 
 
@@ -35,9 +41,9 @@ class Column:
 
     __slots__ = ("dtype", "index", "name", "read")
 
-    def __init__(self, name: str, index: int, dtype: str) -> None:
+    def __init__(self, name: str, index: int, dtype: str, *, document: bool = False) -> None:
         self.name, self.index, self.dtype = name, index, dtype
-        self.read = _reader(dtype)
+        self.read = _document if document else _reader(dtype)
 
     def values(self, rows: Sequence[Row], where: Where) -> Any:
         """The cells of this column, as an array."""
@@ -51,6 +57,10 @@ class Column:
                 pass
         if self.dtype.startswith(("int", "uint")) and (floats := _floats(texts)) is not None:
             return floats
+        if self.dtype.startswith(("int", "uint")):
+            odd = next((n for n, text in enumerate(texts) if not _is_number(text)), None)
+            if odd is not None:  # not one with a fraction, which others would allow
+                self._cell(texts[odd], odd, where)
         values = [self._cell(text, number, where) for number, text in enumerate(texts)]
         if self.dtype == "string":
             objects = np.empty(len(values), np.object_)
@@ -73,9 +83,25 @@ class Column:
 Where = Callable[[int, int, str], str]
 
 
+def _document(text: str) -> Any:
+    return text or math.nan
+
+
+def _word(text: str) -> Any:
+    return math.nan if text in _MISSING else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        _number(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _reader(dtype: str) -> Callable[[str], Any]:
     if dtype in {"string", _UNREAD}:
-        return lambda text: text or math.nan
+        return _word
     if dtype == "bool":
         return _boolean
     if dtype.startswith("float"):
@@ -86,6 +112,8 @@ def _reader(dtype: str) -> Callable[[str], Any]:
 
 def _number(text: str) -> float:
     word = text.strip().lower()
+    if text.strip() in _MISSING:
+        return math.nan
     if word in ("true", "false"):  # data frames write booleans so; models take them as 1 and 0
         return float(word == "true")
     return float(_digits(word)) if word else float("nan")
@@ -113,7 +141,7 @@ def _numbers(texts: Sequence[str]) -> NDArray[Any]:
     try:
         return np.array([_number(text) for text in texts], np.float64)
     except ValueError:
-        return np.array([text or math.nan for text in texts], object)
+        return np.array([_word(text) for text in texts], object)
 
 
 def _boolean(text: str) -> bool:
@@ -155,11 +183,16 @@ class Schema:
                 return [Column(names[index], index, dtype) for index in range(width)]
             case Record(fields, _, unread):
                 return [
-                    Column(name, index, self._dtype(kind, name, unread))
+                    Column(
+                        *(name, index, self._dtype(kind, name, unread)),
+                        document=isinstance(kind, Text),
+                    )
                     for position, (name, kind) in enumerate(fields)
                     if (index := self._index(name, position, optional=name in unread)) is not None
                 ]
-        return [Column(self._input, self._only(), _dtype(self._kind, self._input, self._file))]
+        dtype = _dtype(self._kind, self._input, self._file)
+        document = isinstance(self._kind, Text)
+        return [Column(self._input, self._only(), dtype, document=document)]
 
     def _dtype(self, kind: Type, name: str, unread: Sequence[str]) -> str:
         return _UNREAD if name in unread else _dtype(kind, name, self._file)

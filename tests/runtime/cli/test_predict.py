@@ -280,6 +280,31 @@ def test_empty_cells_are_what_pandas_reads(pretzel: Pretzel, tmp_path: Path) -> 
     assert verified.code == 0, verified.err
 
 
+def test_cells_that_pandas_takes_for_missing_are(pretzel: Pretzel, tmp_path: Path) -> None:
+    words = ["Oslo", "NA", "null", "None", "N/A", "nan", "", "<NA>", "#N/A N/A", "na", "none"]
+    numbers = ["1", "NA", "", "nan", "2.5", "null", "7", "8", "9", "10", "11"]
+    text = "\n".join(["city,rooms", *map(",".join, zip(words, numbers, strict=True))])
+    (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
+    frame = pd.read_csv(tmp_path / "rows.csv")
+    encode = OneHotEncoder(handle_unknown="ignore")
+    columns = [("city", encode, ["city"]), ("rooms", SimpleImputer(), ["rooms"])]
+    made = make_pipeline(ColumnTransformer(columns), LinearRegression())
+    model = made.fit(frame, frame["city"].isna() * 5.0 + frame["rooms"].fillna(3.0))
+    joblib.dump(model, tmp_path / "model.joblib")
+    answers = tmp_path / "answers.csv"
+    known = (tmp_path / "model.joblib", tmp_path / "rows.csv", "--trust-pickle")
+    ran = pretzel("predict", *known, "--output", answers)
+    assert ran.code == 0, ran.err
+    assert np.allclose(pd.read_csv(answers)["value"], model.predict(frame))
+
+
+def test_the_cell_that_is_wrong_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadTable) as refused:
+        read('x\n3.5\n""\n4\noops\n', {"x": Scalar("int64")}, tmp_path / "r.csv")
+    assert ":5:1" in str(refused.value)
+    assert "'oops'" in str(refused.value)
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow"])
 def test_a_missing_word_is_what_the_model_was_fitted_on(
     pretzel: Pretzel, tmp_path: Path, form: str

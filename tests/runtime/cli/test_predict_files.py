@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -342,6 +343,26 @@ def test_kept_columns_have_one_type(pretzel: Pretzel, model: Path, tmp_path: Pat
         assert ran.code == 1
         for said in ("'id' has different types", "1.parquet", "0.parquet", "int64", "--keep"):
             assert said in ran.err
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "jsonl"])
+def test_dictionaries_that_differ_are_kept_as_values(
+    pretzel: Pretzel, model: Path, tmp_path: Path, ending: str
+) -> None:
+    places = ["Oslo", "Łódź", None]
+    for number, place in enumerate(places):
+        held = tmp_path / "rows" / f"c={place or '__HIVE_DEFAULT_PARTITION__'}"
+        held.mkdir(parents=True)
+        kind = pa.DictionaryArray.from_arrays([0, 0, None, 0, 0], [f"kind {number}"])
+        pq.write_table(numbers(5).append_column("k", kind), held / "rows.parquet")
+    output = tmp_path / f"answers.{ending}"
+    keep = ("--keep", "c", "--keep", "k")
+    ran = pretzel("predict", model, tmp_path / "rows", *keep, "--output", output)
+    assert ran.code == 0, ran.err
+    if ending == "parquet":
+        made = pq.read_table(output)
+        assert Counter(made["c"].to_pylist()) == Counter(places * 5)
+        assert made["k"].null_count == 3
 
 
 @pytest.mark.parametrize("name", ["1.parquet", "1.arrow"])
