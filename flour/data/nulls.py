@@ -8,7 +8,8 @@ NaN for programs that know NaN, as pandas reads such data; for others it is None
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,33 @@ from flour.core.node import Node
 from flour.core.types import Category, Record, Scalar, Type, Vector
 from flour.data.arrow_strings import CELLS, NAN, NONE
 
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+
 
 def knows_nan(nodes: Iterable[Node]) -> bool:
     """Whether an operator among these does with NaN among words what it does with no other."""
     return any(getattr(item.op, "knows_nan", False) for item in nodes)
+
+
+class Program(Protocol):
+    """What has a program that runs."""
+
+    @property
+    def optimised(self) -> Flow:
+        """The program."""
+        ...
+
+
+def knows_nan_of(plan: Program) -> Callable[[], bool]:
+    """Asks a plan's program, and keeps neither: readers outlive plans that are dropped."""
+    held = ref(plan)
+
+    def ask() -> bool:
+        plan = held()
+        return plan is not None and knows_nan(plan.optimised.nodes())
+
+    return ask
 
 
 class Nulls:
@@ -40,6 +64,11 @@ class Nulls:
             if _is_word(kind):
                 words.add(name)
         self._words = frozenset(words)
+
+    def learn(self) -> None:
+        """Ask now, as what is asked will be gone."""
+        if self._words or self._all:
+            self._is_nan()
 
     def of_frame(self, given: object) -> Any:
         """A frame, or its columns where nulls among words are to be NaN."""

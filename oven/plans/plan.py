@@ -21,7 +21,7 @@ from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
 from flour.data.batch import BatchReader, array_dtype, is_by_columns, row_count
 from flour.data.coerce import coerce, native_types
-from flour.data.nulls import has_nulls, knows_nan
+from flour.data.nulls import has_nulls, knows_nan_of
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
@@ -109,7 +109,7 @@ class Plan:
         self._inputs, self._leaves, self.exact = facts.inputs, facts.leaves, facts.exact
         self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
         #: Says what the data of a call is.
-        self.reader = BatchReader(self._inputs, lambda: knows_nan(program.flows[1].nodes()))
+        self.reader = BatchReader(self._inputs, knows_nan_of(self))
         self._run_block: Callable[[object], dict[str, Any]] = weakly(self._run_any)
         self._variants: dict[tuple[Type, ...], Pending[Plan]] = {}
         self._by_dtype: dict[str | None, Pending[Plan] | None] = {}

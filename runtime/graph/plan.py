@@ -19,7 +19,7 @@ from flour.core.source import Source
 from flour.core.types import Type
 from flour.data.batch import BatchReader, Kind
 from flour.data.coerce import coerce
-from flour.data.nulls import knows_nan
+from flour.data.nulls import knows_nan_of
 from flour.language.flow import Flow
 from oven import Plan
 from oven.plans.skeleton import classes
@@ -62,7 +62,7 @@ class GraphPlan:
         self.exact, self.graph, self.name = exact, graph, name
         self.inputs: dict[str, Type] = flow.inputs()
         self.outputs: dict[str, Type] = flow.types
-        self.reader = BatchReader(self.inputs, lambda: knows_nan(flow.nodes()))
+        self.reader = BatchReader(self.inputs, knows_nan_of(self))
         self.digest = flow.digest
         self.classes = classes(flow.outputs.get("label"))
         self.waits = graph.waits

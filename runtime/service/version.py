@@ -243,6 +243,7 @@ class ModelVersion:
             plan = residence.plan
             self.entry.function = residence.opened = residence.plan = None
         if plan is not None:
+            self.reader.nulls.learn()
             plan.release()
 
     # --- learning ----------------------------------------------------------------------------

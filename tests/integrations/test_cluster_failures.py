@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bench.experiments import cluster_failures
-
 pytestmark = pytest.mark.integrations
 
 
 def test_kills_and_upgrades_of_every_model_under_load() -> None:
     pytest.importorskip("ray")
+    from bench.experiments import cluster_failures
+
     found = cluster_failures.measured(models=120, requests=4000)
     assert found["nodes"] == 3
     upgrades = found["upgrades"]
