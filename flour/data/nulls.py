@@ -8,7 +8,7 @@ NaN for programs that know NaN, as pandas reads such data; for others it is None
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import ref
 
 import numpy as np
@@ -18,20 +18,25 @@ from flour.core.node import Node
 from flour.core.types import Category, Record, Scalar, Type, Vector
 from flour.data.arrow_strings import CELLS, NAN, NONE
 
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-
 
 def knows_nan(nodes: Iterable[Node]) -> bool:
     """Whether an operator among these does with NaN among words what it does with no other."""
     return any(getattr(item.op, "knows_nan", False) for item in nodes)
 
 
+class Nodes(Protocol):
+    """A program."""
+
+    def nodes(self) -> Iterable[Node]:
+        """All of its nodes."""
+        ...
+
+
 class Program(Protocol):
     """What has a program that runs."""
 
     @property
-    def optimised(self) -> Flow:
+    def optimised(self) -> Nodes:
         """The program."""
         ...
 
