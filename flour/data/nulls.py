@@ -33,11 +33,11 @@ class Nodes(Protocol):
 
 
 class Program(Protocol):
-    """What has a program that runs."""
+    """What has a program."""
 
     @property
-    def optimised(self) -> Nodes:
-        """The program."""
+    def flow(self) -> Nodes:
+        """The program as it was written: rules may have put its encoders into other operators."""
         ...
 
 
@@ -47,7 +47,7 @@ def knows_nan_of(plan: Program) -> Callable[[], bool]:
 
     def ask() -> bool:
         plan = held()
-        return plan is not None and knows_nan(plan.optimised.nodes())
+        return plan is not None and knows_nan(plan.flow.nodes())
 
     return ask
 

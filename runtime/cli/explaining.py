@@ -79,9 +79,8 @@ def _rows(plan: Plan, options: argparse.Namespace, path: str, count: int) -> obj
     form = reading.format_of(path, options.format)
     how = Options(form, count, options.header, options.separator)
     for block in reading.blocks(path, plan.inputs, how):
-        data = plan.reader.nulls.of_file(
-            block.data
-        )  # a block may have a row more, that its header was told by
+        # A block may have a row more, that its header was told by.
+        data = plan.reader.nulls.of_file(block.data)
         if isinstance(data, dict):
             return {name: column[:count] for name, column in data.items()}
         return data[:count]

@@ -57,11 +57,14 @@ class Column:
                 pass
         if self.dtype.startswith(("int", "uint")) and (floats := _floats(texts)) is not None:
             return floats
-        if self.dtype.startswith(("int", "uint")):
+        try:
+            values = [self._cell(text, number, where) for number, text in enumerate(texts)]
+        except BadTable:
+            # The culprit is no number at all, rather than one that another cell would allow.
             odd = next((n for n, text in enumerate(texts) if not _is_number(text)), None)
-            if odd is not None:  # not one with a fraction, which others would allow
+            if odd is not None and self.dtype.startswith(("int", "uint")):
                 self._cell(texts[odd], odd, where)
-        values = [self._cell(text, number, where) for number, text in enumerate(texts)]
+            raise
         if self.dtype == "string":
             objects = np.empty(len(values), np.object_)
             objects[:] = values
