@@ -10,10 +10,11 @@ of its own.
 2. A call that was never measured and has few rows runs inline, to be measured.
 3. For a caller that must not be blocked (an event loop), only calls that are over at once run
 inline.
-4. A caller that can wait computes on its own thread, and executors help it (`helpers`) where cores
-are left: as many as there are cores without a caller, none while other jobs wait for them, and none
-where the call is over before a helper would have begun, or where helping was seen to gain nothing.
-So callers who fill the cores by themselves all run inline.
+4. A caller that can wait computes on its own thread, and others help it (`helpers`) where cores are
+left: executors, or where all is native code threads that wait in it (`native`), which take less
+time to come. They are as many as there are cores without a caller, none while other jobs wait for
+executors, and none where the call is over before a helper would have begun, or where helping was
+seen to gain nothing. So callers who fill the cores by themselves all run inline.
 5. If only one of the two keeps the deadline, it is that one. If neither does, the decision says
 so (`late`), and the caller may refuse at once instead of working in vain.
 
@@ -62,6 +63,7 @@ class Ask(NamedTuple):
     inline_callers: int = 0  # others that compute on their own threads now
     whole: bool = False  # whether all rows have to stay together
     cores: int = 0  # of the machine; 0 is as many as executors
+    native: bool = False  # whether helpers take ranges in native code
     gain: float = inf  # how many times faster calls were with helpers, as measured
     explore: float | None = None  # try what was last measured before this moment
 
@@ -72,6 +74,9 @@ class Settings(NamedTuple):
     dispatch: float = 100e-6  # to hand a job over, or to ask for help, and to get the answer
     per_chunk: float = 25e-6  # for every chunk that an executor is given
     per_range: float = 15e-6  # for every chunk that a caller or its helper takes
+    native_dispatch: float = 80e-6  # to ask for help in native code, until it has come
+    native_range: float = 1e-6  # for every range that is taken there
+    native_least: float = 30e-6  # what a range takes there at least
     target: float = 1e-3  # a chunk should take no longer: others wait for it
     instant: float = 150e-6  # how long an event loop may be blocked: what a hand-over takes it
     unmeasured_rows: int = 64  # calls up to this size run inline before they were measured
@@ -93,7 +98,7 @@ class Decision(NamedTuple):
     least_rows: int = 1
     """How many rows a chunk has at least where threads take what is left in the end."""
     helpers: int = 0
-    """How many executors help a caller that computes itself."""
+    """How many other threads help a caller that computes itself."""
     explores: bool = False
     """Whether the call tries what was not measured for long, so that it has to be measured."""
 
@@ -112,6 +117,8 @@ DEFAULTS = Settings()
 _AS_GOOD = 1.03
 #: The same for jobs of executors only, where other jobs wait for a chunk.
 _FOR_OTHERS = 1.15
+#: By how much one of two cores is slower than the other, as machines are shared.
+_UNLIKE = 0.05
 #: A size that should cost more than this many times as much as the best is not tried.
 _TOO_BAD = 2.5
 #: Seconds up to which a call is tried undivided that was measured so once or never.
@@ -127,13 +134,14 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
         return _unmeasured(ask, chunk, helpers, settings)
     seconds = ask.curve.seconds(rows)
     inline = seconds * _stretch(1 + ask.inline_callers + load.executors - load.idle, ask, load)
+    start = settings.native_dispatch if _is_native(ask) else settings.dispatch
     chunk, least, cost = rows, rows, seconds
-    if inline > settings.dispatch:  # what is over before is not divided
+    if inline > start:  # what is over before is not divided
         chunk, least, cost = _chunking(ask, load, helpers, settings)
     if _is_helped(ask):
         gain = min(1.0 + helpers, ask.gain) if helpers else 1.0
-        start = settings.dispatch if helpers else 0.0
-        batch = start + inline * (cost / max(seconds, 1e-12)) / gain  # equal where nothing is cut
+        # Equal where nothing is cut.
+        batch = start * bool(helpers) + inline * (cost / max(seconds, 1e-12)) / gain
     else:
         batch = _batch_seconds(cost, ask, load, settings)
     late = min(inline, batch) > ask.remaining
@@ -152,6 +160,11 @@ def _is_helped(ask: Ask) -> bool:
     return ask.blocking and ask.engine is None
 
 
+def _is_native(ask: Ask) -> bool:
+    """Whether helpers take ranges in native code, where they cost next to nothing."""
+    return ask.native and _is_helped(ask)
+
+
 def _chunking(ask: Ask, load: Load, helpers: int, settings: Settings) -> tuple[int, int, float]:
     """How many rows a chunk should have, and at least, and what all take together on one thread."""
     rows, curve = max(ask.rows, 1), ask.curve
@@ -159,18 +172,28 @@ def _chunking(ask: Ask, load: Load, helpers: int, settings: Settings) -> tuple[i
     if ask.whole:
         return rows, rows, curve.seconds(rows)
     if _is_helped(ask):
-        at_once, extra = 1 + helpers, settings.per_range
+        at_once = 1 + helpers
+        extra = settings.native_range if _is_native(ask) else settings.per_range
     else:
         at_once, extra = load.idle or 1, settings.per_chunk
+    shortest = settings.native_least if _is_native(ask) else 2 * extra
     whole, elapsed = dict[int, float](), dict[int, float]()
     for chunks in _chunk_counts(rows, max(at_once, load.executors)):
         size = ceil(rows / chunks)
         each = curve.seconds(size) + extra
         whole[size], elapsed[size] = chunks * each, ceil(chunks / at_once) * each
-        if each < 2 * extra:
+        if each < shortest:
             break
     size = _chunk_rows(ask, curve, elapsed, settings.target)
-    least = min(each for each in whole if whole[each] <= _AS_GOOD * whole[size])
+    if _is_native(ask):  # the last range makes the others wait for some of it, or cores differ
+
+        def taken(each: int) -> float:
+            alike, last = whole[each] / at_once, whole[each] * each / rows
+            return alike + min(last / 4, settings.native_dispatch / 2 + alike * _UNLIKE)
+
+        least = min(whole, key=taken)
+    else:
+        least = min(each for each in whole if whole[each] <= _AS_GOOD * whole[size])
     return size, min(least, size), whole[size]
 
 
@@ -201,6 +224,8 @@ def _helpers(ask: Ask, load: Load) -> int:
     if ask.whole or load.queued_jobs or not ask.blocking or ask.gain < _AS_GOOD:
         return 0
     free = _cores(ask, load) - 1 - ask.inline_callers
+    if ask.native:  # helpers are threads of their own: executors that compute have cores, too
+        free -= load.executors - load.idle
     return max(0, min(free, load.executors, ask.rows - 1))
 
 

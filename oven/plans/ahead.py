@@ -18,7 +18,7 @@ from pathlib import Path
 from flour.core.errors import ParameterError
 from flour.core.extension_points import declared, extension
 from flour.core.types import Vector
-from oven.compiler import cache, levels, machine, packs
+from oven.compiler import cache, levels, machine, packs, shared_rows
 from oven.plans.plan import Plan
 from oven.plans.saved import load
 
@@ -83,6 +83,8 @@ def _main(name: str, into: str, users: str, *paths: str) -> None:
 
 def _open(paths: Sequence[str], users: Sequence[str]) -> None:
     """Let all code be compiled that these plans need, and those who declared that they use them."""
+    for name in shared_rows.SOURCES:
+        shared_rows.address(name)
     for path in paths:
         plan = load(path, background=False)
         plans = [each for one in (plan, *_of_one_output(plan)) for each in _widths(one)]

@@ -14,6 +14,7 @@ on different ones at the same time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,9 @@ from flour.core.sparse import Sparse
 from flour.data.coerce import coerce
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
+from oven.compiler import shared_rows
+from oven.plans.background import Needed, Pending
+from oven.run.helpers import Division, Told
 from oven.run.native_run import NativeRun, RowsRefused
 
 if TYPE_CHECKING:
@@ -64,7 +68,6 @@ class Execution:
             name: [] for name, item in self._outputs.items() if item not in self._made
         }
         self._refused: dict[str, Columns] | None = None
-        self._bound = self._bind()
 
     @property
     def columns(self) -> dict[str, Columns]:
@@ -94,7 +97,8 @@ class Execution:
         """Whether all rows have to go in one chunk, as their answers depend on each other."""
         return self._plan.mixes_rows
 
-    def _bind(self) -> Callable[[int, int, Any], None] | None:
+    @cached_property
+    def _bound(self) -> Callable[[int, int, Any], None] | None:
         """The short way of a plan that is one native run from its input to its answers."""
         if len(self._steps) != 1 or self._parts or not self.rows:
             return None
@@ -131,26 +135,56 @@ class Execution:
         if number == self.steps - 1:
             self._leave(chunk)
 
+    def together(self, division: Division) -> Told | None:
+        """Take all rows through all steps, by this thread and by helpers in native code.
+
+        What that took, or None where it cannot be shared: nothing was done then. Ask
+        `are_shared_natively` before.
+        """
+        if self._plan.entry_work is None or not self.rows or self.uncut:
+            return None
+        step, *rest = self._steps
+        assert isinstance(step, NativeRun), "labels alone come after one native run"
+        chunk = self.chunk(0, self.rows)
+        into: dict[Value, NDArray[Any]] = {
+            item: self._made[item] if item in self._made else step.blank(item, self.rows)
+            for item in step.outputs
+        }
+        try:
+            told = step.together(self._given(step, chunk), self.rows, into, division)
+        except RowsRefused:
+            self._refused = self._plan.by_definition(self.columns)
+            return Told(0.0, 0.0, 1, 0)
+        if told is None:
+            return None
+        chunk.values |= into
+        for number in range(1, 1 + len(rest)):
+            self.step(number, chunk)
+        if not rest:
+            self._leave(chunk)
+        return told
+
+    def _given(self, step: NativeRun, chunk: Chunk) -> dict[Value, Any]:
+        """The columns that a step reads, for the rows of a chunk."""
+        if self._laid is not None:
+            return {v: self._laid.columns[v][chunk.start : chunk.stop] for v in step.inputs}
+        return {v: self._plan.native_column(v, chunk.values, chunk.columns) for v in step.inputs}
+
     def _native(self, step: NativeRun, chunk: Chunk, memory: object) -> None:
-        plan, values, columns = self._plan, chunk.values, chunk.columns
+        plan, values = self._plan, chunk.values
         if self._bound is not None:
             try:
                 self._bound(chunk.start, chunk.stop - chunk.start, memory)
             except RowsRefused:
                 self._refused = plan.by_definition(self.columns)
             return
-        given: dict[Value, Any]
-        if self._laid is not None:
-            given = {v: self._laid.columns[v][chunk.start : chunk.stop] for v in step.inputs}
-        else:
-            given = {value: plan.native_column(value, values, columns) for value in step.inputs}
         into: dict[Value, NDArray[Any]] = {
             item: self._made[item][chunk.start : chunk.stop]
             for item in step.outputs
             if item in self._made
         }
         try:
-            values |= step.run(given, chunk.stop - chunk.start, into, memory)
+            values |= step.run(self._given(step, chunk), chunk.stop - chunk.start, into, memory)
         except RowsRefused:
             # The definition says what is wrong with which row, or knows an answer after all.
             self._refused = plan.by_definition(self.columns)
@@ -176,6 +210,20 @@ class Execution:
             return self._plan.output(item, self._made, columns)
         parts = [part for _, part in sorted(self._parts[name], key=_start)]
         return _joined(parts)
+
+
+def are_shared_natively() -> bool:
+    """Whether blocks can be shared in native code: not before that code is there."""
+    return bool(_sharing().here)
+
+
+@cache
+def _sharing() -> Pending[bool]:
+    return Pending(shared_rows.compiled, None, lambda: list(map(_needed, shared_rows.SOURCES)))
+
+
+def _needed(name: str) -> Needed:
+    return Needed(shared_rows.key(name), name, lambda: shared_rows.SOURCES[name])
 
 
 def _is_packed(value: Value) -> bool:

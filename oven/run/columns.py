@@ -51,6 +51,13 @@ def words(column: NDArray[Any] | Sparse) -> list[int]:
     return [column.ctypes.data, column.strides[0] if column.ndim else 0]
 
 
+def row_steps(column: NDArray[Any] | Sparse) -> list[int]:
+    """By how much these entries grow with each row."""
+    if isinstance(column, Sparse):
+        return [8, 0, 0, 0]
+    return [column.strides[0] if column.ndim else 0, 0]
+
+
 def lengths(column: NDArray[Any] | Sparse, kind: Type) -> NDArray[np.int64]:
     """The length of each row: bytes of text, or the number of stored numbers."""
     if isinstance(column, Sparse):

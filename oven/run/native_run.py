@@ -20,8 +20,9 @@ from flour.core.types import Vector
 from objectstore import Blob
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value, is_text
-from oven.compiler import cache, driver, gil_yield, machine
-from oven.run.columns import given, lengths, settled, unfilled, words
+from oven.compiler import cache, driver, gil_yield, machine, shared_rows
+from oven.run.columns import given, lengths, row_steps, settled, unfilled, words
+from oven.run.helpers import Division, Shared, Told, desk
 from oven.run.run_signature import RunSignature, TableLayout, aligned
 
 _ALIGN = 64
@@ -40,6 +41,10 @@ TEXT_BYTES = 256
 
 class RowsRefused(Exception):
     """Native code met a row that its operator refuses; it cannot tell which row, or why."""
+
+
+class OutOfTime(Exception):
+    """The deadline has passed before all rows were done."""
 
 
 class NativeRun:
@@ -114,19 +119,56 @@ class NativeRun:
         """
         if self.form.plain:
             return self._numbers(values, rows, into or {}, memory)
-        columns = [given(values[value], value, stored=stored) for value, stored in self.form.read]
-        lengths = self._lengths(columns)
-        longest = int(lengths.max(initial=0))
-        room, into = _room_memory(self._room_bytes(longest)), into or {}
-        results = [
-            into[item] if item in into else self._new(item, rows, lengths) for item in self.outputs
-        ]
-        io = [word for column in (*columns, *results) for word in words(column)]
-        table = np.array([*io, aligned(room.ctypes.data), longest], np.int64)
+        table, _, results, longest = self._laid(values, rows, into or {})
         work = rows * (self.row_work + longest * TEXT_BYTES)
         self._invoke(work, table.ctypes.data, rows, memory)
         finished = [settled(column) if isinstance(column, Sparse) else column for column in results]
         return dict(zip(self.outputs, finished, strict=True))
+
+    def together(
+        self,
+        values: Mapping[Value, Any],
+        rows: int,
+        into: Mapping[Value, NDArray[Any]],
+        division: Division,
+    ) -> Told | None:
+        """Run by this thread and by helpers: what it took, or None where it cannot be shared.
+
+        It raises OutOfTime where the deadline passes before all rows are done.
+        """
+        if self.stored or not desk.works:
+            return None
+        table, columns, _, longest = self._laid(values, rows, into)
+        room = self._room_bytes(longest)
+        if room > KEPT_ROOM or len(table) > shared_rows.MOST_WORDS:
+            return None
+        steps = [step for column in columns[:-1] for step in row_steps(column)]
+        grow, sizes = np.array([*steps, 0, 0], np.int64), (self.scratch_bytes, room)
+        shared = Shared(self.addresses, grow, sizes, division)
+        memory, start = _scratch_memory(self.scratch_bytes)
+        assert memory.size
+        outcome = self._invoke_without_gil(table.ctypes.data, rows, start, shared.addresses)
+        if outcome == shared_rows.LATE:
+            raise OutOfTime
+        if outcome:
+            raise RowsRefused("the native code refuses these rows")
+        return shared.told()
+
+    def _laid(
+        self, values: Mapping[Value, Any], rows: int, into: Mapping[Value, NDArray[Any]]
+    ) -> tuple[NDArray[np.int64], list[Any], list[Any], int]:
+        """The table of columns; all of them, those among them for outputs, and the longest text."""
+        columns = [given(values[value], value, stored=stored) for value, stored in self.form.read]
+        lengths = self._lengths(columns)
+        longest = int(lengths.max(initial=0))
+        room = _room_memory(self._room_bytes(longest))
+        results = [
+            into[item] if item in into else self._new(item, rows, lengths) for item in self.outputs
+        ]
+        columns += results
+        io = [word for column in columns for word in words(column)]
+        table = np.array([*io, aligned(room.ctypes.data), longest], np.int64)
+        return table, [*columns, room], results, longest
 
     def _numbers(
         self,
@@ -228,10 +270,12 @@ class NativeRun:
         if refused:
             raise RowsRefused("the native code refuses these rows")
 
-    def _invoke_without_gil(self, io: int, rows: int, start: int) -> int:
+    def _invoke_without_gil(
+        self, io: int, rows: int, start: int, code: tuple[int, int] | None = None
+    ) -> int:
         """Run the code without the GIL; the thread that has it afterwards is asked to yield."""
         slot = gil_yield.PLACE.byte
-        arguments = _ASIDE(*self.addresses, gil_yield.WORD + slot)
+        arguments = _ASIDE(*(code or self.addresses), gil_yield.WORD + slot)
         refused = self._call(ctypes.addressof(arguments), io, rows, start)
         gil_yield.BYTES[slot] = 0
         return refused

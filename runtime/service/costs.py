@@ -6,12 +6,14 @@ from collections.abc import Callable
 from math import inf
 from time import monotonic
 
+from oven.run.helpers import Told
 from runtime.service.version import ModelVersion
-from scheduler import CostModel, Curve
+from scheduler import CostModel, Curve, Settings
 
 #: What a call takes that was never measured: for itself, and for the bytes that it touches.
 BASE_SECONDS = 3e-6
 BYTES_A_SECOND = 2e10
+DEFAULTS = Settings()
 #: From calls of few rows nothing is concluded about calls of more than this many times as many.
 _FARTHER = 16
 #: One call in so many, and those whose number is a power of two, tries what was not measured for
@@ -69,6 +71,22 @@ class Costs:
         if turn > 1 and (turn & (turn - 1) == 0 or turn % _EXPLORE == 0):
             return self.model.long_ago
         return None
+
+    def learn_together(
+        self, version: ModelVersion, rows: int, told: Told, *, sampled: bool
+    ) -> None:
+        """Note a call that threads have shared in native code: what ranges took, what was gained.
+
+        A helper that the system does not run in time costs nothing, and says nothing.
+        """
+        ranges, threads, seconds = max(told.ranges, 1), 1 + told.came, told.work
+        if told.came:
+            together = max(told.elapsed - DEFAULTS.native_dispatch, told.elapsed / threads)
+            self.learn_gain(version, seconds / together, threads)
+        if sampled:
+            self.observe(version, round(rows / ranges), seconds / ranges)
+            seconds -= seconds / ranges
+        self.spend(version, seconds)
 
     def learn_gain(self, version: ModelVersion, gain: float, threads: int) -> None:
         """Note how many threads' work was done at once where executors helped a caller.

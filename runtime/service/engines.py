@@ -17,11 +17,13 @@ from flour.core.sparse import Sparse
 from flour.data.batch import Batch
 from oven import Plan
 from oven.compiler.gil_yield import BYTES, WOKEN
-from oven.plans.execution import Chunk, Execution
+from oven.plans.execution import Chunk, Execution, are_shared_natively
+from oven.run.helpers import Division, desk
+from oven.run.native_run import OutOfTime
 from runtime.errors import RuntimeClosed
 from runtime.service.call import Call
 from runtime.service.costs import Costs
-from runtime.service.sharing import SharedRun, Tasks
+from runtime.service.sharing import SharedRun, Tasks, late
 from runtime.service.version import ModelVersion
 from scheduler import (
     Decision,
@@ -81,7 +83,6 @@ RULES = QueueRules(seconds=0.25)
 WHOLE = Stages.chain(_whole)
 #: A helper takes ranges of rows until there is none left.
 HELP = Stages.chain(lambda run, _buffer: run.help())
-SHARED = Stages.chain(lambda run, _buffer: run.run())
 
 
 @cache
@@ -159,7 +160,6 @@ class Engines:
         self._rules = rules or RULES
         self._inline = InlineEngine(limit=inline_limit, sample=1 << 62)
         self.limited = inline_limit is not None
-        self._inside: set[object] = set()  # inline calls on their way; of no order
         self._pool: Pool | None = None
         self._reserved: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -185,18 +185,17 @@ class Engines:
     @property
     def calm(self) -> bool:
         """Whether no more callers compute on their own threads than there are cores for."""
-        return len(self._inside) < CORES
+        return desk.callers < CORES
 
     def after_fork(self) -> None:
         """A child process has none of our threads; it gets its own when it needs some."""
         self._lock = threading.Lock()
         self._pool = None
-        self._inside.clear()
 
     @property
     def inline_callers(self) -> int:
         """How many callers compute on their own threads now."""
-        return len(self._inside)
+        return desk.callers
 
     def load(self, owner: str) -> Load:
         """How busy the executors are that would serve a version."""
@@ -211,38 +210,79 @@ class Engines:
 
     def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
         """Every output, computed here and now; others see that a caller computes."""
-        token = object()
-        self._inside.add(token)
+        token = desk.enter()
         try:
             answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
         finally:
-            self._inside.discard(token)
+            desk.leave(token)
         outputs: Answers = answers
         return outputs
 
     def shared(
         self, version: ModelVersion, plan: Plan, block: object, decision: Decision, call: Call
     ) -> Answers:
-        """Every output, computed here and by executors that have nothing else to do."""
+        """Every output, computed here and by threads that have nothing else to do."""
         if not plan.ready:  # it answers from the definitions until it is
             return self.inline(plan.run, block, 1, call.deadline)
-        began, token = perf_counter(), object()
-        run = self._shared_run(version, partial(plan.begin, block), decision, call)
-        self._inside.add(token)
+        counts = version.counts
+        number = (counts.batch if decision.helpers else counts.inline).tick()
+        run = partial(self._divided, version, plan, decision, call, number)
+        return self.inline(run, block, 1, call.deadline)
+
+    def _divided(
+        self,
+        version: ModelVersion,
+        plan: Plan,
+        decision: Decision,
+        call: Call,
+        number: int,
+        block: object,
+    ) -> Answers:
+        """Every output, in ranges of rows: those of native code, or of Python."""
+        if not (version.learned.native and are_shared_natively()):
+            return self._by_executors(version, partial(plan.begin, block), decision, call)
+        began, work = perf_counter(), plan.begin(block)
+        try:
+            told = work.together(self._division(decision, call))
+        except OutOfTime:
+            raise late(f"not all of {work.rows} rows were done") from None
+        version.learned.native = told is not None
+        if told is None:
+            return self._by_executors(version, lambda: work, decision, call)
+        answers = work.finish()
+        elapsed = perf_counter() - began
+        measured = told._replace(work=told.work + max(elapsed - told.elapsed, 0.0), elapsed=elapsed)
+        sampled = decision.explores or not number & 7
+        self._costs.learn_together(version, work.rows, measured, sampled=sampled)
+        return answers
+
+    def _division(self, decision: Decision, call: Call) -> Division:
+        """How native code is to divide a block; its helpers are started where there are none."""
+        helpers = decision.helpers
+        if helpers > desk.helpers:
+            helpers = min(helpers, desk.start(helpers, CORES, self))
+        return Division(helpers, decision.least_rows, decision.chunk_rows, call.deadline)
+
+    def _by_executors(
+        self,
+        version: ModelVersion,
+        begin: Callable[[], Execution],
+        decision: Decision,
+        call: Call,
+    ) -> Answers:
+        """Every output, in ranges of rows that Python hands out, here and by executors."""
+        began = perf_counter()
+        run = self._shared_run(version, begin, decision, call)
         try:
             if decision.helpers:
                 self._ask_for_help(version, run, decision, call)
-            answers: Any = self._inline.run(SHARED, run, deadline=call.deadline)
+            answers = run.run()
         finally:
             run.close()
-            self._inside.discard(token)
         if decision.helpers:
             gain = run.work_seconds / (perf_counter() - began)
             self._costs.learn_gain(version, gain, 1 + decision.helpers)
-        counts = version.counts
-        (counts.batch if decision.helpers else counts.inline).tick()
-        outputs: Answers = answers
-        return outputs
+        return answers
 
     def _shared_run(
         self,
@@ -418,6 +458,7 @@ class Engines:
         """End the executors; whether they ended in time."""
         with self._lock:
             self._closed = True
+        desk.stop(self)
         return self._pool is None or self._pool.shutdown(drain=drain, timeout=timeout)
 
 

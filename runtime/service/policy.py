@@ -26,7 +26,7 @@ DIRECT_SECONDS = 500e-6
 SHORT_CHARACTERS = 1 << 12
 #: So many calls that are alike follow the decision for the one before them: what is measured
 #: changes little from one to the next, and deciding takes as long as computing some hundred rows.
-ALIKE = 8
+ALIKE = 32
 NOT_HERE = "its code or its parameters are not here yet, and the caller must not be held up"
 
 
@@ -113,6 +113,7 @@ class Policy:
             inline_callers=self._engines.inline_callers,
             whole=version.mixes_rows,
             cores=CORES,
+            native=version.learned.native,
             gain=self._costs.gain(version),
             explore=explore,
         )

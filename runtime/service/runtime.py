@@ -27,6 +27,7 @@ from oven import Plan
 from oven.compiler import cache
 from oven.compiler.gil_yield import WAITING, yield_gil
 from oven.entry.builtin import learn_release
+from oven.run.helpers import desk
 from oven.run.native_run import thread_bytes
 from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.service import batches
@@ -529,7 +530,7 @@ class Runtime(RoutedEndpoints):
             memory=self._memory.stats(len(every)),
             groups=self._materialiser.stats(),
             result_bytes=self._materialiser.results.used,
-            thread_bytes=thread_bytes(),
+            thread_bytes=thread_bytes() + desk.memory_bytes,
         )
 
     def expected(self, version: ModelVersion, rows: int) -> float | None:

@@ -26,6 +26,15 @@ def range_rows(left: int, threads: int, least: int, most: int) -> int:
     return min(max(left // threads, least), most, left)
 
 
+def late(done: str) -> DeadlineExceeded:
+    """What its caller is told where a call took too long, and how much of it was done."""
+    return DeadlineExceeded(
+        "the deadline passed before the call was done",
+        found=done,
+        hint="allow more time, or send fewer rows at once",
+    )
+
+
 class SharedRun:
     """A run of a plan, by any number of threads."""
 
@@ -121,11 +130,7 @@ class SharedRun:
         chunk = work.chunk(start, stop)
         for number in range(work.steps):
             if time.monotonic() >= self._deadline:
-                raise DeadlineExceeded(
-                    "the deadline passed before the call was done",
-                    found=f"{start} of {self._rows} rows were done",
-                    hint="allow more time, or send fewer rows at once",
-                )
+                raise late(f"{start} of {self._rows} rows were done")
             work.step(number, chunk)
         with self._lock:
             self.work_seconds += time.thread_time() - worked

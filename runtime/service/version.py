@@ -67,7 +67,9 @@ class Counts:
 class Learned:
     """What is known of a version's calls."""
 
-    __slots__ = ("decided", "decision", "entry_work", "inline_ok", "nonblocking", "row_work")
+    __slots__ = (
+        *("decided", "decision", "entry_work", "inline_ok", "native", "nonblocking", "row_work"),
+    )
 
     def __init__(self) -> None:
         #: Bytes that a row makes the plan touch, and its entry; None where no code says so.
@@ -75,6 +77,8 @@ class Learned:
         self.entry_work: int | None = None
         #: Whether single rows take little enough time, as measured, to go to the entry.
         self.inline_ok = True
+        #: Whether threads share its blocks in native code; a guess until they have.
+        self.native = False
         #: Whether they are over before they could be handed over, so that event loops may make
         #: them, too. Until one was measured, this is what the code says of itself.
         self.nonblocking = False
@@ -223,6 +227,7 @@ class ModelVersion:
         work = plan.entry_work if isinstance(opened, BuiltinFunctionType) else None
         self.residence.opened, learned = opened, self.learned
         learned.row_work, learned.entry_work = plan.row_work, work
+        learned.native = work is not None
         learned.nonblocking = work is not None and work < INLINE_BYTES
         self.entry.inline_rows = self._least_rows()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from oven.run.helpers import Told
 from runtime.service.costs import Costs
 from runtime.service.sharing import range_rows
 from runtime.service.version import Learned
@@ -45,9 +46,15 @@ class Machine:
     """One caller, and executors that are idle otherwise."""
 
     def __init__(
-        self, cost: Cost, *, gil: bool = False, noise: float = 0.0, loading: float = 0.0
+        self,
+        cost: Cost,
+        *,
+        gil: bool = False,
+        noise: float = 0.0,
+        loading: float = 0.0,
+        native: bool = False,
     ) -> None:
-        self.cost, self.gil, self._noise = cost, gil, noise
+        self.cost, self.gil, self._noise, self.native = cost, gil, noise, native
         self._loading = loading  # what the first call that is not divided takes besides
         self.now, self._random = 0.0, random.Random(0)
         self.costs = Costs(lambda: self.now)
@@ -60,6 +67,7 @@ class Machine:
             self.costs.curve(self.version, rows),
             inline_callers=callers - 1,
             cores=CORES,
+            native=self.native,
             gain=self.costs.gain(self.version),
             explore=self.costs.explore(self.version),
         )
@@ -70,7 +78,10 @@ class Machine:
             threads = 1 + decision.helpers
             sizes = (decision.least_rows, decision.chunk_rows)
             work, taken = self.shared(rows, threads, *sizes)
-            if decision.helpers:
+            if self.native:
+                told = Told(work, taken, 1, decision.helpers)
+                self.costs.learn_together(self.version, rows, told, sampled=False)
+            elif decision.helpers:
                 self.costs.learn_gain(self.version, work / taken, threads)
         self.now += taken
         return taken
@@ -90,27 +101,34 @@ class Machine:
         ready = [20e-6] + [20e-6 + WAKE] * (threads - 1)
         left, work = rows, 0.0
         while left:
-            size = range_rows(left, threads, least, most)
+            size = range_rows(left, threads * (1 + self.native), least, most)
             first = ready.index(min(ready))
             seconds = self.observed(size)
             work, left = work + seconds, left - size
-            ready[first] += RANGE + seconds * (threads if self.gil else 1)
+            ready[first] += (1e-6 if self.native else RANGE) + seconds * (
+                threads if self.gil else 1
+            )
         return work, max(ready)
 
 
 def best(machine: Machine, rows: int) -> float:
     """What the better engine would take if all were known."""
     inline = machine.cost(rows)
-    known = Machine(machine.cost, gil=machine.gil)
+    known = Machine(machine.cost, gil=machine.gil, native=machine.native)
     sizes = [max(1, rows >> shift) for shift in range(1, 12)]
     return min([inline, *(known.shared(rows, CORES, size, size)[1] for size in sizes)])
 
 
-@pytest.mark.parametrize("gil", [False, True], ids=["native", "gil"])
+KINDS = [{}, {"gil": True}, {"native": True}]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["executors", "gil", "helpers"])
 @pytest.mark.parametrize("rows", [1, 30, 1000, 10_000, 100_000])
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: str(cost.__name__))
-def test_the_default_does_as_well_as_the_better_engine(cost: Cost, rows: int, *, gil: bool) -> None:
-    machine = Machine(cost, gil=gil)
+def test_the_default_does_as_well_as_the_better_engine(
+    cost: Cost, rows: int, kind: dict[str, bool]
+) -> None:
+    machine = Machine(cost, **kind)
     for _ in range(300):
         machine.call(rows)
     taken = sum(machine.call(rows) for _ in range(200)) / 200
@@ -187,8 +205,8 @@ def test_callers_on_all_cores_lose_nothing(cost: Cost) -> None:
 
 def test_two_threads_do_nearly_twice_as_much() -> None:
     """At one millisecond of work a helper's beginning is still a tenth of the time."""
-    for rows in (1000, 10_000, 100_000):
-        machine = Machine(linear)
+    for rows, native in ((1000, False), (10_000, False), (100_000, False), (1000, True)):
+        machine = Machine(linear, native=native)
         for _ in range(64):
             machine.call(rows)
         taken = sum(machine.call(rows) for _ in range(31)) / 31

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oven.plans.execution import Execution
+from oven.run.helpers import desk
 from runtime import Runtime
 from runtime.service.call import PLAIN
 from runtime.service.policy import Way
@@ -132,11 +133,10 @@ def test_executors_help_a_caller_where_a_core_is_free(
     assert offset_of(runtime.predict("a", BLOCK), BLOCK) == 5.0
     (stats,) = runtime.stats().versions
     assert stats.batch_calls == 1
-    assert runtime._costs.gain(version) <= 2
-    token = object()
-    runtime._engines._inside.add(token)
+    assert version.learned.native
+    token = desk.enter()
     assert runtime._policy.weigh(batch, version, PLAIN).decision.helpers == 0
-    runtime._engines._inside.discard(token)
+    desk.leave(token)
 
 
 def test_where_executors_refuse_the_caller_does_it_all(
@@ -147,6 +147,7 @@ def test_where_executors_refuse_the_caller_does_it_all(
 
     monkeypatch.setattr("runtime.service.policy.CORES", 2)
     monkeypatch.setattr(Pool, "submit", refuse)
+    busy_runtime.find("a").learned.native = False
     assert offset_of(busy_runtime.predict("a", BLOCK), BLOCK) == 5.0
 
 

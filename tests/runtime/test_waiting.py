@@ -16,6 +16,7 @@ import oven
 from flour import Flow
 from flour.core.extension_points import extension
 from oven.plans.execution import Execution
+from oven.run.helpers import desk
 from runtime import Runtime
 from runtime.service.call import Call
 from runtime.service.engines import CORES
@@ -158,9 +159,10 @@ def test_what_work_costs_is_not_what_waiting_costs(runtime: Runtime) -> None:
         runtime.predict("a", BLOCK)
         runtime._costs.observe(served, len(BLOCK), 1e-3)
     idle = policy.decide(served, Call(), len(BLOCK))
-    engines._inside.update(object() for _ in range(10 * CORES))
+    tokens = [desk.enter() for _ in range(10 * CORES)]
     busy = policy.decide(served, Call(), len(BLOCK))
-    engines._inside.clear()
+    for token in tokens:
+        desk.leave(token)
     assert idle.inline_seconds is not None
     assert busy.inline_seconds is not None
     assert busy.inline_seconds > 5 * idle.inline_seconds
