@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Words of the records, by the names that the sources use.
 RECORD = ("DRIVER", "PROGRAM", "DESK", "STEPS", "WORDS", "SCRATCH", "ROOM")
 DIVIDED = ("LEAST", "MOST", "HELPERS", "DEADLINE")
-TOLD = ("WORK", "ELAPSED", "RANGES", "CAME")
+TOLD = ("WORK", "ELAPSED", "RANGES", "CAME", "REACHED")
 _RUN = ("NEXT", "OPEN", "OUTCOME", "IO", "ROWS", "OF", "SPENT", "TAKEN")
 DESK = ("CALLERS", "CORES", "SLOTS", "TAKE", "CPU", "ELAPSING")
 CALLED = ("GETTIME", "POST", "WAIT", "NANOSLEEP", "MALLOC", "RELEASE")
@@ -95,6 +95,7 @@ def take_ranges(run, table, scratch, helper):
         if deadline != 0:
             c_call_2(ld_int64(desk, GETTIME), ld_int64(desk, ELAPSING), clock)
             if ld_int64(clock, 0) * 1000000000 + ld_int64(clock, 1) >= deadline:
+                st_int64(record, REACHED, start)
                 atomic_store(run, OUTCOME, LATE)
                 atomic_store(run, NEXT, rows)
                 break

@@ -237,8 +237,13 @@ class Shared:
 
     def told(self) -> Told:
         """What it took."""
-        work, elapsed, ranges, came = self._record[_WORK:]
+        work, elapsed, ranges, came, _ = self._record[_WORK:]
         return Told(work * 1e-9, elapsed * 1e-9, ranges, came)
+
+    @property
+    def reached(self) -> int:
+        """How many rows were begun when the deadline passed."""
+        return self._record[-1]
 
 
 desk = Desk()

@@ -46,6 +46,11 @@ class RowsRefused(Exception):
 class OutOfTime(Exception):
     """The deadline has passed before all rows were done."""
 
+    def __init__(self, rows: int) -> None:
+        super().__init__(rows)
+        #: How many were begun before.
+        self.rows = rows
+
 
 class NativeRun:
     """Consecutive native stages, ready to be called."""
@@ -149,7 +154,7 @@ class NativeRun:
         assert memory.size
         outcome = self._invoke_without_gil(table.ctypes.data, rows, start, shared.addresses)
         if outcome == shared_rows.LATE:
-            raise OutOfTime
+            raise OutOfTime(shared.reached)
         if outcome:
             raise RowsRefused("the native code refuses these rows")
         return shared.told()

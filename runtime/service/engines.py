@@ -244,8 +244,8 @@ class Engines:
         began, work = perf_counter(), plan.begin(block)
         try:
             told = work.together(self._division(decision, call))
-        except OutOfTime:
-            raise late(f"not all of {work.rows} rows were done") from None
+        except OutOfTime as problem:
+            raise late(f"{problem.rows} of {work.rows} rows were done") from None
         version.learned.native = told is not None
         if told is None:
             return self._by_executors(version, lambda: work, decision, call)

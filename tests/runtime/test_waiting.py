@@ -126,6 +126,7 @@ def test_a_call_here_ends_with_its_deadline(
     assert begun == [0, 4]
     assert offset_of(in_time(now + 60), BLOCK) == 1.0
     begun.clear()
+    runtime.find("a").learned.native = False  # native code has a clock of its own
     with pytest.raises(DeadlineExceeded, match="of 100000 rows were done"):
         runtime.predict("a", data, engine="inline", timeout=0.01)
     assert begun == [0]
