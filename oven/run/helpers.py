@@ -76,8 +76,6 @@ class Desk:
         #: Who wants helpers, and how many there can be: fewer where the system starts no more.
         self._users: WeakSet[object] = WeakSet()
         self._most = MOST_HELPERS
-        #: The calls that compute on their callers' threads, of all runtimes of this process.
-        self._callers: set[object] = set()
         size = shared_rows.DESK_WORDS + MOST_HELPERS * shared_rows.SLOT_WORDS
         self._library = library = ctypes.CDLL(None)
         allocate = library.calloc
@@ -85,6 +83,9 @@ class Desk:
         #: Never freed: a helper may look at it as long as the process lives.
         self.address = aligned(int(allocate(size + _WORD, _WORD)))
         self._words = (ctypes.c_int64 * size).from_address(self.address)
+        #: How many callers compute now, in its first item: helpers leave them their cores, between
+        #: two ranges.
+        self.callers = (ctypes.c_int64 * 1).from_address(self.address + _WORD * PLACES["CALLERS"])
 
     @property
     def works(self) -> bool:
@@ -100,27 +101,10 @@ class Desk:
         return len(self._threads)
 
     @property
-    def callers(self) -> int:
-        """How many callers compute on their own threads now."""
-        return len(self._callers)
-
-    @property
     def memory_bytes(self) -> int:
         """The memory that helpers keep to work in."""
         slots = map(self._slot, range(self._words[PLACES["SLOTS"]]))
         return sum(self._words[slot + PLACES["CAPACITY"]] for slot in slots)
-
-    def enter(self) -> object:
-        """Say that a caller computes: helpers leave it its core, between two ranges."""
-        token = object()
-        self._callers.add(token)
-        self._words[PLACES["CALLERS"]] = len(self._callers)
-        return token
-
-    def leave(self, token: object) -> None:
-        """Say that it is done."""
-        self._callers.discard(token)
-        self._words[PLACES["CALLERS"]] = len(self._callers)
 
     def start(self, threads: int, cores: int, user: object) -> int:
         """Let there be so many helpers at least, until the user stops them; how many there are."""
@@ -158,11 +142,10 @@ class Desk:
         """A child process has none of these threads, and may have got a locked lock."""
         self._lock = threading.Lock()
         self._threads.clear()
-        self._callers.clear()
         for slot in map(self._slot, range(MOST_HELPERS)):
             self._words[slot + PLACES["JOB"]] = shared_rows.ABSENT
             self._words[slot + PLACES["MEMORY"]] = self._words[slot + PLACES["CAPACITY"]] = 0
-        self._words[PLACES["CALLERS"]] = 0
+        self.callers[0] = 0
 
     def _reap(self, seconds: float) -> None:
         """Forget helpers that have ended, or do within so many seconds."""

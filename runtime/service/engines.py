@@ -76,6 +76,9 @@ def _last(number: int, piece: Piece, memory: object) -> Answers:
 
 #: Of this machine: callers and executors share them, however many executors there are.
 CORES = cores()
+#: Inline calls on their way, of all runtimes of this process, and their number for helpers.
+INSIDE: set[object] = set()
+_CALLERS = desk.callers
 #: What waits for executors, unless told otherwise: answers that come later than this help few, and
 #: each call that waits in vain has cost its caller as much as several that are refused.
 RULES = QueueRules(seconds=0.25)
@@ -185,7 +188,7 @@ class Engines:
     @property
     def calm(self) -> bool:
         """Whether no more callers compute on their own threads than there are cores for."""
-        return desk.callers < CORES
+        return len(INSIDE) < CORES
 
     def after_fork(self) -> None:
         """A child process has none of our threads; it gets its own when it needs some."""
@@ -195,7 +198,7 @@ class Engines:
     @property
     def inline_callers(self) -> int:
         """How many callers compute on their own threads now."""
-        return desk.callers
+        return len(INSIDE)
 
     def load(self, owner: str) -> Load:
         """How busy the executors are that would serve a version."""
@@ -210,11 +213,14 @@ class Engines:
 
     def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
         """Every output, computed here and now; others see that a caller computes."""
-        token = desk.enter()
+        token = object()
+        INSIDE.add(token)
+        _CALLERS[0] = len(INSIDE)
         try:
             answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
         finally:
-            desk.leave(token)
+            INSIDE.discard(token)
+            _CALLERS[0] = len(INSIDE)
         outputs: Answers = answers
         return outputs
 
@@ -466,6 +472,7 @@ _all: weakref.WeakSet[Engines] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
+    INSIDE.clear()
     for engines in tuple(_all):
         engines.after_fork()
 

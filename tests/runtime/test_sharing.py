@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oven.plans.execution import Execution
-from oven.run.helpers import desk
 from runtime import Runtime
 from runtime.service.call import PLAIN
+from runtime.service.engines import INSIDE
 from runtime.service.policy import Way
 from runtime.service.sharing import SharedRun, range_rows
 from scheduler import Overloaded, Pool
@@ -134,9 +134,10 @@ def test_executors_help_a_caller_where_a_core_is_free(
     (stats,) = runtime.stats().versions
     assert stats.batch_calls == 1
     assert version.learned.native
-    token = desk.enter()
+    token = object()
+    INSIDE.add(token)
     assert runtime._policy.weigh(batch, version, PLAIN).decision.helpers == 0
-    desk.leave(token)
+    INSIDE.discard(token)
 
 
 def test_where_executors_refuse_the_caller_does_it_all(

@@ -16,10 +16,9 @@ import oven
 from flour import Flow
 from flour.core.extension_points import extension
 from oven.plans.execution import Execution
-from oven.run.helpers import desk
 from runtime import Runtime
 from runtime.service.call import Call
-from runtime.service.engines import CORES
+from runtime.service.engines import CORES, INSIDE
 from runtime.service.sharing import SharedRun
 from scheduler import DeadlineExceeded, Overloaded, QueueRules, Settings
 from tests.runtime.conftest import Hold
@@ -160,10 +159,10 @@ def test_what_work_costs_is_not_what_waiting_costs(runtime: Runtime) -> None:
         runtime.predict("a", BLOCK)
         runtime._costs.observe(served, len(BLOCK), 1e-3)
     idle = policy.decide(served, Call(), len(BLOCK))
-    tokens = [desk.enter() for _ in range(10 * CORES)]
+    crowd = {object() for _ in range(10 * CORES)}
+    INSIDE.update(crowd)
     busy = policy.decide(served, Call(), len(BLOCK))
-    for token in tokens:
-        desk.leave(token)
+    INSIDE.difference_update(crowd)
     assert idle.inline_seconds is not None
     assert busy.inline_seconds is not None
     assert busy.inline_seconds > 5 * idle.inline_seconds
