@@ -46,7 +46,7 @@ def measured() -> Iterator[Goal]:
 
 
 def _models() -> Iterator[tuple[str, Any, np.ndarray[Any, Any]]]:
-    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
     from sklearn.linear_model import LinearRegression
 
     rng = np.random.default_rng(0)
@@ -54,6 +54,7 @@ def _models() -> Iterator[tuple[str, Any, np.ndarray[Any, Any]]]:
     x = rows[:4000]
     y = x[:, 0] + x[:, 1] * x[:, 2] + rng.normal(size=len(x))
     yield "linear", LinearRegression().fit(x, y), rows
+    yield "boosted trees", HistGradientBoostingRegressor(random_state=0).fit(x, y), rows
     yield "forest of 100", RandomForestRegressor(100, max_depth=8, random_state=0).fit(x, y), rows
     yield "600 deep trees", RandomForestRegressor(600, random_state=0).fit(x, y), rows
 
