@@ -33,7 +33,11 @@ class Slices:
         made |= {f"leaf{width}": partial(self.leaf, width) for width in (32, 64)}
         made |= dict.fromkeys(("permutes128", "bit_masks", "wide_registers"), 1)
         made["leaves64"] = self.constants
-        for name, test in (("split64", self._failed), ("split64_known", self._known)):
+        for name, test in (
+            ("split64", self._failed),
+            ("split64_known", self._known),
+            ("split64_tested", self._known),
+        ):
             made[f"{name}_uint8"] = partial(self.choose, test)
             made[f"{name}_uint16"] = partial(self.split, test, "uint16")
             made[f"{name}_masks"] = partial(self.split, test, "uint8")

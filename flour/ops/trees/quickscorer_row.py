@@ -163,7 +163,8 @@ class OneRow:
             with e.loop(power) as step:
                 half = e.var(f"1 << ({power} - 1 - {step})", "h")
                 limit = e.load(f"({threshold} + {start})", f"{rank} + {half} - 1", "float64")
-                e.line(f"{rank} = {rank} if {value} <= {limit} else {rank} + {half}")
+                # A choice would become a branch.
+                e.line(f"{rank} = {rank} + (int64({value} > {limit}) << ({power} - 1 - {step}))")
             with e.loop(shares) as s:
                 share_rank = e.var(f"min(max({rank} - 254 * {s}, 0), 254)", "k")
                 index = e.var(f"({share} >> 6) + 2 * {s}", "h")

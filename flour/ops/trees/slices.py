@@ -41,7 +41,7 @@ _MOST = 1 << 16
 _MOST_BLOCKS = 16
 #: At most this many sets have ranks of their own (a cache's size), if on average at least this many
 #: nodes test for each.
-_MOST_SHARED, _SHARED = 512, 2
+_MOST_SHARED, _SHARED = 512, 1
 #: So many nodes of neighbouring trees are chosen from together: what they choose stays in the
 #: nearest cache.
 GROUP_NODES = 256

@@ -19,6 +19,8 @@ from oven.compiler.kinds import INT64, NOTHING, UINT32, UINT64
 from oven.compiler.lowering import Intrinsic
 
 ROWS = 64
+#: Where there are no more rows than this, no others are looked at.
+FEW_ROWS = 16
 _BIT, _WORD, _INT, _DOUBLE = ir.IntType(1), ir.IntType(64), ir.IntType(32), ir.DoubleType()
 _WHOLE = {"uint8": ir.IntType(8), "uint16": ir.IntType(16)}
 _FLOATS = {"float32": ir.FloatType(), "float64": _DOUBLE}
@@ -139,9 +141,14 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     thresholds behind the first 254 n, up to 254. NaN has rank 255, and beside each 64 ranks stand
     the same with 0 for NaN.
     """
-    values, thresholds, power, out, times, _ = args
-    chunks = ROWS // _GATHERED
-    known = [_chunk(builder, values, chunk, _EIGHT) for chunk in range(chunks)]
+    *given, rows = args
+    for_so_many(builder, rows, (FEW_ROWS, ROWS), lambda lanes: _rank_rows(builder, given, lanes))
+
+
+def _rank_rows(builder: IRBuilder, args: Values, lanes: int) -> None:
+    """The same of so many rows."""
+    values, thresholds, power, out, times = args
+    known = [_chunk(builder, values, chunk, _EIGHT) for chunk in range(lanes // _GATHERED)]
     pivots = [_chunk(builder, builder.sub(thresholds, _WORD(128)), k, _EIGHT) for k in (0, 1)]
     rest = builder.sub(power, _WORD(4))
     far = _all(builder, rest, _GATHERED)
@@ -165,21 +172,37 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     _spread(builder, _joined(builder, found), out, times)
 
 
+def for_so_many(
+    builder: IRBuilder, rows: Value, sizes: Sequence[int], write: Callable[[int], None]
+) -> None:
+    """Write code for the first of the sizes that is no less than the number of rows."""
+    size, *more = sizes
+    if not more:
+        write(size)
+        return
+    with builder.if_else(builder.icmp_signed("<=", rows, _WORD(size))) as (here, other):
+        with here:
+            write(size)
+        with other:
+            for_so_many(builder, rows, more, write)
+
+
 def _spread(builder: IRBuilder, found: Value, out: Value, times: Value) -> None:
     """Ranks of two bytes (the last is NaN's) as so many of one."""
+    kind = ir.VectorType(_BYTE, found.type.count)
 
     def step(k: Value, _: Values) -> Values:
-        base = _all(builder, builder.trunc(builder.mul(k, _WORD(_MOST_RANKS)), _SHORT))
+        first = builder.trunc(builder.mul(k, _WORD(_MOST_RANKS)), _SHORT)
+        base = _all(builder, first, kind.count)
         above = builder.icmp_unsigned(">", found, base)
         over = builder.select(above, builder.sub(found, base), _same(found.type, 0))
         least = builder.icmp_unsigned("<", over, _same(found.type, _MOST_RANKS))
         missing = builder.icmp_unsigned("==", found, _same(found.type, 0xFFFF))
-        ranks = builder.trunc(builder.select(least, over, _same(found.type, _MOST_RANKS)), _RANKS)
+        ranks = builder.trunc(builder.select(least, over, _same(found.type, _MOST_RANKS)), kind)
         where = builder.add(out, builder.mul(k, _WORD(2 * ROWS)))
         for nan in (255, 0):
-            made = builder.select(missing, _same(_RANKS, nan), ranks)
-            made = _signed(builder, made)
-            builder.store(made, _pointer(builder, where, _RANKS), align=1)
+            made = _signed(builder, builder.select(missing, _same(kind, nan), ranks))
+            builder.store(made, _pointer(builder, where, kind), align=1)
             where = builder.add(where, _WORD(ROWS))
         return ()
 
@@ -190,7 +213,7 @@ def _signed(builder: IRBuilder, ranks: Value) -> Value:
     """Ranks as comparisons with a sign order them, where no others are of one instruction."""
     if machine.has("avx512bw"):
         return ranks
-    return builder.xor(ranks, _same(_RANKS, 128))
+    return builder.xor(ranks, _same(ranks.type, 128))
 
 
 def _joined(builder: IRBuilder, found: Values) -> Value:
