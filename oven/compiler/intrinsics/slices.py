@@ -337,9 +337,31 @@ def _member64(builder: IRBuilder, args: Values) -> Value:
         return builder.bitcast(builder.call(function, [wide, found]), _WORD)
     # What stands behind the rows that there are may be any number.
     found = builder.and_(found, _same(kind, 63))
+    if machine.has("ssse3"):
+        return _member_of_bytes(builder, members, found)
     wide = builder.zext(found, ir.VectorType(_WORD, ROWS))
     shifted = builder.lshr(_all(builder, members), wide)
     return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
+
+
+def _member_of_bytes(builder: IRBuilder, members: Value, codes: Value) -> Value:
+    """The same by two look-ups: the byte that a code's bit is in, and the bit in its byte."""
+    count = 32 if machine.has("avx2") else 16
+    kind, word = ir.VectorType(_BYTE, count), ir.VectorType(_WORD, count // 8)
+    name = f"llvm.x86.{'avx2.pshuf.b' if count == 32 else 'ssse3.pshuf.b.128'}"
+    look = _declared(builder, name, [kind, kind], kind)
+    table = builder.bitcast(_all(builder, members, word.count), kind)
+    bits = ir.Constant(kind, [1 << k % 8 for k in range(count)])
+    made = _WORD(0)
+    for first in range(0, ROWS, count):
+        order = ir.Constant(ir.VectorType(_INT, count), list(range(first, first + count)))
+        code = builder.shuffle_vector(codes, ir.Constant(codes.type, ir.Undefined), order)
+        byte = builder.call(look, [table, builder.lshr(code, _same(kind, 3))])
+        bit = builder.call(look, [bits, builder.and_(code, _same(kind, 7))])
+        found = builder.icmp_unsigned("!=", builder.and_(byte, bit), _same(kind, 0))
+        some = builder.zext(builder.bitcast(found, ir.IntType(count)), _WORD)
+        made = builder.or_(made, builder.shl(some, _WORD(first)))
+    return made
 
 
 def _bytes64(builder: IRBuilder, args: Values) -> None:
