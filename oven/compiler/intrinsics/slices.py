@@ -15,7 +15,7 @@ from llvmlite.ir import IRBuilder, Value
 
 from oven.compiler import machine
 from oven.compiler.intrinsics.base import Typed, Values, on_words
-from oven.compiler.kinds import INT64, NOTHING, UINT32, UINT64
+from oven.compiler.kinds import FLOAT64, INT64, NOTHING, UINT32, UINT64
 from oven.compiler.lowering import Intrinsic
 
 ROWS = 64
@@ -32,6 +32,8 @@ _MOST_RANKS = 254
 _SLOT, _RANK, _ROWS, _PASSED = range(4)
 #: How many numbers a gather takes.
 _GATHERED = 8
+#: One value is compared with so many thresholds at once; behind a column's last ones as many stand.
+_BESIDE = 4
 _EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHERED)
 
 
@@ -55,7 +57,8 @@ def intrinsics() -> dict[str, Intrinsic | int]:
             f"fold64_{index}_{value}": on_words(6, _folding(kind, held))
             for value, held in _FLOATS.items()
         }
-    alone = {f"leaf{width}": _leaf(width) for width in (32, 64)}
+    alone: dict[str, Any] = {f"leaf{width}": _leaf(width) for width in (32, 64)}
+    alone["rank_alone"] = Typed((FLOAT64, INT64, INT64), INT64, _rank_alone)
     # Numbers, not functions: what depends on them is left out before it costs anything.
     known = {"permutes128": "avx512vbmi", "bit_masks": "avx512bw"}
     numbers = {name: int(machine.has(feature)) for name, feature in known.items()}
@@ -372,6 +375,33 @@ def _bytes64(builder: IRBuilder, args: Values) -> None:
 
 
 # --- one row -------------------------------------------------------------------------------------
+
+
+def _rank_alone(builder: IRBuilder, args: Values) -> Value:
+    """How many thresholds, as in rank64, one value exceeds; any number for NaN.
+
+    It is compared with all pivots, then with all thresholds up to the next pivot: no branch to
+    predict, and nothing that waits for more than one comparison.
+    """
+    value, thresholds, power = args
+
+    def exceeded(address: Value, count: int) -> Value:
+        limits = _chunk(builder, address, 0, ir.VectorType(_DOUBLE, count))
+        above = builder.fcmp_ordered(">", _all(builder, value, count), limits)
+        bits = builder.bitcast(above, ir.IntType(count))
+        return builder.zext(builder.ctpop(builder.zext(bits, _INT)), _WORD)
+
+    def step(k: Value, before: Values) -> Values:
+        here = builder.add(start, builder.mul(k, _WORD(8 * _BESIDE)))
+        return (builder.add(before[0], exceeded(here, _BESIDE)),)
+
+    place = exceeded(builder.sub(thresholds, _WORD(128)), 16)
+    rest = builder.sub(power, _WORD(4))
+    place = builder.shl(place, rest)
+    start = builder.add(thresholds, builder.shl(place, _WORD(3)))
+    count = builder.sub(builder.shl(_WORD(1), rest), _WORD(1))
+    count = builder.udiv(builder.add(count, _WORD(_BESIDE - 1)), _WORD(_BESIDE))
+    return _loop(builder, count, (place,), step)[0]
 
 
 def _leaf(width: int) -> Any:
