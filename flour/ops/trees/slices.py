@@ -220,7 +220,7 @@ _PAIRED_COLUMN, _PAIRED_HALVING, _PAIRED_WALKED, _PAIRED_FILLED = 107.0, 33.0, 0
 #: Registers of 16 bytes take nearly twice as long: blocks pay below this, of at least so many rows.
 _PAIRED_SHORT, PAIRED_SHORT_LEAST = 45.0, 56
 #: The same factor of a block where rows are scored with all nodes of a tree at once.
-_FEW_QUICK = 0.9
+_FEW_QUICK = 1.4
 #: The factor for a row alone: no other row has just brought its nodes into the cache.
 _ALONE = 1.3
 

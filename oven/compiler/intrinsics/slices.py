@@ -32,8 +32,8 @@ _MOST_RANKS = 254
 _SLOT, _RANK, _ROWS, _PASSED = range(4)
 #: How many numbers a gather takes.
 _GATHERED = 8
-#: One value is compared with so many thresholds at once; behind a column's last ones as many stand.
-_BESIDE = 4
+#: Sixteen thresholds can be read from so many in front of their power of two on: some are behind it.
+_LAST = 14
 _EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHERED)
 
 
@@ -385,23 +385,24 @@ def _rank_alone(builder: IRBuilder, args: Values) -> Value:
     """
     value, thresholds, power = args
 
-    def exceeded(address: Value, count: int) -> Value:
-        limits = _chunk(builder, address, 0, ir.VectorType(_DOUBLE, count))
-        above = builder.fcmp_ordered(">", _all(builder, value, count), limits)
-        bits = builder.bitcast(above, ir.IntType(count))
+    def exceeded(address: Value) -> Value:
+        limits = _chunk(builder, address, 0, ir.VectorType(_DOUBLE, 16))
+        bits = builder.bitcast(builder.fcmp_ordered(">", many, limits), _SHORT)
         return builder.zext(builder.ctpop(builder.zext(bits, _INT)), _WORD)
 
     def step(k: Value, before: Values) -> Values:
-        here = builder.add(start, builder.mul(k, _WORD(8 * _BESIDE)))
-        return (builder.add(before[0], exceeded(here, _BESIDE)),)
+        here = builder.add(second, builder.shl(k, _WORD(7)))
+        return (builder.add(before[0], exceeded(here)),)
 
-    place = exceeded(builder.sub(thresholds, _WORD(128)), 16)
-    rest = builder.sub(power, _WORD(4))
-    place = builder.shl(place, rest)
+    many, rest = _all(builder, value, 16), builder.sub(power, _WORD(4))
+    place = builder.shl(exceeded(builder.sub(thresholds, _WORD(128))), rest)
+    # All in front of the last pivot are exceeded, so some of them may be compared once more.
+    last = builder.sub(builder.shl(_WORD(1), power), _WORD(_LAST))
+    place = builder.select(builder.icmp_signed("<", place, last), place, last)
     start = builder.add(thresholds, builder.shl(place, _WORD(3)))
-    count = builder.sub(builder.shl(_WORD(1), rest), _WORD(1))
-    count = builder.udiv(builder.add(count, _WORD(_BESIDE - 1)), _WORD(_BESIDE))
-    return _loop(builder, count, (place,), step)[0]
+    second = builder.add(start, _WORD(128))
+    more = builder.lshr(builder.sub(builder.shl(_WORD(1), rest), _WORD(1)), _WORD(4))
+    return _loop(builder, more, (builder.add(place, exceeded(start)),), step)[0]
 
 
 def _leaf(width: int) -> Any:
