@@ -31,9 +31,14 @@ class Slices:
             "bytes64": self.spread,
         }
         made |= {f"leaf{width}": partial(self.leaf, width) for width in (32, 64)}
+        made["rank_alone"] = self.rank_alone
         made |= dict.fromkeys(("permutes128", "bit_masks", "wide_registers"), 1)
         made["leaves64"] = self.constants
-        for name, test in (("split64", self._failed), ("split64_known", self._known)):
+        for name, test in (
+            ("split64", self._failed),
+            ("split64_known", self._known),
+            ("split64_tested", self._known),
+        ):
             made[f"{name}_uint8"] = partial(self.choose, test)
             made[f"{name}_uint16"] = partial(self.split, test, "uint16")
             made[f"{name}_masks"] = partial(self.split, test, "uint8")
@@ -74,6 +79,12 @@ class Slices:
             for side, nan in enumerate((255, 0)):
                 into = self._at(int(out) + 128 * k + 64 * side, 64, "uint8", write=True)
                 into[:] = np.where(np.isnan(known), nan, ranks)
+
+    def rank_alone(self, value: Any, thresholds: Any, power: Any) -> int:
+        """How many thresholds one value exceeds."""
+        self._at(int(thresholds) - 128, 16, "float64")
+        limits = self._at(thresholds, (1 << int(power)) + 2, "float64")
+        return int(np.searchsorted(limits, value))
 
     def fail(self, nodes: Any, count: Any, ranks: Any, fails: Any) -> None:
         """Which rows fail each node."""

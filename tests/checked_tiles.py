@@ -21,12 +21,14 @@ class Tiles:
 
     def words(self) -> dict[str, Any]:
         """Every word by name."""
-        made: dict[str, Any] = {"rank64_float32": self.rank, "seen64": self.seen}
+        made: dict[str, Any] = {"rank64_float32": self.rank, "seen64": self.seen, "test_bytes": 8}
         made["turn64_float64_float64_narrowed"] = partial(self.turn, "float64", "float64", True)
         for given in _FLOATS:
             for held in _FLOATS:
                 made[f"turn64_{given}_{held}"] = partial(self.turn, given, held, False)
-            made[f"above64_{given}"] = partial(self.above, given)
+            made |= {
+                f"above64_{given}{more}": partial(self.above, given) for more in ("", "_bytes")
+            }
             for leaf in ("uint8", "uint16"):
                 made[f"sum64_{leaf}_{given}"] = partial(self.sum, leaf, given)
                 made[f"total64_{leaf}_{given}"] = partial(self.total, leaf, given, 1)

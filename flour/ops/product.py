@@ -64,13 +64,16 @@ def product(weights: Blob, bias: Blob, dtype: str) -> Product:
 def multiply(e: Emitter, x: Column, fitted: Product, out: Column) -> None:
     """out = x @ weights + bias, for every row."""
     rows = _ROWS[fitted.vectors]
-    whole = e.var(f"{e.rows} - {e.rows} % {rows}", "n")
+    # Most of a tile that is left becomes one with rows in front of it, which get the same bits again.
+    left = f"({e.rows} % {rows} if {e.rows} < {rows} or {e.rows} % {rows} <= {rows // 2} else 0)"
+    whole = e.var(f"{e.rows} - {left}", "n")
     writer = _Writer(e, x, fitted, out)
     with (
         writer.outputs(fitted.vectors) as start,
         e.block(f"for i in range(0, {whole}, {rows}):"),
     ):
-        writer.tile("i", rows, fitted.vectors, start)
+        first = e.var(f"min(i, {e.rows} - {rows})", "i")
+        writer.tile(first, rows, fitted.vectors, start)
     with e.block(f"for i in range({whole}, {e.rows}):"), writer.outputs(fitted.alone) as start:
         writer.tile("i", 1, fitted.alone, start)
 

@@ -62,6 +62,13 @@ def test_groups_of_trees(trees: int, tests: int) -> None:
     every_size(chains(trees, tests, 4), 4)
 
 
+@pytest.mark.parametrize("trees", [1, 2, 3, 5, 9, 17])
+def test_columns_of_few_and_many_thresholds(trees: int) -> None:
+    """From one comparison of all thresholds to several behind the pivots."""
+    for tests in (1, 7, 15, 16, 31, 60):
+        every_size(chains(trees, tests, 1), 1)
+
+
 def least(
     run: Callable[[Any], Any], blocks: dict[int, list[Any]], turns: int = 100
 ) -> dict[int, float]:

@@ -159,11 +159,7 @@ class OneRow:
                 e.var(e.load(e.address(getattr(tests, key)), u, "int64", constant=True), "h")
                 for key in facts
             )
-            rank = e.var("0", "k")
-            with e.loop(power) as step:
-                half = e.var(f"1 << ({power} - 1 - {step})", "h")
-                limit = e.load(f"({threshold} + {start})", f"{rank} + {half} - 1", "float64")
-                e.line(f"{rank} = {rank} if {value} <= {limit} else {rank} + {half}")
+            rank = e.var(f"rank_alone({value}, {threshold} + {start}, {power})", "k")
             with e.loop(shares) as s:
                 share_rank = e.var(f"min(max({rank} - 254 * {s}, 0), 254)", "k")
                 index = e.var(f"({share} >> 6) + 2 * {s}", "h")

@@ -41,7 +41,7 @@ _MOST = 1 << 16
 _MOST_BLOCKS = 16
 #: At most this many sets have ranks of their own (a cache's size), if on average at least this many
 #: nodes test for each.
-_MOST_SHARED, _SHARED = 512, 2
+_MOST_SHARED, _SHARED = 512, 1
 #: So many nodes of neighbouring trees are chosen from together: what they choose stays in the
 #: nearest cache.
 GROUP_NODES = 256
@@ -163,6 +163,8 @@ class Cost(NamedTuple):
     #: walked there in the time of a block of pairs; 0 where there are none.
     narrow: bool
     paired: float
+    #: The number of columns whose categories are looked up.
+    codes: int
 
     @property
     def by_pairs(self) -> bool:
@@ -182,10 +184,10 @@ class Cost(NamedTuple):
 
         Where all nodes of a tree are tested at once, where rows are walked, and without AVX-512.
         """
-        walked = few_rows_walked(self.alone)
+        walked = few_rows_walked(self.alone, self.codes)
         quick = _FEW_QUICK * self.block / self.row
-        masks = (_FEW_ROWS + _FEW_BLOCK * self.block) / walked
-        halves = (_HALF_ROWS + _HALF_BLOCK * self.block) / walked
+        numbers, codes = self.block - _CODES * self.codes, _FEW_CODES * self.codes
+        masks, halves = ((part * numbers + codes) / walked for part in (_FEW_BLOCK, _HALF_BLOCK))
         if self.paired:  # half of a block is left out
             halves = self.paired if self.paired > ROWS / 2 else self.paired / 2
         first, second, third = (at_least(time) for time in (quick, masks, halves))
@@ -206,11 +208,10 @@ _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
 #: A tree and a column of one row, where all nodes of a tree are tested at once: of few trees, and
 #: of many trees that test few columns. The lesser one counts, so that no block begins too early.
 _ROWS_TREE, _ROWS_COLUMN = np.array([7.5, 4.0]), np.array([7.0, 14.0])
-#: What a block of few rows takes by ranks, and each of these rows by walks, with mask registers:
-#: fitted to 100 random ensembles, as the other times are those of rows in long blocks.
-_FEW_ROWS, _FEW_BLOCK, _FEW_WALKED, _FEW_ALONE = 350.0, 1.4, 60.0, 0.67
-#: The same of a block without mask registers, half of which is left out.
-_HALF_ROWS, _HALF_BLOCK = 700.0, 0.8
+#: What a block of eight rows takes of a long one by ranks, with mask registers and without, and for
+#: each column of codes; what each of these rows takes by walks: fitted to random ensembles.
+_FEW_BLOCK, _HALF_BLOCK, _FEW_CODES = 0.75, 0.6, 37.0
+_FEW_WALKED, _FEW_ALONE, _FEW_CODE = 25.0, 0.44, 6.0
 #: Pairs of bytes without mask registers: a node; a column of float32 and each 31 of its thresholds;
 #: another column and each halving of its thresholds, of the second to fifth four; how much a walk
 #: takes there of what it is thought to take, and how much of that its columns do not take.
@@ -229,9 +230,9 @@ def at_least(rows: float) -> int:
     return int(np.clip(np.ceil(rows), 1, ROWS))
 
 
-def few_rows_walked(alone: float) -> float:
+def few_rows_walked(alone: float, codes: int = 0) -> float:
     """The time to walk each of a few rows."""
-    return _FEW_WALKED + _FEW_ALONE * alone
+    return _FEW_WALKED + _FEW_ALONE * alone + _FEW_CODE * codes
 
 
 class Slices:
@@ -315,7 +316,8 @@ class Slices:
         rows = len(self.table.roots) * _ROWS_TREE + len(self.used) * _ROWS_COLUMN
         walk, alone = self.walking()
         paired = self._pairing() if suits(self.outline, self.inner) else 0.0
-        return Cost(block, walk, alone, float(rows.min()), self.leaf == "uint8", paired)
+        codes = len(self.set_blocks())
+        return Cost(block, walk, alone, float(rows.min()), self.leaf == "uint8", paired, codes)
 
     def _pairing(self) -> float:
         """How many rows are walked in the time of a block of pairs, without mask registers."""

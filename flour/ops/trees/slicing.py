@@ -162,12 +162,12 @@ class Slicing:
     def _group(self, g: str, row_count: str) -> None:
         """Compute the leaves of a group's trees that each row reaches."""
         e, tables = self.e, self.tables
-        given, known = self.ranks, False
+        given, tests = self.ranks, ""
         if self.with_sets and not tables.shared:
             self._numbers(g)
             self._sets(g)
-            given, known = self.fails, True
-        split(e, tables, g, (given, known), self.work, self.leaves, row_count)
+            given, tests = self.fails, "known"
+        split(e, tables, g, (given, tests), self.work, self.leaves, row_count)
 
     def _numbers(self, g: str) -> None:
         """Compute the rows that fail each node that tests a number."""
@@ -277,14 +277,14 @@ def split(
     e: Emitter,
     tables: SlicedTables | Tiled,
     g: str,
-    given: tuple[str, bool],
+    given: tuple[str, str],
     memory: str,
     leaves: str,
     row_count: str,
 ) -> None:
-    """Emit the leaves of a group's trees, given ranks, or (if so) the rows that fail each node."""
-    where, known = given
-    split64 = f"split64{'_known' * known}_"
+    """Emit the leaves of a group's trees, given ranks, or how the rows that fail are known."""
+    where, tests = given
+    split64 = f"split64_{tests}{'_' * bool(tests)}"
     rest = f"{where}, {memory}, {leaves}"
     start, count = span(e, tables.first, g)
 

@@ -34,9 +34,7 @@ SIDE = 8
 #: column, eight that are transposed, a tree, and all else.
 _TEST, _SPLIT, _COLUMN, _TURN, _TREE, _REST = {"float32": 1.0, "float64": 2.1}, 0.75, 3, 30, 18, 60
 #: The same for a few rows, fitted to 100 random ensembles.
-_FEW_NODE, _FEW_TREE, _FEW_COLUMN, _FEW_REST = {"float32": 4.2, "float64": 5.7}, 7.0, 23.0, 260.0
-#: The factor without mask registers, where only as many rows are looked at as there are.
-_FEW_NARROW = 0.5
+_FEW_NODE, _FEW_TREE, _FEW_COLUMN, _FEW_REST = {"float32": 1.35, "float64": 1.65}, 1.5, 2.5, 110.0
 #: The results of all nodes should stay in the nearest cache.
 _MOST_NODES = 2048
 #: The number of leaves whose values two registers hold.
@@ -72,14 +70,12 @@ class Tiled(NamedTuple):
     most: int
     #: The dtype of the numbers in a tile.
     dtype: str
-    #: The smallest number of rows for which a block costs less than walking row by row, with mask
-    #: registers and without.
-    least: tuple[int, int]
+    #: The smallest number of rows for which a block costs less than walking row by row.
+    least: int
 
     def full_blocks(self, e: Emitter) -> str:
         """The number of blocks, with the last one if it has rows enough."""
-        masks, others = (e.size(least) for least in self.least)
-        return full_blocks(e, f"({masks} if bit_masks else {others})")
+        return full_blocks(e, e.size(self.least))
 
 
 def full_blocks(e: Emitter, least: str) -> str:
@@ -163,7 +159,7 @@ class Tiles:
             few=int(count.max()) <= few,
             most=int(np.diff(sliced.first).max()),
             dtype=self.dtype,
-            least=(at_least(rows), at_least(_FEW_NARROW * rows)),
+            least=at_least(rows),
         )
 
 

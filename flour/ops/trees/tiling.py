@@ -27,7 +27,9 @@ class Tiling:
         self.e, self.tables, self.x = e, tables, x
         self.trees = e.size(len(op.roots))
         self.tile = e.scratch(tables.dtype, ROWS * SIDE * len(tables.groups.array))
-        self.fails = e.scratch("uint64", len(tables.nodes.array))
+        #: The rows that fail each node: bits, or bytes of few rows where leaves' numbers are bytes.
+        self.tests = "tested" if tables.leaf == "uint8" else "known"
+        self.fails = e.scratch("uint64", 4 * len(tables.nodes.array))
         self.work = work(e, tables)
         #: The leaf of each tree that every row reaches.
         self.leaves = e.scratch(tables.leaf, ROWS * len(op.roots))
@@ -51,17 +53,18 @@ class Tiling:
         count = e.size(len(tables.zeros.array))
         columns = f"{e.address(tables.slots)}, {e.address(tables.zeros)}, {count}"
         nodes = f"{e.address(tables.limits)}, {e.address(tables.places)}, {self.fails}"
-        e.line(f"above64_{tables.dtype}({self.tile}, {columns}, {nodes}, {row_count})")
+        held = f"{tables.dtype}{'_bytes' * (self.tests == 'tested')}"
+        e.line(f"above64_{held}({self.tile}, {columns}, {nodes}, {row_count})")
 
     def _group(self, g: str, row_count: str) -> None:
         """Compute the leaves of a group's trees that each row reaches."""
         e, tables = self.e, self.tables
         start, _ = span(e, tables.first, g)
-        fails = f"{self.fails} + {start} * 8"
+        fails = f"{self.fails} + {start} * {'test_bytes' if self.tests == 'tested' else 8}"
         size = ROWS * (1 if tables.leaf == "uint8" else 2)
         first, _ = span(e, tables.starts, g)
         leaves = f"{self.leaves} + {first} * {size}"
-        split(e, tables, g, (fails, True), self.work, leaves, row_count)
+        split(e, tables, g, (fails, self.tests), self.work, leaves, row_count)
 
     # --- using the leaves ------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ class Trees(Walk):
         remark = one if small is None else "all nodes of a tree at once"
         sliced = None if ranked is None else ranked.layout()
         if tiled is not None:
-            remark += f"; from {tiled.least[0]} rows on {ROWS} rows at a time, numbers compared"
+            remark += f"; from {tiled.least} rows on {ROWS} rows at a time, numbers compared"
         elif sliced is not None:
             least = sliced.cost.least[1 if small is None else 0]
             remark += f"; from {least} rows on {ROWS} rows at a time"

@@ -23,6 +23,7 @@ from oven.compiler.intrinsics.slices import (
     _BYTE,
     _SHORT,
     _WORD,
+    FEW_ROWS,
     ROWS,
     _all,
     _field,
@@ -30,7 +31,9 @@ from oven.compiler.intrinsics.slices import (
     _loop,
     _pointer,
     _same,
+    for_so_many,
 )
+from oven.compiler.intrinsics.tiles import test_bytes
 from oven.compiler.lowering import Intrinsic
 
 #: The fields of a node, of sixteen bits: the slot, the rank (and behind it the rank as compared
@@ -38,17 +41,22 @@ from oven.compiler.lowering import Intrinsic
 _SLOT, _RANK, _LEFT, _RIGHT = range(4)
 #: The leaf numbers chosen at inner nodes stand behind a vector for each number of a leaf.
 LEAVES = 256
+#: What rows fail is known as bits, or as oven.compiler.intrinsics.tiles has tested it.
+_KNOWN, _TESTED = "known_", "tested_"
+#: So many nodes are chosen from in one turn of the loop.
+_TURN = 2
 
 
 def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
     return {
         **{
-            f"split64_{'known_' * tested}{'pairs' if pairs else 'uint8'}": on_words(
-                8, _choosing(tested=tested, pairs=pairs)
-            )
-            for tested in (False, True)
-            for pairs in (False, True)
+            f"split64_{tests}uint8": on_words(8, _choosing(tests, pairs=False))
+            for tests in ("", _KNOWN, _TESTED)
+        },
+        **{
+            f"split64_{tests}pairs": on_words(8, _choosing(tests, pairs=True))
+            for tests in ("", _KNOWN)
         },
         "leaves64": on_words(2, _constants),
     }
@@ -72,7 +80,7 @@ def _constants(builder: IRBuilder, args: Values) -> None:
     _loop(builder, count, (), step)
 
 
-def _choosing(*, tested: bool, pairs: bool) -> Callable[[Any, Sequence[Any]], None]:
+def _choosing(tests: str, *, pairs: bool) -> Callable[[Any, Sequence[Any]], None]:
     """The leaves of some trees that each row reaches.
 
     Arguments: the trees' inner nodes, parents before children, and their number; the ranks of the
@@ -83,7 +91,7 @@ def _choosing(*, tested: bool, pairs: bool) -> Callable[[Any, Sequence[Any]], No
     In pairs, each tree has two roots, for the lower and the higher byte, and a node whose failing
     rows are known says where they are in its slot.
     """
-    chunk_of = partial(_chunk_of, tested=tested, pairs=pairs)
+    chunk_of = partial(_chunk_of, tests=tests, pairs=pairs)
 
     def write(builder: IRBuilder, args: Values) -> None:
         rows = args[-1]
@@ -91,25 +99,28 @@ def _choosing(*, tested: bool, pairs: bool) -> Callable[[Any, Sequence[Any]], No
             chunk_of(builder, args, _WORD(0), ROWS)
             return
         lanes = machine.vector_bytes()
-        few = builder.icmp_signed("<=", rows, _WORD(lanes))
-        with builder.if_else(few) as (one, more):
-            with one:
-                chunk_of(builder, args, _WORD(0), lanes)
-            with more:
-                width = 2 * lanes
-                count = builder.udiv(builder.add(rows, _WORD(width - 1)), _WORD(width))
+        width = 2 * lanes
 
-                def chunk(c: Any, _: Values) -> Values:
-                    chunk_of(builder, args, builder.mul(c, _WORD(width)), width)
-                    return ()
+        def some(size: int) -> None:
+            if size < width:
+                chunk_of(builder, args, _WORD(0), size)
+                return
+            count = builder.udiv(builder.add(rows, _WORD(width - 1)), _WORD(width))
 
-                _loop(builder, count, (), chunk)
+            def chunk(c: Any, _: Values) -> Values:
+                chunk_of(builder, args, builder.mul(c, _WORD(width)), width)
+                return ()
+
+            _loop(builder, count, (), chunk)
+
+        few = {FEW_ROWS} if tests == _TESTED else set[int]()
+        for_so_many(builder, rows, sorted({*few, lanes, width}), some)
 
     return write
 
 
 def _chunk_of(
-    builder: IRBuilder, args: Values, first: Any, lanes: int, *, tested: bool, pairs: bool
+    builder: IRBuilder, args: Values, first: Any, lanes: int, *, tests: str, pairs: bool
 ) -> None:
     """The leaves of so many rows from the first on."""
     nodes, count, given, work, out, roots, trees, _ = args
@@ -122,10 +133,11 @@ def _chunk_of(
     def step(index: Any, _: Values) -> Values:
         k = builder.sub(last, index)
         left, right = (_leaves(builder, nodes, k, side, work, kind) for side in (_LEFT, _RIGHT))
-        if tested:
+        if tests:
             at = builder.zext(_field(builder, nodes, k, _SLOT), _WORD) if pairs else k
-            passed = _known(builder, given, at, first, lanes)
-            made = builder.select(passed, right, left)
+            each = test_bytes() if tests == _TESTED else 8
+            where = builder.add(given, builder.mul(at, _WORD(each)))
+            made = builder.select(_known(builder, where, first, lanes, each), right, left)
         else:
             made = _compared(builder, nodes, k, builder.add(given, first), left, right)
         where = builder.add(chosen, builder.mul(k, _WORD(ROWS)))
@@ -150,7 +162,16 @@ def _chunk_of(
         builder.store(made, _pointer(builder, where, made.type), align=1)
         return ()
 
-    _loop(builder, count, (), step)
+    rest = builder.and_(count, _WORD(_TURN - 1))
+
+    def turn(index: Any, _: Values) -> Values:
+        start = builder.add(rest, builder.mul(index, _WORD(_TURN)))
+        for number in range(_TURN):
+            step(builder.add(start, _WORD(number)), ())
+        return ()
+
+    _loop(builder, rest, (), step)
+    _loop(builder, builder.udiv(count, _WORD(_TURN)), (), turn)
     _loop(builder, trees, (), tree)
 
 
@@ -160,10 +181,14 @@ def _leaves(builder: IRBuilder, nodes: Any, k: Any, side: int, work: Any, kind: 
     return builder.load(_pointer(builder, builder.add(work, place), kind), typ=kind, align=1)
 
 
-def _known(builder: IRBuilder, fails: Any, k: Any, first: Any, lanes: int) -> Any:
-    """The rows of a chunk that fail, from their bits."""
-    at = builder.add(builder.shl(k, _WORD(3)), builder.lshr(first, _WORD(3)))
-    bits = _load(builder, builder.add(fails, at), _WORD(0), ir.IntType(lanes), constant=False)
+def _known(builder: IRBuilder, where: Any, first: Any, lanes: int, each: int) -> Any:
+    """The rows of a chunk that fail a node, from their bits, or bytes where there is room."""
+    if lanes <= each:
+        kind = ir.VectorType(_BYTE, lanes)
+        found = builder.load(_pointer(builder, where, kind), typ=kind, align=1)
+        return builder.icmp_signed("<", found, _same(kind, 0))
+    at = builder.add(where, builder.lshr(first, _WORD(3)))
+    bits = _load(builder, at, _WORD(0), ir.IntType(lanes), constant=False)
     return builder.bitcast(bits, ir.VectorType(_BIT, lanes))
 
 

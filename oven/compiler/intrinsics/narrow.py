@@ -21,25 +21,32 @@ from oven.compiler.intrinsics.slices import (
     _SHORT,
     _WHOLE,
     _WORD,
+    FEW_ROWS,
     ROWS,
     _all,
     _chunk,
+    _joined,
     _load,
     _loop,
     _pointer,
     _same,
     _spread,
     _store,
+    for_so_many,
 )
 from oven.compiler.intrinsics.tiles import without
 from oven.compiler.lowering import Intrinsic
 
+#: What is read from a row on, or what is found for what was read.
+_Rank = Callable[[Any], Sequence[Any]]
 #: Rows whose values are compared with the pivots at once, and those that are searched on at once.
 _PIVOTED, _SEARCHED = 16, 8
 #: The number of pivots in front of a column's thresholds.
 _PIVOTS, _LEVELS = 15, 4
 #: Thresholds of four bytes stand in parts of 31 and one that nothing exceeds.
 _PART_BYTES = 128
+#: Few rows are compared with all thresholds of eight bytes if there are fewer than this power of two.
+_FEW_POWER = 5
 
 
 def intrinsics() -> dict[str, Intrinsic | int]:
@@ -76,7 +83,10 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     beside = builder.udiv(beside, _WORD(lanes.count))
     pivots = builder.sub(thresholds, _WORD(8 * (_PIVOTS + 1)))
 
-    def ranked(known: Sequence[Any]) -> Sequence[Any]:
+    def counted(known: Sequence[Any]) -> Sequence[Any]:
+        return lanes.all_exceeded(known, thresholds)
+
+    def searched(known: Sequence[Any]) -> Sequence[Any]:
         found = []
         far = lanes.all(rest)
         counts = lanes.exceeded(known, pivots, _WORD(_PIVOTS), _WORD(8))
@@ -88,13 +98,15 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     def read(first: Any) -> Sequence[Any]:
         return lanes.read(builder.add(values, builder.shl(first, _WORD(3))))
 
-    _write_ranks(builder, read, ranked, (out, times, rows))
+    few = builder.icmp_signed("<=", power, _WORD(_FEW_POWER))
+    _write_ranks(builder, read, (few, counted, searched), (out, times, rows))
 
 
 def _rank_small(builder: IRBuilder, args: Values) -> None:
     """The same for numbers of four bytes: as rank64_float32 of oven.compiler.intrinsics.tiles.
 
-    Each value is compared with the first threshold of each part, and with all of its part.
+    Each value is compared with the first threshold of each part, and with all of its part; with all
+    thresholds where there are few of them.
     """
     values, zero, thresholds, parts, out, times, rows = args
     lanes = _Lanes(builder, "float32")
@@ -102,7 +114,10 @@ def _rank_small(builder: IRBuilder, args: Values) -> None:
     others = builder.sub(parts, _WORD(1))
     second = builder.add(thresholds, _WORD(_PART_BYTES))
 
-    def ranked(known: Sequence[Any]) -> Sequence[Any]:
+    def counted(known: Sequence[Any]) -> Sequence[Any]:
+        return lanes.all_exceeded(known, thresholds)
+
+    def searched(known: Sequence[Any]) -> Sequence[Any]:
         found = []
         counts = lanes.exceeded(known, second, others, _WORD(_PART_BYTES))
         for value, part in zip(known, counts, strict=True):
@@ -115,35 +130,49 @@ def _rank_small(builder: IRBuilder, args: Values) -> None:
         known = lanes.read(builder.add(values, builder.shl(first, _WORD(2))))
         return [without(builder, value, near) for value in known]
 
-    _write_ranks(builder, read, ranked, (out, times, rows))
+    few = builder.icmp_signed("==", parts, _WORD(1))
+    _write_ranks(builder, read, (few, counted, searched), (out, times, rows))
 
 
 def _write_ranks(
-    builder: IRBuilder,
-    read: Callable[[Any], Sequence[Any]],
-    ranked: Callable[[Sequence[Any]], Sequence[Any]],
-    where: tuple[Any, Any, Any],
+    builder: IRBuilder, read: _Rank, ways: tuple[Any, _Rank, _Rank], where: tuple[Any, Any, Any]
 ) -> None:
-    """Write the ranks of the rows, which are read and ranked sixteen at a time."""
+    """Write the ranks of the rows, which are read and ranked sixteen at a time.
+
+    If a column has few thresholds, sixteen rows are ranked in the first way, else in the second.
+    """
     out, times, rows = where
-    memory = stack(builder, ir.VectorType(_SHORT, ROWS))
-    found = builder.ptrtoint(memory, _WORD)
+    few, counted, searched = ways
+    memory = builder.ptrtoint(stack(builder, ir.VectorType(_SHORT, ROWS)), _WORD)
+
+    def sixteen(first: Any, ranked: _Rank) -> Any:
+        known, found = read(first), []
+        for value, place in zip(known, ranked(known), strict=True):
+            narrow = ir.VectorType(_SHORT, value.type.count)
+            missing = builder.fcmp_unordered("uno", value, value)
+            rank = builder.trunc(place, narrow)
+            found.append(builder.select(missing, _same(narrow, 0xFFFF), rank))
+        return _joined(builder, found)
 
     def group(g: Any, _: Values) -> Values:
         first = builder.mul(g, _WORD(_PIVOTED))
-        known = read(first)
-        into = builder.add(found, builder.shl(first, _WORD(1)))
-        for k, (value, place) in enumerate(zip(known, ranked(known), strict=True)):
-            narrow = ir.VectorType(_SHORT, value.type.count)
-            missing = builder.fcmp_unordered("uno", value, value)
-            rank = builder.select(missing, _same(narrow, 0xFFFF), builder.trunc(place, narrow))
-            at = builder.add(into, _WORD(2 * narrow.count * k))
-            builder.store(rank, _pointer(builder, at, narrow), align=2)
+        made = sixteen(first, searched)
+        at = builder.add(memory, builder.shl(first, _WORD(1)))
+        builder.store(made, _pointer(builder, at, made.type), align=2)
         return ()
 
-    count = builder.udiv(builder.add(rows, _WORD(_PIVOTED - 1)), _WORD(_PIVOTED))
-    _loop(builder, count, (), group)
-    _spread(builder, builder.load(memory), out, times)
+    def spread(lanes: int) -> None:
+        found = _chunk(builder, memory, 0, ir.VectorType(_SHORT, lanes))
+        _spread(builder, found, out, times)
+
+    is_short = builder.icmp_signed("<=", rows, _WORD(FEW_ROWS))
+    with builder.if_else(builder.and_(few, is_short)) as (one, more):
+        with one:
+            _spread(builder, sixteen(_WORD(0), counted), out, times)
+        with more:
+            count = builder.udiv(builder.add(rows, _WORD(_PIVOTED - 1)), _WORD(_PIVOTED))
+            _loop(builder, count, (), group)
+            for_so_many(builder, rows, (FEW_ROWS, ROWS), spread)
 
 
 class _Lanes:
@@ -181,6 +210,29 @@ class _Lanes:
             return [self.counted(c, v, limit) for c, v in zip(before, known, strict=True)]
 
         return _loop(builder, count, [_same(self.whole, 0)] * len(known), step)
+
+    def all_exceeded(self, known: Sequence[Any], limits: Any) -> Sequence[Any]:
+        """How many of the limits in front of the first infinite one each value exceeds."""
+        builder = self.builder
+        before = builder.block
+        look, body, end = (builder.append_basic_block(name) for name in ("look", "body", "end"))
+        builder.branch(look)
+        builder.position_at_end(look)
+        start = [_WORD(0), *(_same(self.whole, 0) for _ in known)]
+        phis = [builder.phi(first.type) for first in start]
+        limit = _load(builder, limits, phis[0], self.kind.element)
+        last = ir.Constant(limit.type, float("inf"))
+        builder.cbranch(builder.fcmp_ordered("<", limit, last), body, end)
+        builder.position_at_end(body)
+        limit = _all(builder, limit, self.count)
+        counts = [self.counted(*each, limit) for each in zip(phis[1:], known, strict=True)]
+        after = [builder.add(phis[0], _WORD(1)), *counts]
+        for phi, first, then in zip(phis, start, after, strict=True):
+            phi.add_incoming(first, before)
+            phi.add_incoming(then, body)
+        builder.branch(look)
+        builder.position_at_end(end)
+        return phis[1:]
 
     def halved(self, value: Any, place: Any, thresholds: Any, rest: Any, times: Any) -> Any:
         """The first threshold of the half in which each value belongs, again and again."""

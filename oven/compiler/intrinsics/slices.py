@@ -15,10 +15,12 @@ from llvmlite.ir import IRBuilder, Value
 
 from oven.compiler import machine
 from oven.compiler.intrinsics.base import Typed, Values, on_words
-from oven.compiler.kinds import INT64, NOTHING, UINT32, UINT64
+from oven.compiler.kinds import FLOAT64, INT64, NOTHING, UINT32, UINT64
 from oven.compiler.lowering import Intrinsic
 
 ROWS = 64
+#: Where there are no more rows than this, no others are looked at.
+FEW_ROWS = 16
 _BIT, _WORD, _INT, _DOUBLE = ir.IntType(1), ir.IntType(64), ir.IntType(32), ir.DoubleType()
 _WHOLE = {"uint8": ir.IntType(8), "uint16": ir.IntType(16)}
 _FLOATS = {"float32": ir.FloatType(), "float64": _DOUBLE}
@@ -30,6 +32,8 @@ _MOST_RANKS = 254
 _SLOT, _RANK, _ROWS, _PASSED = range(4)
 #: How many numbers a gather takes.
 _GATHERED = 8
+#: Sixteen thresholds can be read from so many in front of their power of two on: some are behind it.
+_LAST = 14
 _EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHERED)
 
 
@@ -53,7 +57,8 @@ def intrinsics() -> dict[str, Intrinsic | int]:
             f"fold64_{index}_{value}": on_words(6, _folding(kind, held))
             for value, held in _FLOATS.items()
         }
-    alone = {f"leaf{width}": _leaf(width) for width in (32, 64)}
+    alone: dict[str, Any] = {f"leaf{width}": _leaf(width) for width in (32, 64)}
+    alone["rank_alone"] = Typed((FLOAT64, INT64, INT64), INT64, _rank_alone)
     # Numbers, not functions: what depends on them is left out before it costs anything.
     known = {"permutes128": "avx512vbmi", "bit_masks": "avx512bw"}
     numbers = {name: int(machine.has(feature)) for name, feature in known.items()}
@@ -139,9 +144,14 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     thresholds behind the first 254 n, up to 254. NaN has rank 255, and beside each 64 ranks stand
     the same with 0 for NaN.
     """
-    values, thresholds, power, out, times, _ = args
-    chunks = ROWS // _GATHERED
-    known = [_chunk(builder, values, chunk, _EIGHT) for chunk in range(chunks)]
+    *given, rows = args
+    for_so_many(builder, rows, (FEW_ROWS, ROWS), lambda lanes: _rank_rows(builder, given, lanes))
+
+
+def _rank_rows(builder: IRBuilder, args: Values, lanes: int) -> None:
+    """The same of so many rows."""
+    values, thresholds, power, out, times = args
+    known = [_chunk(builder, values, chunk, _EIGHT) for chunk in range(lanes // _GATHERED)]
     pivots = [_chunk(builder, builder.sub(thresholds, _WORD(128)), k, _EIGHT) for k in (0, 1)]
     rest = builder.sub(power, _WORD(4))
     far = _all(builder, rest, _GATHERED)
@@ -165,21 +175,37 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     _spread(builder, _joined(builder, found), out, times)
 
 
+def for_so_many(
+    builder: IRBuilder, rows: Value, sizes: Sequence[int], write: Callable[[int], None]
+) -> None:
+    """Write code for the first of the sizes that is no less than the number of rows."""
+    size, *more = sizes
+    if not more:
+        write(size)
+        return
+    with builder.if_else(builder.icmp_signed("<=", rows, _WORD(size))) as (here, other):
+        with here:
+            write(size)
+        with other:
+            for_so_many(builder, rows, more, write)
+
+
 def _spread(builder: IRBuilder, found: Value, out: Value, times: Value) -> None:
     """Ranks of two bytes (the last is NaN's) as so many of one."""
+    kind = ir.VectorType(_BYTE, found.type.count)
 
     def step(k: Value, _: Values) -> Values:
-        base = _all(builder, builder.trunc(builder.mul(k, _WORD(_MOST_RANKS)), _SHORT))
+        first = builder.trunc(builder.mul(k, _WORD(_MOST_RANKS)), _SHORT)
+        base = _all(builder, first, kind.count)
         above = builder.icmp_unsigned(">", found, base)
         over = builder.select(above, builder.sub(found, base), _same(found.type, 0))
         least = builder.icmp_unsigned("<", over, _same(found.type, _MOST_RANKS))
         missing = builder.icmp_unsigned("==", found, _same(found.type, 0xFFFF))
-        ranks = builder.trunc(builder.select(least, over, _same(found.type, _MOST_RANKS)), _RANKS)
+        ranks = builder.trunc(builder.select(least, over, _same(found.type, _MOST_RANKS)), kind)
         where = builder.add(out, builder.mul(k, _WORD(2 * ROWS)))
         for nan in (255, 0):
-            made = builder.select(missing, _same(_RANKS, nan), ranks)
-            made = _signed(builder, made)
-            builder.store(made, _pointer(builder, where, _RANKS), align=1)
+            made = _signed(builder, builder.select(missing, _same(kind, nan), ranks))
+            builder.store(made, _pointer(builder, where, kind), align=1)
             where = builder.add(where, _WORD(ROWS))
         return ()
 
@@ -190,7 +216,7 @@ def _signed(builder: IRBuilder, ranks: Value) -> Value:
     """Ranks as comparisons with a sign order them, where no others are of one instruction."""
     if machine.has("avx512bw"):
         return ranks
-    return builder.xor(ranks, _same(_RANKS, 128))
+    return builder.xor(ranks, _same(ranks.type, 128))
 
 
 def _joined(builder: IRBuilder, found: Values) -> Value:
@@ -314,9 +340,31 @@ def _member64(builder: IRBuilder, args: Values) -> Value:
         return builder.bitcast(builder.call(function, [wide, found]), _WORD)
     # What stands behind the rows that there are may be any number.
     found = builder.and_(found, _same(kind, 63))
+    if machine.has("ssse3"):
+        return _member_of_bytes(builder, members, found)
     wide = builder.zext(found, ir.VectorType(_WORD, ROWS))
     shifted = builder.lshr(_all(builder, members), wide)
     return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
+
+
+def _member_of_bytes(builder: IRBuilder, members: Value, codes: Value) -> Value:
+    """The same by two look-ups: the byte that a code's bit is in, and the bit in its byte."""
+    count = 32 if machine.has("avx2") else 16
+    kind, word = ir.VectorType(_BYTE, count), ir.VectorType(_WORD, count // 8)
+    name = f"llvm.x86.{'avx2.pshuf.b' if count == 32 else 'ssse3.pshuf.b.128'}"
+    look = _declared(builder, name, [kind, kind], kind)
+    table = builder.bitcast(_all(builder, members, word.count), kind)
+    bits = ir.Constant(kind, [1 << k % 8 for k in range(count)])
+    made = _WORD(0)
+    for first in range(0, ROWS, count):
+        order = ir.Constant(ir.VectorType(_INT, count), list(range(first, first + count)))
+        code = builder.shuffle_vector(codes, ir.Constant(codes.type, ir.Undefined), order)
+        byte = builder.call(look, [table, builder.lshr(code, _same(kind, 3))])
+        bit = builder.call(look, [bits, builder.and_(code, _same(kind, 7))])
+        found = builder.icmp_unsigned("!=", builder.and_(byte, bit), _same(kind, 0))
+        some = builder.zext(builder.bitcast(found, ir.IntType(count)), _WORD)
+        made = builder.or_(made, builder.shl(some, _WORD(first)))
+    return made
 
 
 def _bytes64(builder: IRBuilder, args: Values) -> None:
@@ -327,6 +375,34 @@ def _bytes64(builder: IRBuilder, args: Values) -> None:
 
 
 # --- one row -------------------------------------------------------------------------------------
+
+
+def _rank_alone(builder: IRBuilder, args: Values) -> Value:
+    """How many thresholds, as in rank64, one value exceeds; any number for NaN.
+
+    It is compared with all pivots, then with all thresholds up to the next pivot: no branch to
+    predict, and nothing that waits for more than one comparison.
+    """
+    value, thresholds, power = args
+
+    def exceeded(address: Value) -> Value:
+        limits = _chunk(builder, address, 0, ir.VectorType(_DOUBLE, 16))
+        bits = builder.bitcast(builder.fcmp_ordered(">", many, limits), _SHORT)
+        return builder.zext(builder.ctpop(builder.zext(bits, _INT)), _WORD)
+
+    def step(k: Value, before: Values) -> Values:
+        here = builder.add(second, builder.shl(k, _WORD(7)))
+        return (builder.add(before[0], exceeded(here)),)
+
+    many, rest = _all(builder, value, 16), builder.sub(power, _WORD(4))
+    place = builder.shl(exceeded(builder.sub(thresholds, _WORD(128))), rest)
+    # All in front of the last pivot are exceeded, so some of them may be compared once more.
+    last = builder.sub(builder.shl(_WORD(1), power), _WORD(_LAST))
+    place = builder.select(builder.icmp_signed("<", place, last), place, last)
+    start = builder.add(thresholds, builder.shl(place, _WORD(3)))
+    second = builder.add(start, _WORD(128))
+    more = builder.lshr(builder.sub(builder.shl(_WORD(1), rest), _WORD(1)), _WORD(4))
+    return _loop(builder, more, (builder.add(place, exceeded(start)),), step)[0]
 
 
 def _leaf(width: int) -> Any:

@@ -129,19 +129,17 @@ def _eight_rows(leaf: str, value: str, *, few: bool) -> Callable[[IRBuilder, Val
     from the first value of a tree on.
     """
     size = _BYTES[value]
-    lanes = _REGISTER // size
-    kind, narrow = ir.VectorType(_FLOATS[value], lanes), ir.VectorType(_WHOLE[leaf], lanes)
 
     def write(builder: IRBuilder, args: Values) -> None:
+        wide = machine.has("avx512bw")
+        lanes = _REGISTER // size if wide else 1
+        kind, narrow = ir.VectorType(_FLOATS[value], lanes), ir.VectorType(_WHOLE[leaf], lanes)
         leaves, trees, starts, values, base, by, out, there = args
         first = _all(builder, _load(builder, base, _WORD(0), _FLOATS[value]), lanes)
         divisor = _all(builder, _load(builder, by, _WORD(0), _FLOATS[value]), lanes)
-        wide = machine.has("avx512bw")
-        together = _TOGETHER if wide else _TOGETHER // 2
+        together = _TOGETHER // 2 if wide else 2 * _TOGETHER
         step = together * lanes
-        groups: Value = _WORD(ROWS // step)
-        if not wide:
-            groups = builder.udiv(builder.add(there, _WORD(step - 1)), _WORD(step))
+        groups = builder.udiv(builder.add(there, _WORD(step - 1)), _WORD(step))
 
         def rows(group: Value, _: Values) -> Values:
             row = builder.mul(group, _WORD(step))

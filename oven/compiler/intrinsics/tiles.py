@@ -20,6 +20,7 @@ from oven.compiler.intrinsics.slices import (
     _FLOATS,
     _INT,
     _WORD,
+    FEW_ROWS,
     ROWS,
     _all,
     _chunk,
@@ -31,6 +32,7 @@ from oven.compiler.intrinsics.slices import (
     _same,
     _spread,
     _store,
+    for_so_many,
 )
 from oven.compiler.lowering import Intrinsic
 
@@ -57,8 +59,18 @@ def intrinsics() -> dict[str, Intrinsic | int]:
         )
         for given, held, narrow in _TILES
     }
-    compared = {f"above64_{held}": on_words(8, _comparing(held)) for held in _BYTES}
+    compared: dict[str, Intrinsic | int] = {
+        f"above64_{held}{suffix}": on_words(8, _comparing(held, as_bytes=bool(suffix)))
+        for held in _BYTES
+        for suffix in ("", "_bytes")
+    }
+    compared["test_bytes"] = test_bytes()
     return turned | compared | {"rank64_float32": on_words(7, _rank), "seen64": on_words(3, _seen)}
+
+
+def test_bytes() -> int:
+    """The bytes of a node's answers: a bit for each row, or a byte if one register holds all rows."""
+    return 8 if machine.has("avx512bw") else machine.vector_bytes()
 
 
 def _turning(given: str, held: str, *, narrow: bool) -> Callable[[IRBuilder, Values], None]:
@@ -72,9 +84,8 @@ def _turning(given: str, held: str, *, narrow: bool) -> Callable[[IRBuilder, Val
     def write(builder: IRBuilder, args: Values) -> None:
         base, stride, there, width, groups, count, out = args
         last = builder.sub(there, _WORD(1))
-        octets: Value = _WORD(ROWS // _SIDE)
-        if not machine.has("avx512bw"):  # nobody looks at more
-            octets = builder.udiv(builder.add(there, _WORD(_SIDE - 1)), _WORD(_SIDE))
+        # Nobody looks at more.
+        octets = builder.udiv(builder.add(there, _WORD(_SIDE - 1)), _WORD(_SIDE))
 
         def rows(octet: Value, _: Values) -> Values:
             first = builder.mul(octet, _WORD(_SIDE))
@@ -146,42 +157,27 @@ def _order(order: Sequence[int]) -> ir.Constant:
     return ir.Constant(ir.VectorType(_INT, len(order)), list(order))
 
 
-def _comparing(held: str) -> Callable[[IRBuilder, Values], None]:
+def _comparing(held: str, *, as_bytes: bool) -> Callable[[IRBuilder, Values], None]:
     """Which of 64 rows fail each node: those whose value is above the node's limit.
 
     Arguments: the tile; three whole numbers for each of its columns that is looked at (where it is
     in the tile, and where the nodes end that missing values fail and those they pass), the largest
     number that is missing like NaN, and how many columns; the limits of the nodes, where each
-    node's answer goes, and where the answers are; the number of rows.
+    node's answer goes, and where the answers are; the number of rows. Answers are bits; where they
+    may be bytes, those of few rows are, as no mask registers hold them: see `test_bytes`.
     """
+    size = test_bytes() if as_bytes else 8
 
     def write(builder: IRBuilder, args: Values) -> None:
         *given, rows = args
-        few = () if machine.has("avx512bw") else (ROWS // 4, ROWS // 2)
-        for_so_many(
-            builder, rows, (*few, ROWS), lambda lanes: _failing(builder, given, held, lanes)
-        )
+        sizes = (FEW_ROWS, ROWS // 2, ROWS)
+        for_so_many(builder, rows, sizes, lambda lanes: _failing(builder, given, held, lanes, size))
 
     return write
 
 
-def for_so_many(
-    builder: IRBuilder, rows: Value, sizes: Sequence[int], write: Callable[[int], None]
-) -> None:
-    """Write code for the first of the sizes that is no less than the number of rows."""
-    size, *more = sizes
-    if not more:
-        write(size)
-        return
-    with builder.if_else(builder.icmp_signed("<=", rows, _WORD(size))) as (here, other):
-        with here:
-            write(size)
-        with other:
-            for_so_many(builder, rows, more, write)
-
-
-def _failing(builder: IRBuilder, given: Values, held: str, lanes: int) -> None:
-    """The same of so many rows."""
+def _failing(builder: IRBuilder, given: Values, held: str, lanes: int, each: int) -> None:
+    """The same of so many rows; each node's answer has so many bytes."""
     size, kind = _BYTES[held], ir.VectorType(_FLOATS[held], lanes)
     tile, slots, zeros, count, limits, places, fails = given
 
@@ -201,10 +197,16 @@ def _failing(builder: IRBuilder, given: Values, held: str, lanes: int) -> None:
             ) -> Values:
                 number = builder.add(start, k)
                 limit = _all(builder, _load(builder, limits, number, _FLOATS[held]), lanes)
-                failed = builder.bitcast(test(">", seen, limit), ir.IntType(lanes))
+                failed = test(">", seen, limit)
+                place = builder.zext(_load(builder, places, number, _INT), _WORD)
+                if lanes <= each:
+                    made = builder.sext(failed, ir.VectorType(ir.IntType(8), lanes))
+                    where = builder.add(fails, builder.mul(place, _WORD(each)))
+                    builder.store(made, _pointer(builder, where, made.type), align=1)
+                    return ()
+                failed = builder.bitcast(failed, ir.IntType(lanes))
                 failed = failed if lanes == ROWS else builder.zext(failed, _WORD)
-                place = _load(builder, places, number, _INT)
-                _store(builder, fails, builder.zext(place, _WORD), failed)
+                _store(builder, fails, builder.mul(place, _WORD(each // 8)), failed)
                 return ()
 
             _loop(builder, builder.sub(end, start), (), node)
@@ -243,13 +245,19 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     and one that nothing exceeds in two registers, and how many times that; where the ranks go, and
     how many times. A search in registers for each 31, and no load that waits for another.
     """
-    values, zero, thresholds, parts, out, times, _ = args
+    *given, rows = args
+    for_so_many(builder, rows, (FEW_ROWS, ROWS), lambda lanes: _rank_rows(builder, given, lanes))
+
+
+def _rank_rows(builder: IRBuilder, args: Values, lanes: int) -> None:
+    """The same of so many rows."""
+    values, zero, thresholds, parts, out, times = args
     element = _FLOATS["float32"]
     kind, places = ir.VectorType(element, _WIDE), ir.VectorType(_INT, _WIDE)
     near = _all(builder, _load(builder, zero, _WORD(0), element), _WIDE)
     known = [
         without(builder, _chunk(builder, values, chunk, kind), near)
-        for chunk in range(ROWS // _WIDE)
+        for chunk in range(lanes // _WIDE)
     ]
 
     def step(k: Value, before: Values) -> Values:

@@ -52,11 +52,16 @@ for op, width, word in (
     every_size(op, width)
     plan = oven.bake(outputs(y=op(source("X", Vector(width)))))
     assert word in plan.explain("source"), word
+# Columns of few thresholds and of many, whose few rows are ranked in two ways; sets of categories.
+for kind in ("float64", "float32"):
+    narrow = kind == "float32"
+    every_size(ensembles.sums(10, sets=True, narrow=narrow, trees=12, depth=4), 20, kind)
+    every_size(chains(7, 60, 3), 3, kind)
 # Numbers are tested of no more rows than there are, in three sizes.
 from flour.ops.trees.tiles import tiles
 for op in (ensembles.sums(11, trees=30, depth=4, width=40),
            ensembles.sums(12, trees=30, depth=4, width=40, outputs=3, narrow=True)):
-    assert tiles(op, Vector(40), op.value.array).least[1] <= 8
+    assert tiles(op, Vector(40), op.value.array).least <= 8
     every_size(op, 40)
 plan = oven.bake(outputs(y=ensembles.sums(2, sets=True, **shapes)(source("X", Vector(6)))))
 print(machine.vector_bytes(), "zmm" in plan.explain("asm"))
