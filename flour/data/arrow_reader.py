@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import WrongDtype
+from flour.core.errors import NotDecodable, WrongDtype
 from flour.core.types import FLOATS, Category, Pairs, Record, Scalar, Tokens, Type, Vector
-from flour.data.arrow_strings import LEAST_ROWS, text_cells
+from flour.data.arrow_strings import LEAST_ROWS, as_array, text_cells
 
 Arrow = Any
 """An array, batch, table or stream of pyarrow, which has no type information."""
@@ -47,6 +47,15 @@ class Combinations(NamedTuple):
 def library() -> ModuleType:
     """The pyarrow package."""
     return import_module("pyarrow")
+
+
+def decoded(column: Arrow) -> Arrow:
+    """A column without a dictionary; one of views has strings, as pyarrow cannot take views."""
+    kind = column.type
+    if not hasattr(kind, "index_type"):
+        return column
+    to = "large_string" if str(kind.value_type) == "string_view" else kind.value_type
+    return column.cast(library().dictionary(kind.index_type, to)).cast(to)
 
 
 def no_rows(schema: Arrow) -> Arrow:
@@ -198,7 +207,7 @@ def _spread(
     for column, size in zip(reversed(columns), reversed(sizes), strict=True):
         rest, code = np.divmod(rest, size)
         indices = pa.array(code, mask=code == size - 1)
-        made.append(column.dictionary.take(indices))
+        made.append(decoded(pa.DictionaryArray.from_arrays(indices, column.dictionary)))
     return pa.record_batch(list(reversed(made)), names=names)
 
 
@@ -219,7 +228,7 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
     if hasattr(column, "storage"):
         column = column.storage
     if hasattr(column, "dictionary") and len(column.dictionary) > len(column):
-        column = column.dictionary_decode()  # most of its values are not in these rows
+        column = decoded(column)  # most of its values are not in these rows
     match kind:
         case Vector(width):
             return _rows(column, width)
@@ -239,7 +248,7 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
     cells = text_cells(column) if texts and len(column) >= LEAST_ROWS else None
     if cells is not None:
         return cells
-    array = _array(column)
+    array = _array(column, path)
     if array.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
         return array.astype(kind.dtype, copy=False)
     return array
@@ -285,11 +294,14 @@ def _rows(column: Arrow, width: int) -> Any:
     return _array(column.flatten()).reshape(len(column), fixed)
 
 
-def _array(column: Arrow) -> NDArray[Any]:
+def _array(column: Arrow, path: str = "$") -> NDArray[Any]:
     """A column as an array; missing values are NaN among numbers, None elsewhere."""
     if not hasattr(column, "dictionary"):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
-    values = _array(column.dictionary)
+        return as_array(column, path)
+    try:
+        values = as_array(column.dictionary)
+    except NotDecodable:
+        return as_array(decoded(column), path)  # by its row
     if column.null_count:
         none = [None] if values.dtype.kind not in "iuf" else [np.nan]
         values = np.concatenate([values, np.array(none)])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.extension_points import extensions
+from flour.data.coerce_texts import not_decodable
 
 #: Known by being this object: an array of an equal dtype may hold any numbers.
 CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])
@@ -100,15 +101,33 @@ def text_cells(column: object) -> NDArray[Any] | None:
     return made.view(np.ndarray)
 
 
-def as_texts(cells: NDArray[Any]) -> NDArray[np.object_]:
+def as_texts(cells: NDArray[Any], path: str = "$") -> NDArray[np.object_]:
     """The strings that CELLS point to, and None or NaN where they are missing."""
     made = np.empty(len(cells), object)
     for row, (where, size) in enumerate(cells.tolist()):
         if size >= 0:
-            made[row] = ctypes.string_at(where, size).decode() if size else ""
+            raw = ctypes.string_at(where, size) if size else b""
+            try:
+                made[row] = raw.decode()
+            except UnicodeDecodeError as problem:
+                raise not_decodable(raw, problem, "utf-8", f"{path}[{row}]", _ANEW) from None
         elif size == NAN:
             made[row] = np.nan
     return made
+
+
+_ANEW = "write the column anew as UTF-8, or as binary data where it is no text"
+
+
+def as_array(column: Any, path: str = "$") -> NDArray[Any]:
+    """A column of Arrow or polars as an array, copied where that is needed."""
+    how = {"zero_copy_only": False} if hasattr(column, "buffers") else {}
+    try:
+        return np.asarray(column.to_numpy(**how))
+    except Exception:
+        if (cells := text_cells(column)) is not None:
+            as_texts(cells, path)  # tells which string is no UTF-8; pyarrow only that one is not
+        raise
 
 
 def with_texts(data: Any) -> Any:

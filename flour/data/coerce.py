@@ -12,6 +12,8 @@ several inputs      {input name: any of these}
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -177,10 +179,10 @@ def _all_whole(data: Data, dtype: str) -> bool:
 
 def _makes_floats(value: object, low: int, beyond: int) -> bool:
     """Whether an estimator would read a frame's column with this value as floats."""
-    if isinstance(value, int | np.integer):
-        return not low <= value < beyond
-    if isinstance(value, float | np.floating):
-        return not (value.is_integer() and low <= value < beyond)
+    if isinstance(value, int | np.integer | Fraction):
+        return not (value.denominator == 1 and low <= value < beyond)
+    if isinstance(value, float | np.floating | Decimal):
+        return not (float(value).is_integer() and low <= value < beyond)
     return value is None or is_missing(value)
 
 
@@ -409,7 +411,9 @@ def _missing(name: str, present: list[str], path: str) -> MissingColumn:
 
 def _flat(data: Data, path: str) -> NDArray[Any]:
     try:
-        column = as_column(data)
+        column = as_column(data, path)
+    except InputError:
+        raise
     except ValueError as problem:
         raise NotRectangular(
             "expected one value per row",
@@ -433,7 +437,7 @@ _ONE_EACH = "a list, or an array of one dimension"
 
 
 def _values(column: Data, dtype: str, path: str) -> NDArray[Any]:
-    return as_dtype(as_column(column), dtype, path)
+    return as_dtype(as_column(column, path), dtype, path)
 
 
 def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import WrongDtype
-from flour.data.arrow_strings import CELLS, as_texts
+from flour.data.arrow_reader import decoded
+from flour.data.arrow_strings import CELLS, as_array, as_texts
 
 
 def is_sparse(data: object) -> bool:
@@ -38,21 +39,19 @@ def frame_columns(data: Any) -> dict[str, Any] | None:
     return {str(name): data[name] for name in names}
 
 
-def as_column(values: Any) -> NDArray[Any]:
+def as_column(values: Any, path: str = "$") -> NDArray[Any]:
     """One column as an array; nullable and categorical columns become plain values."""
     if isinstance(values, np.ndarray):
-        return as_texts(values) if values.dtype is CELLS else values
-    kind: Any = getattr(values, "type", None)
-    if hasattr(kind, "index_type"):
-        # Arrow's dictionary columns lose their missing values on the way to numpy.
-        values = values.cast(kind.value_type)
+        return as_texts(values, path) if values.dtype is CELLS else values
+    if getattr(values, "num_columns", 0) == 1:  # a table of Arrow's
+        values = values.column(0)
+    if hasattr(getattr(values, "type", None), "index_type"):
+        values = decoded(values)  # missing values of dictionaries are lost on the way to numpy
     dtype = str(getattr(values, "dtype", ""))
     if dtype[:3] in ("Int", "UIn", "Flo", "boo") and hasattr(values, "isna"):
         return _nullable(values)
     if hasattr(values, "to_numpy"):
-        # An array of Arrow's is only copied, as missing values need it, where that is asked for.
-        how = {"zero_copy_only": False} if hasattr(values, "buffers") else {}
-        return np.asarray(values.to_numpy(**how))
+        return as_array(values, path)
     if isinstance(values, list | tuple) and any(_odd(value) for value in values):
         column = np.empty(len(values), object)
         column[:] = values

@@ -61,10 +61,15 @@ class Read(NamedTuple):
     """How many rows of all files were gone through so far."""
 
 
+def is_stream(place: str) -> bool:
+    """Whether this can be read only once: standard input, or a pipe that has a path."""
+    return place == "-" or Path(place).is_fifo()
+
+
 def parts_of(place: str) -> list[Part]:
     """The files of a path: one, those in a folder, or those that a pattern matches."""
     root = Path(place)
-    if root.is_file() or place == "-":
+    if root.is_file() or is_stream(place):
         return [Part(root, {})]
     if root.is_dir():
         found = [path for path in root.rglob("*") if path.is_file() and not _is_hidden(path, root)]
@@ -315,8 +320,8 @@ def read_ahead(items: Iterator[Arrow]) -> Iterator[Arrow]:
 def opened_arrow(path: Path) -> tuple[Arrow, Iterator[Arrow]]:
     """The columns and batches of a file in either of Arrow's formats, over mapped memory."""
     pa = library()
-    if str(path) == "-":
-        stream = pa.ipc.open_stream(sys.stdin.buffer)
+    if is_stream(str(path)):
+        stream = pa.ipc.open_stream(sys.stdin.buffer if str(path) == "-" else path.open("rb"))
         return stream.schema, iter(stream)
     source = pa.memory_map(str(path))
     if source.read(len(_MAGIC)) != _MAGIC:

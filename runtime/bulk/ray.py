@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.data.dataset import MaterializedDataset
 
 from flour.core.types import Record, Vector
 from flour.data.arrow_reader import Arrow, library
@@ -22,8 +23,8 @@ from runtime.bulk.plans import (
     Source,
     check_kept,
     chosen,
-    columns_read,
     empty_answers,
+    kept_and_needed,
     open_plan,
     predict_arrow,
 )
@@ -52,15 +53,17 @@ def predict(
     until they have `batch_size` rows. Other options are those of `map_batches`.
     """
     opened = open_plan(plan)
+    function: Any = batch(opened, outputs, keep)
+    if isinstance(dataset, MaterializedDataset) and not dataset.count():
+        schema = dataset.schema()  # Ray calls nothing without rows
+        types = zip(schema.names, schema.types, strict=True) if schema else ()
+        return ray.data.from_arrow(function(library().schema(list(types)).empty_table()))
     names = dataset.columns(fetch_if_missing=False)
     if names is not None:
-        kept = names if keep is None else keep
-        check_kept(kept, chosen(opened, outputs))
-        needed = {*columns_read(opened, names), *kept}
+        _, needed = kept_and_needed(opened, chosen(opened, outputs), names, keep)
         if len(needed) < len(names):
-            dataset = dataset.select_columns([name for name in names if name in needed])
+            dataset = dataset.select_columns(needed)
     rows = batch_size or task_rows(opened)
-    function: Any = batch(opened, outputs, keep)
     return dataset.map_batches(function, batch_format="pyarrow", batch_size=rows, **options)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.core.types import Record, Scalar, Type, Vector
-from flour.data.arrow_reader import Arrow, ArrowReader
+from flour.data.arrow_reader import Arrow, ArrowReader, decoded
 from runtime.cli.blocks import Block, Options
 from runtime.cli.errors import BadTable, NotInstalled
 
@@ -30,11 +30,11 @@ def check_library() -> None:
 def source(path: str, inputs: Mapping[str, Type], options: Options) -> Source:
     """The rows of files, with the columns that the model reads and those to keep."""
     check_library()
-    from runtime.bulk.files import Source
+    from runtime.bulk.files import Source, is_stream
     from runtime.bulk.where import Where
 
-    if path == "-" and options.form == "parquet":
-        raise BadTable("Parquet cannot be read from standard input", where="standard input")
+    if is_stream(path) and options.form == "parquet":
+        raise BadTable("Parquet cannot be read from standard input or a pipe", where=path)
     reader, where = ArrowReader(inputs), Where(options.where) if options.where else None
     more = {*options.keep, *(where.columns if where else ())}
 
@@ -63,16 +63,12 @@ def blocks(
         missing = [name for name in options.keep if name not in names]
         if missing:
             raise BadTable(f"there is no column {missing[0]!r} to keep", where=file)
-        kept = {name: _decoded(batch.column(name)) for name in options.keep}
+        # Batches have dictionaries of their own, and files are to have one at most.
+        kept = {name: decoded(batch.column(name)) for name in options.keep}
         for name in types.keys() & kept.keys():
-            kept[name] = _decoded(kept[name].cast(types[name]))
+            kept[name] = decoded(kept[name].cast(types[name]))
         data = batch.select(reader.columns(names))
         yield Block(data, len(batch), file, lines, kept, int(done * per_row))
-
-
-def _decoded(column: Arrow) -> Arrow:
-    """A column without a dictionary: batches have several, and files are to have one at most."""
-    return column.dictionary_decode() if hasattr(column, "dictionary") else column
 
 
 def plain(batch: Arrow, inputs: Mapping[str, Type], path: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from glob import escape
@@ -82,14 +83,23 @@ class Task(NamedTuple):
 
     @property
     def by_batches(self) -> bool:
-        """Whether answers are Arrow's batches, of which a journal is kept."""
+        """Whether answers are Arrow's batches, which a journal can keep."""
         return self.how.is_arrow or self.form in {"parquet", "arrow"}
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether another run can go on where this one was."""
+        from runtime.bulk.files import is_stream
+
+        return self.by_batches and not is_stream(self.rows)
 
     @property
     def journal(self) -> dict[str, Any]:
         """What makes two tasks the same."""
         from runtime.bulk.files import parts_of
 
+        if not self.is_resumable:
+            return {"process": os.getpid()}
         stats = [part.path.stat() for part in parts_of(self.rows)]
         return {
             "plan": self.plan.digest,
@@ -129,11 +139,13 @@ def run(options: argparse.Namespace, out: Output) -> int:
 def _check_output(output: str) -> None:
     """Refuse a place where no file can be written, before anything is answered."""
     path = Path(output).absolute()
-    if output != "-" and (path.is_dir() or not path.parent.is_dir()):
+    other = "a folder of this name" if path.is_dir() else "a pipe or device of this name"
+    if output != "-" and (not path.parent.is_dir() or (path.exists() and not path.is_file())):
         raise ArgumentError(
             "the answers are written into a file",
             where=f"--output {output}",
-            found="a folder of this name" if path.is_dir() else f"no folder {path.parent.name!r}",
+            found=other if path.exists() else f"no folder {path.parent.name!r}",
+            hint="without --output they go to standard output",
         )
 
 
@@ -181,7 +193,8 @@ def _run(task: Task, threads: int | None, progress: Progress) -> int:
 
     rate = Rate()
     with ExitStack() as stack:
-        journal = stack.enter_context(_journal(task)) if _is_resumable(task) else None
+        journal = stack.enter_context(_journal(task)) if task.output != "-" else None
+        kept = journal if task.is_resumable else None
         writer = stack.enter_context(writing.opened(task.output, task.form))
         for columns in journal.batches() if journal else ():
             rate.before += len(columns)
@@ -190,19 +203,16 @@ def _run(task: Task, threads: int | None, progress: Progress) -> int:
         blocks = reading.blocks(task.rows, task.plan.inputs, task.how, rate.before, plain=False)
         answer = _answer_of(task)
         for block, columns in in_parallel(answer, blocks, 1 if task.plan.mixes_rows else threads):
-            if journal:
-                journal.append(columns)
+            if kept:
+                kept.append(columns)
             writer.write(columns)
             rate.rows += block.count
             progress.at(block.done, rate.note(progress.share(block.done)))
     return rate.rows
 
 
-def _is_resumable(task: Task) -> bool:
-    return task.by_batches and task.output != "-" and task.rows != "-"
-
-
 def _journal(task: Task) -> Journal:
+    """What is kept of answers; without any, it keeps other processes from the output."""
     from runtime.bulk.journal import Journal
 
     path = Path(task.output)

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from flour.core.types import Record, Type
 from runtime.bulk.files import parts_of
+from runtime.bulk.plans import no_rows
 from runtime.cli.blocks import ARROW, Block, Options
 from runtime.cli.errors import BadTable
 from runtime.cli.tables import Schema
@@ -25,6 +30,8 @@ _BY_ENDING = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl
 _BY_ENDING |= {".parquet": "parquet", ".pq": "parquet"}
 _BY_ENDING |= dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "arrow")
 MAX_CELL = 16 << 20
+#: What the decoder makes of bytes that are no UTF-8.
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 def format_of(path: str, told: str | None) -> str:
@@ -63,51 +70,52 @@ def blocks(
             yield block
         return
     for block in _text_blocks(path, inputs, options):
-        if block.count <= skip:
+        if 0 < block.count <= skip:
             skip -= block.count
         else:
             yield block
 
 
 def _text_blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
-    before = 0
-    for part in ["-"] if path == "-" else [str(each.path) for each in parts_of(path)]:
-        with _open_text(part) as file:
-            counted = _Counted(file)
-            name = "standard input" if part == "-" else part
+    """The rows of all files; where there are none, one block of no rows says what columns are."""
+    before, rows = 0, 0
+    for part, _ in parts_of(path):
+        name = "standard input" if path == "-" else str(part)
+        with nullcontext(sys.stdin.buffer) if path == "-" else part.open("rb") as file:
+            counted = _Counted(file, name)
             reader = _json_lines if options.form == "jsonl" else _csv
             for block in reader(counted, inputs, options, name):
-                block.done = before + counted.done
+                block.done, rows = before + counted.done, rows + block.count
                 yield block
+            counted.leave()
         before += counted.done
-
-
-@contextmanager
-def _open_text(path: str) -> Iterator[Iterable[str]]:
-    if path == "-":
-        yield _without_mark(sys.stdin)
-        return
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
-        yield file
-
-
-def _without_mark(lines: Iterable[str]) -> Iterator[str]:
-    """The lines without the mark of byte order, which files are read without, too."""
-    for number, line in enumerate(lines):
-        yield line if number else line.removeprefix("\ufeff")
+    if not rows:
+        kept = {column: np.empty(0, str) for column in options.keep}
+        yield Block(no_rows(inputs), 0, path, (), kept)
 
 
 class _Counted:
-    """The lines of a file, with an approximate count of their bytes."""
+    """The lines of a file of UTF-8, with an approximate count of their bytes."""
 
-    def __init__(self, file: Iterable[str]) -> None:
-        self._file = iter(file)
-        self.done = 0
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
+        self.done, self._name = 0, name
 
     def __iter__(self) -> Iterator[str]:
-        for line in self._file:
+        for number, line in enumerate(self._file, 1):
+            if not line.isascii() and (wrong := _NO_UTF8.search(line)):
+                raise BadTable(
+                    "this text is not UTF-8",
+                    where=f"{self._name}:{number}",
+                    found=f"0x{ord(wrong[0]) & 0xFF:02x} after {line[: wrong.start()][-20:]!r}",
+                    hint="write the file anew as UTF-8",
+                )
             self.done += len(line)
             yield line
+
+    def leave(self) -> None:
+        """Leave the file open, as it was."""
+        self._file.detach()
 
 
 # --- CSV -----------------------------------------------------------------------------------------
@@ -150,7 +158,7 @@ def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
             row = next(reader)
         except StopIteration:
             return
-        except (csv.Error, UnicodeDecodeError) as problem:
+        except csv.Error as problem:
             where = f"{name}:{reader.line_num or 1}"
             raise BadTable("this is not CSV", where=where, found=str(problem)[:120]) from None
         if row:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -39,6 +40,8 @@ def opened(path: str, form: str) -> Iterator[Writer]:
                 yield stream
             sys.stdout.buffer.flush()
             return
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as files, whatever the locale
         yield _text_writer(sys.stdout, form)
         sys.stdout.flush()
         return

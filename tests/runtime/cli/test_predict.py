@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import joblib
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,10 +28,12 @@ from sklearn.preprocessing import OneHotEncoder
 import flour
 import oven
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
+from runtime.bulk.journal import Journal
 from runtime.cli import reading
 from runtime.cli.blocks import Block, Options
 from runtime.cli.errors import BadTable
 from runtime.cli.progress import bar
+from tests.house import ROOT
 from tests.runtime.cli.conftest import Place, Pretzel
 from tests.runtime.repository.folders import X, lgb, scorer
 
@@ -35,6 +42,11 @@ def read(text: str, inputs: dict[str, Type], path: Path, **facts: object) -> lis
     path.write_text(text, encoding="utf-8")
     options = Options("csv", **facts)  # type: ignore[arg-type]  # whatever a test wants
     return list(reading.blocks(str(path), inputs, options))
+
+
+def piped(text: str) -> io.TextIOWrapper:
+    """Return a standard input that this is piped into; what is not ASCII is UTF-8."""
+    return io.TextIOWrapper(io.BytesIO(text.encode()), "latin-1")
 
 
 # --- whole files ---------------------------------------------------------------------------------
@@ -72,13 +84,99 @@ def test_every_format_gets_the_library_answers(
 def test_from_standard_input_to_standard_output(
     pretzel: Pretzel, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("1,2,3,4\n5,6,7,\n"))
+    monkeypatch.setattr("sys.stdin", piped("1,2,3,4\n5,6,7,\n"))
     ran = pretzel(
         *("predict", place.root / "trees.txt", "-", "--format", "csv", "--outputs", "value"),
     )
     rows = np.array([[1, 2, 3, 4], [5, 6, 7, np.nan]])
     assert ran.code == 0, ran.err
     assert ran.out.splitlines() == ["value", *map(repr, lgb("number").predict(rows).tolist())]
+
+
+def test_standard_input_and_output_are_utf8_whatever_the_locale(place: Place) -> None:
+    rows = (place.root / "mixed.csv").read_bytes()
+    command = [sys.executable, "-m", "runtime", "predict", str(place.root / "mixed.joblib")]
+    command += ["-", "--format", "csv", "--trust-pickle", "--outputs", "label", "--keep", "city"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    ran = subprocess.run(
+        command, input=rows, env=environment, capture_output=True, check=False, cwd=ROOT
+    )
+    assert ran.returncode == 0, ran.stderr
+    made = pd.read_csv(io.BytesIO(ran.stdout))
+    assert made["city"].tolist() == place.frame["city"].tolist()
+    assert made["label"].tolist() == place.pipeline.predict(place.frame).tolist()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "arrow", "parquet"])
+def test_pipes_that_have_a_path(place: Place, tmp_path: Path, form: str) -> None:
+    rows, output = place.root / f"mixed.{form}", tmp_path / "answers.parquet"
+    if form == "arrow":
+        rows = tmp_path / "mixed.arrow"
+        table = pa.Table.from_pandas(place.frame)
+        with pa.ipc.new_stream(rows, table.schema) as stream:
+            stream.write_table(table)
+    command = f"{sys.executable} -m runtime predict {place.root / 'mixed.joblib'}"
+    command += f" <(cat {rows}) --format {form} --trust-pickle --keep id --output {output}"
+    ran = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    if form == "parquet":  # it is read from its end
+        assert ran.returncode == 1
+        assert "cannot be read from standard input or a pipe" in ran.stderr
+        return
+    assert ran.returncode == 0, ran.stderr
+    made = pd.read_parquet(output)
+    assert made["id"].tolist() == place.frame["id"].tolist()
+    assert made["label"].tolist() == place.pipeline.predict(place.frame).tolist()
+
+
+@pytest.mark.parametrize("answers", ["csv", "parquet"])
+@pytest.mark.parametrize(("form", "text"), [("csv", "id,age,city\n"), ("jsonl", ""), ("csv", "")])
+def test_texts_without_rows_have_the_columns_of_answers(
+    pretzel: Pretzel, place: Place, tmp_path: Path, form: str, text: str, answers: str
+) -> None:
+    folder, output = tmp_path / "rows", tmp_path / f"answers.{answers}"
+    folder.mkdir()
+    (folder / f"1.{form}").write_text(text, encoding="utf-8")
+    ask = ("predict", place.root / "mixed.joblib", folder, "--trust-pickle", "--keep", "id")
+    read = pd.read_csv if answers == "csv" else pd.read_parquet
+    for rows in (0, len(X)):  # another file has rows: its columns are the same
+        if rows:
+            shutil.copy(place.root / f"mixed.{form}", folder / f"2.{form}")
+        ran = pretzel(*ask, "--output", output)
+        assert ran.code == 0, ran.err
+        made = read(output)
+        assert len(made) == rows
+        if not rows:
+            columns, types = list(made), made.dtypes
+    assert columns == list(made)
+    assert answers == "csv" or types.equals(made.dtypes)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_no_row_verifies_nothing(
+    pretzel: Pretzel, place: Place, tmp_path: Path, ending: str
+) -> None:
+    rows, none = tmp_path / f"rows.{ending}", place.frame.iloc[:0]
+    none.to_csv(rows, index=False) if ending == "csv" else none.to_parquet(rows)
+    model = place.root / "mixed.joblib"
+    ran = pretzel("verify", model, "--against", model, "--rows", rows, "--trust-pickle")
+    assert ran.code != 0
+    assert "no row was compared" in ran.err
+
+
+def test_what_a_killed_run_has_left_is_removed(
+    pretzel: Pretzel, place: Place, tmp_path: Path
+) -> None:
+    rows, output = place.root / "mixed.csv", tmp_path / "answers.csv"
+    ask = ("predict", place.root / "mixed.joblib", rows, "--trust-pickle", "--output", output)
+    (tmp_path / f".{output.name}.4194305.part").write_text("label\nye", encoding="utf-8")
+    with Journal(tmp_path / f".{output.name}.journal", {}):  # of a run that goes on
+        ran = pretzel(*ask)
+        assert ran.code != 0
+        assert "another process is writing this output" in ran.err
+    assert pretzel(*ask).code == 0
+    assert [each.name for each in tmp_path.iterdir()] == [output.name]
 
 
 def test_texts(pretzel: Pretzel, tmp_path: Path) -> None:
@@ -160,6 +258,26 @@ def test_a_late_mistake_leaves_the_former_answers(
     assert ran.code == 1
     assert "r.csv:51:3" in ran.err
     assert output.read_text(encoding="utf-8") == "as it was"
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_line_that_is_no_utf8_is_named(
+    pretzel: Pretzel, place: Place, tmp_path: Path, form: str
+) -> None:
+    lines = (place.root / f"mixed.{form}").read_bytes().splitlines()
+    lines = [*lines, *lines[1:] * (3000 // len(lines))]
+    lines[2500] = (
+        lines[2500].replace(b"G", b"\xe9").replace(b"C", b"\xe9").replace(b"\xc5", b"\xe9")
+    )
+    (tmp_path / f"bad.{form}").write_bytes(b"\n".join(lines))
+    ran = pretzel(
+        *("predict", place.root / "mixed.joblib", tmp_path / f"bad.{form}", "--trust-pickle"),
+        *("--output", tmp_path / "answers.csv"),
+    )
+    assert ran.code == 1
+    assert "this text is not UTF-8" in ran.err
+    assert f"bad.{form}:2501\n" in ran.err
+    assert "0xe9 after " in ran.err
 
 
 def test_formats_and_columns_that_are_not_there(
@@ -345,7 +463,7 @@ def test_what_stands_in_the_way_of_answers_is_told(
         assert ran.code != 0
         assert said in ran.err
     # The mark of byte order is no part of the first name, wherever the rows come from.
-    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeffa,b\n1,2\n"))
+    monkeypatch.setattr("sys.stdin", piped("\ufeffa,b\n1,2\n"))
     assert pretzel("predict", model, "-", "--trust-pickle", "--format", "csv").code == 0
 
 
@@ -388,7 +506,7 @@ def test_headers_are_recognised(tmp_path: Path) -> None:
     assert read("a,b\n3,4\n", two, path)[0].count == 1
     assert read("1,2\n3,4\n", two, path, header=True)[0].count == 1
     assert read("\n1;2\n\n3;4\n", two, path, separator=";")[0].lines == [2, 4]
-    assert read("", two, path) == []
+    assert [block.count for block in read("", two, path)] == [0]
     assert read("review\ngood\n", {"X": Text()}, path)[0].data == ["good"]
     assert read("good\nbad\n", {"X": Text()}, path, header=False)[0].count == 2
     pair = Record((("x0", Category()), ("x1", Scalar())), positional=True)
