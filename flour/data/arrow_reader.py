@@ -51,7 +51,7 @@ def library() -> ModuleType:
 
 def decoded(column: Arrow) -> Arrow:
     """A column without a dictionary; one of views has strings, as pyarrow cannot take views."""
-    kind = column.type
+    kind: Any = getattr(column, "type", None)
     if not hasattr(kind, "index_type"):
         return column
     to = "large_string" if str(kind.value_type) == "string_view" else kind.value_type

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.extension_points import extensions
-from flour.data.coerce_texts import not_decodable
+from flour.core.types import Text
+from flour.data.coerce_texts import document
 
 #: Known by being this object: an array of an equal dtype may hold any numbers.
 CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])
@@ -109,14 +110,11 @@ def as_texts(cells: NDArray[Any], path: str = "$") -> NDArray[np.object_]:
             raw = ctypes.string_at(where, size) if size else b""
             try:
                 made[row] = raw.decode()
-            except UnicodeDecodeError as problem:
-                raise not_decodable(raw, problem, "utf-8", f"{path}[{row}]", _ANEW) from None
+            except UnicodeDecodeError:
+                document(raw, Text("utf-8"), f"{path}[{row}]")  # says which bytes are not
         elif size == NAN:
             made[row] = np.nan
     return made
-
-
-_ANEW = "write the column anew as UTF-8, or as binary data where it is no text"
 
 
 def as_array(column: Any, path: str = "$") -> NDArray[Any]:

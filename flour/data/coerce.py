@@ -46,7 +46,7 @@ from flour.core.types import (
 from flour.data.coerce_pairs import is_block, pair_rows
 from flour.data.coerce_texts import documents
 from flour.data.coerce_values import as_dtype, is_missing
-from flour.data.frames import as_column, frame_columns, is_sparse
+from flour.data.frames import as_column, frame_columns, is_sparse, object_array
 
 Data = Any
 
@@ -211,7 +211,7 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
         case Record():
             return _record(data, kind, path)
         case Scalar(dtype) | Category(dtype):
-            return _values(_flat(data, path), dtype, path)
+            return as_dtype(_flat(data, path), dtype, path)
         case Text():
             return _texts(data, kind, path)
         case Tokens():
@@ -246,7 +246,7 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
     columns = frame_columns(data)
     if columns is not None:
         parts = {
-            name: _values(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
+            name: as_dtype(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
             for name, values in columns.items()
         }
         _same_length(parts, path)
@@ -396,7 +396,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> d
             if name not in row and name not in kind.unread:
                 raise _missing(name, list(map(str, row)), f"{path}[{i}]")
             values.append(row.get(name))
-    return {name: _object_array(values) for name, values in lists.items()}
+    return {name: object_array(values) for name, values in lists.items()}
 
 
 def _missing(name: str, present: list[str], path: str) -> MissingColumn:
@@ -436,10 +436,6 @@ def _flat(data: Data, path: str) -> NDArray[Any]:
 _ONE_EACH = "a list, or an array of one dimension"
 
 
-def _values(column: Data, dtype: str, path: str) -> NDArray[Any]:
-    return as_dtype(as_column(column, path), dtype, path)
-
-
 def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:
     if isinstance(data, str | bytes):
         raise WrongDtype(
@@ -476,9 +472,3 @@ def _words(words: Data, path: str) -> list[str]:
 
 
 _WORDS = "one list of strings per row; for whole documents start from flour.text() and tokenize()"
-
-
-def _object_array(values: list[Any]) -> NDArray[Any]:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array

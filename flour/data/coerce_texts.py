@@ -29,18 +29,14 @@ def document(value: object, kind: Text, where: str) -> str:
     try:
         return value.decode(kind.encoding, kind.errors)
     except UnicodeError as problem:
-        raise not_decodable(value, problem, kind.encoding, where, _DECODE) from problem
+        raise NotDecodable(
+            f"these bytes are no {kind.encoding}",
+            where=where,
+            found=_spot(value, problem),
+            hint="decode or write them anew, or fit with encoding= or with decode_error='replace'",
+        ) from problem
 
 
-def not_decodable(
-    value: bytes, problem: UnicodeError, encoding: str, where: str, hint: str
-) -> NotDecodable:
-    """The error of bytes that a codec refuses."""
-    found = _spot(value, problem)
-    return NotDecodable(f"these bytes are no {encoding}", where=where, found=found, hint=hint)
-
-
-_DECODE = "decode them first, or fit with their encoding=, or with decode_error='replace'"
 _UNSAID = "the input has no encoding (or its readers disagree): decode the bytes first"
 
 

@@ -200,8 +200,7 @@ def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
 
 def _foreign(column: Any, dtype: str, path: str) -> NDArray[Any]:
     """A column of polars or Arrow as an array; that of many strings as CELLS."""
-    if hasattr(getattr(column, "type", None), "index_type"):
-        column = decoded(column)
+    column = decoded(column)
     texts = dtype == "string" and len(column) >= LEAST_ROWS
     cells = text_cells(column) if texts else None
     return as_array(column, path) if cells is None else cells

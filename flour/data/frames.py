@@ -45,18 +45,22 @@ def as_column(values: Any, path: str = "$") -> NDArray[Any]:
         return as_texts(values, path) if values.dtype is CELLS else values
     if getattr(values, "num_columns", 0) == 1:  # a table of Arrow's
         values = values.column(0)
-    if hasattr(getattr(values, "type", None), "index_type"):
-        values = decoded(values)  # missing values of dictionaries are lost on the way to numpy
+    values = decoded(values)  # missing values of dictionaries are lost on the way to numpy
     dtype = str(getattr(values, "dtype", ""))
     if dtype[:3] in ("Int", "UIn", "Flo", "boo") and hasattr(values, "isna"):
         return _nullable(values)
     if hasattr(values, "to_numpy"):
         return as_array(values, path)
     if isinstance(values, list | tuple) and any(_odd(value) for value in values):
-        column = np.empty(len(values), object)
-        column[:] = values
-        return column
+        return object_array(values)
     return np.asarray(values)
+
+
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
+    """One object for each value, also of values that are sequences themselves."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def _odd(value: object) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from flour.data.arrow_reader import Arrow, library, no_rows
+from oven.plans.arrow import as_schema
 from runtime.bulk.where import Where
 from runtime.errors import UnreadableFile
 from scheduler import cores
@@ -41,6 +42,8 @@ _CODED = 3
 _FEW = 2
 #: At least so many rows make a row group of Parquet, all but the last.
 _GROUP = 1 << 17
+
+NO_TYPES = "write CSV or JSON lines, or leave such a column out of --keep"
 
 
 class Part(NamedTuple):
@@ -385,6 +388,7 @@ class Writer:
     def __init__(self, path: str, form: str) -> None:
         self._path, self._form = path, form
         self._open: Any = None
+        self._schema: Any = None
         #: Batches that wait to become a row group of Parquet, and how many rows they have.
         self._waiting: list[Arrow] = []
         self._rows = 0
@@ -392,7 +396,8 @@ class Writer:
     def write(self, batch: Arrow) -> None:
         """The next rows."""
         if self._open is None:
-            self._open = self._opened(batch.schema)
+            self._open, self._schema = self._opened(batch.schema), batch.schema
+        batch = self._alike(batch)
         if self._form != "parquet":
             self._open.write_batch(batch)
             return
@@ -400,6 +405,17 @@ class Writer:
         self._rows += len(batch)
         if self._rows >= _GROUP:
             self._flush()
+
+    def _alike(self, batch: Arrow) -> Arrow:
+        """The rows with the types of those before; JSON says types by its values only."""
+        try:
+            return as_schema(self._schema, batch)
+        except library().ArrowException as problem:
+            raise UnreadableFile(
+                "these rows have columns of other types than those before",
+                found=str(problem)[:120],
+                hint=NO_TYPES,
+            ) from None
 
     def _flush(self) -> None:
         if self._waiting:
@@ -417,7 +433,5 @@ class Writer:
 
     def close(self) -> None:
         """Finish the file."""
-        if self._open is None:
-            self._open = self._opened(library().schema([]))
         self._flush()
         self._open.close()

@@ -86,15 +86,11 @@ class Journal:
         """Leave what is there for the next run."""
         self._file.close()
 
-    def remove(self) -> None:
-        """Nothing is left to be done."""
-        self._path.unlink(missing_ok=True)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """An answer that was refused will be refused again; after an interruption we go on."""
         if kind is None or issubclass(kind, Exception):
-            self.remove()
+            self._path.unlink(missing_ok=True)
         self.close()

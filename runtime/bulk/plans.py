@@ -154,6 +154,18 @@ def _no_values(kind: Type) -> Any:
     return []
 
 
+def flat_columns(answers: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """One column for each value; vectors have `probabilities_0` and so on, as in CSV files."""
+    for name, value in answers.items():
+        if isinstance(value, Mapping):
+            yield from flat_columns(value, f"{before}{name}.")
+        elif getattr(value, "ndim", 1) == 2:
+            table = value.toarray() if hasattr(value, "toarray") else value
+            yield from ((f"{before}{name}_{at}", table[:, at]) for at in range(table.shape[1]))
+        else:
+            yield before + name, value
+
+
 def typed_columns(plan: Plan) -> list[tuple[str, str]]:
     """The columns that a plan reads, with their dtypes; a vector's are called c0, c1, ...
 

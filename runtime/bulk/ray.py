@@ -16,7 +16,6 @@ from typing import Any
 import ray
 from ray.data.dataset import MaterializedDataset
 
-from flour.core.types import Record, Vector
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from runtime.bulk.plans import (
@@ -105,13 +104,6 @@ class Batch:
 
 def task_rows(plan: Plan) -> int:
     """Rows of a task, fewer where a row has many values."""
-    values = 0
-    for kind in plan.inputs.values():
-        match kind:
-            case Record(fields=fields):
-                values += len(fields)
-            case Vector(width=width):
-                values += width
-            case _:
-                values += 1
+    kinds: list[Any] = list(plan.inputs.values())
+    values = sum(getattr(each, "width", 0) or len(getattr(each, "fields", "1")) for each in kinds)
     return max(_ROWS, _VALUES // max(16, values))

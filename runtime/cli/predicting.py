@@ -152,6 +152,7 @@ def _check_output(output: str) -> None:
 def _check_names(options: argparse.Namespace, outputs: Sequence[str]) -> None:
     """Refuse an output that would replace what is read, and two columns of one name."""
     from runtime.bulk.files import reads
+    from runtime.bulk.plans import check_kept
 
     if "-" not in {options.output, options.rows} and reads(options.rows, Path(options.output)):
         same = Path(options.output).resolve() == Path(options.rows).resolve()
@@ -161,13 +162,7 @@ def _check_names(options: argparse.Namespace, outputs: Sequence[str]) -> None:
             found=f"rows from {options.rows}",
             hint="choose another name" if same else "choose an output outside of this folder",
         )
-    for name in options.keep:
-        if name in outputs:
-            raise ArgumentError(
-                "a column to keep has the name of an output",
-                where=f"--keep {name}",
-                hint="leave it out, or choose other outputs with --outputs",
-            )
+    check_kept(options.keep, outputs)
 
 
 def _output_format(options: argparse.Namespace, how: Options) -> str:
@@ -242,8 +237,10 @@ def _answer_of(task: Task) -> Callable[[Block], tuple[Block, Any]]:
 
 def _batch(task: Task, block: Block) -> Any:
     """The answers and the kept columns as one record batch."""
+    from flour.core.errors import InputError
     from flour.data.arrow_reader import library
     from oven.plans.arrow import answers_batch
+    from runtime.bulk.files import NO_TYPES
     from runtime.bulk.plans import select
 
     if task.how.is_arrow:
@@ -252,7 +249,11 @@ def _batch(task: Task, block: Block) -> Any:
         made = answers_batch(_answered(task.plan, block), task.plan.outputs)
     made = select(made, task.plan, task.outputs)
     pa = library()
-    kept = {name: pa.array(values) for name, values in block.kept.items()}
+    try:
+        kept = {name: pa.array(values) for name, values in block.kept.items()}
+    except pa.ArrowException as problem:
+        said = str(problem)[:120]
+        raise InputError("a column to keep has no one type", found=said, hint=NO_TYPES) from None
     columns = {**kept, **dict(zip(made.schema.names, made.columns, strict=True))}
     return pa.record_batch(list(columns.values()), names=list(columns))
 

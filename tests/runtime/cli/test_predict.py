@@ -196,7 +196,7 @@ def test_answers_replace_neither_rows_nor_columns_to_keep(pretzel: Pretzel, tmp_
     assert "the answers would replace the rows" in ran.err
     ran = pretzel("predict", tmp_path / "m.pretzel", rows, "--keep", "output")
     assert ran.code != 0
-    assert "--keep output" in ran.err
+    assert "'output' among the columns output" in ran.err
     assert rows.read_text(encoding="utf-8") == "x,output\n1,2\n"
 
 
