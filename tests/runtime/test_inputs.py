@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -157,3 +157,17 @@ def test_whole_columns_take_the_numbers_that_the_original_takes(cell: Any) -> No
         wanted = original.predict(rows)
         for given in (rows, rows.to_dict("records"), rows.to_dict("list")):
             assert np.allclose(plan.run(given)["value"], wanted, rtol=1e-12)
+
+
+def test_categories_that_float64_would_make_one_of_two_are_told_apart() -> None:
+    """Also where there is no sample, as in a command: the fitted categories say so."""
+    keys = [2**53 + n for n in range(6)]
+    fitted = pd.DataFrame({"key": keys * 10})
+    encoder = make_column_transformer((OneHotEncoder(), ["key"]))
+    original = make_pipeline(encoder, Ridge(1e-6)).fit(fitted, [*range(6)] * 10)
+    plan = oven.bake(flour.from_sklearn(original))
+    wanted = original.predict(pd.DataFrame({"key": keys}))
+    assert len(np.unique(wanted.round(3))) == 6
+    for given in (keys, [Decimal(key) for key in keys]):
+        for rows in (pd.DataFrame({"key": given}), [{"key": key} for key in given]):
+            assert np.allclose(plan.run(rows)["value"], wanted)

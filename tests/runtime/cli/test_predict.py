@@ -20,8 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -212,6 +213,85 @@ def test_several_inputs_go_as_json_lines(pretzel: Pretzel, tmp_path: Path) -> No
     assert "r.jsonl:1" in pretzel("predict", tmp_path / "m.pretzel", tmp_path / "r.jsonl").err
 
 
+@pytest.mark.parametrize("chunk", [1, 10])
+def test_objects_are_rows_of_models_without_columns(
+    pretzel: Pretzel, place: Place, tmp_path: Path, chunk: int
+) -> None:
+    """As CSV is: numbers in the order of the first row's names, or the only value."""
+    rows, answers = tmp_path / "r.jsonl", tmp_path / "answers.csv"
+    rows.write_text(
+        '{"id": 7, "a": 1, "b": 2, "c": 3, "d": 4}\n{"d": 7, "c": null, "b": 6, "a": 5, "id": 8}\n',
+        encoding="utf-8",
+    )
+    ask = ("predict", rows, "--keep", "id", "--output", answers, "--chunk", chunk)
+    ran = pretzel(ask[0], place.root / "trees.txt", *ask[1:])
+    assert ran.code == 0, ran.err
+    wanted = lgb("number").predict(np.array([[1, 2, 3, 4], [5, 6, np.nan, 7]]))
+    made = pd.read_csv(answers)
+    assert made["id"].tolist() == [7, 8]
+    assert made["value"].tolist() == wanted.tolist()
+    rows.write_text('{"id": 7, "review": "good"}\n{"review": "bad", "id": 8}\n', "utf-8")
+    model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(["good", "bad"], [1, 0])
+    joblib.dump(model, tmp_path / "text.joblib")
+    ran = pretzel(ask[0], tmp_path / "text.joblib", *ask[1:], "--trust-pickle")
+    assert ran.code == 0, ran.err
+    assert pd.read_csv(answers)["label"].tolist() == [1, 0]
+    rows.write_text('{"review": "good", "stars": 1}\n', "utf-8")
+    ran = pretzel(ask[0], tmp_path / "text.joblib", *ask[1:], "--trust-pickle")
+    assert "expected text" in ran.err
+
+
+def test_a_column_that_is_read_can_be_kept(pretzel: Pretzel, place: Place) -> None:
+    ran = pretzel(
+        *("predict", place.root / "mixed.joblib", place.root / "mixed.jsonl", "--trust-pickle"),
+        *("--keep", "city", "--outputs", "label", "--output-format", "jsonl"),
+    )
+    assert ran.code == 0, ran.err
+    made = [json.loads(line) for line in ran.out.splitlines()]
+    assert [row["city"] for row in made] == place.frame["city"].tolist()
+    assert [row["label"] for row in made] == place.pipeline.predict(place.frame).tolist()
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (["1", '"x"'], "a column to keep has no one type"),
+        (["1", "1", "1.5", "2.5"], "columns of other types than those before"),
+    ],
+)
+def test_kept_values_of_json_have_one_type_where_files_have_types(
+    pretzel: Pretzel, place: Place, tmp_path: Path, ids: list[str], said: str
+) -> None:
+    rows = tmp_path / "r.jsonl"
+    text = "".join(f'{{"id": {each}, "age": 1, "city": "Graz"}}\n' for each in ids)
+    rows.write_text(text, encoding="utf-8")
+    ask = ("predict", place.root / "mixed.joblib", rows, "--trust-pickle", "--keep", "id")
+    for ending, code in (("csv", 0), ("jsonl", 0), ("parquet", 1), ("arrow", 1)):
+        ran = pretzel(*ask, "--chunk", 2, "--output", tmp_path / f"answers.{ending}")
+        assert ran.code == code, ran.err
+        assert code == 0 or said in ran.err
+        assert code == 0 or "write CSV or JSON lines" in ran.err
+    rows.write_text(text.replace(ids[0], "0.5", 1).replace(ids[-1], "3"), encoding="utf-8")
+    assert pretzel(*ask, "--chunk", 1, "--output", tmp_path / "answers.parquet").code == 0
+    assert pd.read_parquet(tmp_path / "answers.parquet")["id"].iloc[[0, -1]].tolist() == [0.5, 3.0]
+
+
+@pytest.mark.parametrize("rows", [5, 80])
+def test_verification_reads_parquet(
+    pretzel: Pretzel, place: Place, tmp_path: Path, rows: int
+) -> None:
+    frame = pd.DataFrame(np.resize(X, (rows, X.shape[1])), columns=list("abcd"))
+    frame.to_parquet(tmp_path / "trees.parquet")
+    mixed = place.frame.iloc[np.arange(rows) % len(place.frame)]
+    mixed.to_parquet(tmp_path / "mixed.parquet")
+    for model, name in (("trees.txt", "trees"), ("mixed.joblib", "mixed")):
+        path = place.root / model
+        ask = ("verify", path, "--against", path, "--rows", tmp_path / f"{name}.parquet")
+        ran = pretzel(*ask, "--trust-pickle", "--json")
+        assert ran.code == 0, ran.err
+        assert ran.data["rows"] == rows
+
+
 # --- mistakes ------------------------------------------------------------------------------------
 
 
@@ -225,6 +305,7 @@ def test_several_inputs_go_as_json_lines(pretzel: Pretzel, tmp_path: Path) -> No
         ("jsonl", '{"age": 1, "city": "Graz"}\n{"age": 1,}\n', "bad.jsonl:2:"),
         ("jsonl", '{"age": 1, "city": "Graz"}\n{"age": "x", "city": "Graz"}\n', "bad.jsonl:2"),
         ("jsonl", '{"age": 1, "city": "Graz"}\n[1]\n', "bad.jsonl:2"),
+        ("jsonl", '{"age": 1, "city": "Graz\\ud800"}\n', "bad.jsonl:1"),
         ("csv", "age,city\n1,Nowhere\n", "bad.csv:2"),
         ("parquet", "PAR1", "bad.parquet"),
     ],
@@ -288,6 +369,8 @@ def test_formats_and_columns_that_are_not_there(
     assert "no column 'nobody' to keep" in pretzel(*ask, "--keep", "nobody").err
     assert "--output answers.parquet" in pretzel(*ask, "--output-format", "parquet").err
     assert "nothing" in pretzel(*ask, "--outputs", "nothing").err
+    for separator in ("||", ""):
+        assert "is not one character" in pretzel(*ask, "--separator", separator).err
     (tmp_path / "rows.dat").write_text("1", encoding="utf-8")
     assert "--format" in pretzel("predict", model, tmp_path / "rows.dat").err
 
