@@ -59,8 +59,9 @@ def _integers(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_whole(value: object) -> bool:
-    decimal = isinstance(value, Decimal) and float(value).is_integer()
-    return decimal or isinstance(value, int | np.integer)
+    if isinstance(value, int | np.integer):
+        return True
+    return isinstance(value, Decimal) and float(value).is_integer()
 
 
 def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:

@@ -187,14 +187,10 @@ def _polars_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
     return frame.columns, frame.dtypes, range(frame.width)
 
 
-def _parted(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
-    block = frame.to_numpy()
-    return [block[:, place] for place in layout.places]
-
-
 def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     if layout.uniform and len(frame) < _FEW:
-        return _parted(frame, layout)
+        block = frame.to_numpy()
+        return [block[:, place] for place in layout.places]
     return _foreign_arrays(frame.get_columns(), layout)
 
 

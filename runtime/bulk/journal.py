@@ -37,13 +37,15 @@ class Journal:
         self._file = path.open("a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self._file.close()
             raise OutputInUse(
                 "another process is writing this output",
                 where=path.name,
                 hint="wait for it, or choose another --output",
             ) from None
+        except OSError:
+            pass  # a file system without locks
         self._file.seek(0)
         if self._file.readline() != self._first:
             self._file.truncate(0)

@@ -87,9 +87,8 @@ class _JsonLines:
 
     def write(self, columns: Columns) -> None:
         columns = _by_name(columns)
-        names = list(columns)
         for row in zip(*columns.values(), strict=True):
-            plain = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+            plain = {name: _plain(value) for name, value in zip(columns, row, strict=True)}
             self._file.write(json.dumps(plain, ensure_ascii=False) + "\n")
 
 
