@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from flour.core.errors import NotDecodable, WrongDtype
 from flour.core.types import FLOATS, Category, Pairs, Record, Scalar, Tokens, Type, Vector
-from flour.data.arrow_strings import LEAST_ROWS, as_array, text_cells
+from flour.data.arrow_strings import LEAST_ROWS, text_cells
+from flour.data.frames import as_array, decoded
 
 Arrow = Any
 """An array, batch, table or stream of pyarrow, which has no type information."""
@@ -47,15 +48,6 @@ class Combinations(NamedTuple):
 def library() -> ModuleType:
     """The pyarrow package."""
     return import_module("pyarrow")
-
-
-def decoded(column: Arrow) -> Arrow:
-    """A column without a dictionary; one of views has strings, as pyarrow cannot take views."""
-    kind: Any = getattr(column, "type", None)
-    if not hasattr(kind, "index_type"):
-        return column
-    to = "large_string" if str(kind.value_type) == "string_view" else kind.value_type
-    return column.cast(library().dictionary(kind.index_type, to)).cast(to)
 
 
 def no_rows(schema: Arrow) -> Arrow:

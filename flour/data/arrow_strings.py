@@ -117,17 +117,6 @@ def as_texts(cells: NDArray[Any], path: str = "$") -> NDArray[np.object_]:
     return made
 
 
-def as_array(column: Any, path: str = "$") -> NDArray[Any]:
-    """A column of Arrow or polars as an array, copied where that is needed."""
-    how = {"zero_copy_only": False} if hasattr(column, "buffers") else {}
-    try:
-        return np.asarray(column.to_numpy(**how))
-    except Exception:
-        if (cells := text_cells(column)) is not None:
-            as_texts(cells, path)  # tells which string is no UTF-8; pyarrow only that one is not
-        raise
-
-
 def with_texts(data: Any) -> Any:
     """Columns, or one, with strings in place of CELLS: they outlive what they were read of."""
     if type(data) is dict:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
 from flour.data import pandas_blocks
-from flour.data.arrow_reader import decoded
-from flour.data.arrow_strings import CELLS, LEAST_ROWS, as_array, text_cells
+from flour.data.arrow_strings import CELLS, LEAST_ROWS, text_cells
+from flour.data.frames import as_array, decoded
 
 Frame = Any
 Arrays = NDArray[Any] | dict[str, NDArray[Any]]

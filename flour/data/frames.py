@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import WrongDtype
-from flour.data.arrow_reader import decoded
-from flour.data.arrow_strings import CELLS, as_array, as_texts
+from flour.data.arrow_strings import CELLS, as_texts, text_cells
+
+Column = Any  # of Arrow or polars
 
 
 def is_sparse(data: object) -> bool:
@@ -54,6 +56,26 @@ def as_column(values: Any, path: str = "$") -> NDArray[Any]:
     if isinstance(values, list | tuple) and any(_odd(value) for value in values):
         return object_array(values)
     return np.asarray(values)
+
+
+def as_array(column: Column, path: str = "$") -> NDArray[Any]:
+    """A column of Arrow or polars as an array, copied where that is needed."""
+    how = {"zero_copy_only": False} if hasattr(column, "buffers") else {}
+    try:
+        return np.asarray(column.to_numpy(**how))
+    except Exception:
+        if (cells := text_cells(column)) is not None:
+            as_texts(cells, path)  # tells which string is no UTF-8; pyarrow only that one is not
+        raise
+
+
+def decoded(column: Column) -> Any:
+    """A column without a dictionary; one of views has strings, as pyarrow cannot take views."""
+    kind: Any = getattr(column, "type", None)
+    if not hasattr(kind, "index_type"):
+        return column
+    to = "large_string" if str(kind.value_type) == "string_view" else kind.value_type
+    return column.cast(import_module("pyarrow").dictionary(kind.index_type, to)).cast(to)
 
 
 def object_array(values: Sequence[Any]) -> NDArray[Any]:

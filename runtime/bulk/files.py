@@ -411,11 +411,8 @@ class Writer:
         try:
             return as_schema(self._schema, batch)
         except library().ArrowException as problem:
-            raise UnreadableFile(
-                "these rows have columns of other types than those before",
-                found=str(problem)[:120],
-                hint=NO_TYPES,
-            ) from None
+            what = "these rows have columns of other types than those before"
+            raise UnreadableFile(what, found=str(problem)[:120], hint=NO_TYPES) from None
 
     def _flush(self) -> None:
         if self._waiting:

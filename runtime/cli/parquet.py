@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
 from flour.core.types import Type
-from flour.data.arrow_reader import ArrowReader, decoded
+from flour.data.arrow_reader import ArrowReader
+from flour.data.frames import decoded
 from runtime.bulk.files import Source, is_stream, parts_of
 from runtime.bulk.where import Where
 from runtime.cli.blocks import Block, Options

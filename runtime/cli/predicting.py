@@ -139,12 +139,13 @@ def run(options: argparse.Namespace, out: Output) -> int:
 def _check_output(output: str) -> None:
     """Refuse a place where no file can be written, before anything is answered."""
     path = Path(output).absolute()
-    other = "a folder of this name" if path.is_dir() else "a pipe or device of this name"
     if output != "-" and (not path.parent.is_dir() or (path.exists() and not path.is_file())):
         raise ArgumentError(
             "the answers are written into a file",
             where=f"--output {output}",
-            found=other if path.exists() else f"no folder {path.parent.name!r}",
+            found="a folder or device of this name"
+            if path.exists()
+            else f"no folder {path.parent.name!r}",
             hint="without --output they go to standard output",
         )
 

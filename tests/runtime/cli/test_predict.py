@@ -348,7 +348,10 @@ def test_what_stands_in_the_way_of_answers_is_told(
     ran = pretzel(*ask, tmp_path / "answers.csv")
     assert ran.code != 0
     assert "several columns have the name 'a'" in ran.err
-    for place, said in ((tmp_path, "a folder of this name"), (tmp_path / "no" / "x.csv", "'no'")):
+    for place, said in (
+        (tmp_path, "a folder or device of this name"),
+        (tmp_path / "no" / "x.csv", "'no'"),
+    ):
         ran = pretzel(*ask, place)
         assert ran.code != 0
         assert said in ran.err

@@ -1,4 +1,4 @@
-"""Files that are odd: without rows, no UTF-8, from pipes, of objects, left by runs that were killed."""
+"""Files that are odd: without rows, no UTF-8, from pipes, left by runs that were killed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -108,7 +109,8 @@ def test_what_a_killed_run_has_left_is_removed(
         ran = pretzel(*ask)
         assert ran.code != 0
         assert "another process is writing this output" in ran.err
-    monkeypatch.setattr("fcntl.flock", without_locks)
+    without = SimpleNamespace(flock=without_locks, LOCK_EX=2, LOCK_NB=4)
+    monkeypatch.setattr("runtime.bulk.journal.fcntl", without)
     assert pretzel(*ask).code == 0
     assert [each.name for each in tmp_path.iterdir()] == [output.name]
 
