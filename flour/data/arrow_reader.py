@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import WrongDtype
+from flour.core.errors import NotDecodable, WrongDtype
 from flour.core.types import FLOATS, Category, Pairs, Record, Scalar, Tokens, Type, Vector
 from flour.data.arrow_strings import LEAST_ROWS, text_cells
+from flour.data.frames import as_array, decoded
 
 Arrow = Any
 """An array, batch, table or stream of pyarrow, which has no type information."""
@@ -198,7 +199,7 @@ def _spread(
     for column, size in zip(reversed(columns), reversed(sizes), strict=True):
         rest, code = np.divmod(rest, size)
         indices = pa.array(code, mask=code == size - 1)
-        made.append(column.dictionary.take(indices))
+        made.append(decoded(pa.DictionaryArray.from_arrays(indices, column.dictionary)))
     return pa.record_batch(list(reversed(made)), names=names)
 
 
@@ -219,7 +220,7 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
     if hasattr(column, "storage"):
         column = column.storage
     if hasattr(column, "dictionary") and len(column.dictionary) > len(column):
-        column = column.dictionary_decode()  # most of its values are not in these rows
+        column = decoded(column)  # most of its values are not in these rows
     match kind:
         case Vector(width):
             return _rows(column, width)
@@ -239,7 +240,7 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
     cells = text_cells(column) if texts and len(column) >= LEAST_ROWS else None
     if cells is not None:
         return cells
-    array = _array(column)
+    array = _array(column, path)
     if array.dtype == np.float32 and isinstance(kind, Scalar) and kind.dtype in FLOATS:
         return array.astype(kind.dtype, copy=False)
     return array
@@ -285,11 +286,14 @@ def _rows(column: Arrow, width: int) -> Any:
     return _array(column.flatten()).reshape(len(column), fixed)
 
 
-def _array(column: Arrow) -> NDArray[Any]:
+def _array(column: Arrow, path: str = "$") -> NDArray[Any]:
     """A column as an array; missing values are NaN among numbers, None elsewhere."""
     if not hasattr(column, "dictionary"):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
-    values = _array(column.dictionary)
+        return as_array(column, path)
+    try:
+        values = as_array(column.dictionary)
+    except NotDecodable:
+        return as_array(decoded(column), path)  # by its row
     if column.null_count:
         none = [None] if values.dtype.kind not in "iuf" else [np.nan]
         values = np.concatenate([values, np.array(none)])

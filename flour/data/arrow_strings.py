@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.extension_points import extensions
+from flour.core.types import Text
+from flour.data.coerce_texts import document
 
 #: Known by being this object: an array of an equal dtype may hold any numbers.
 CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])
@@ -100,12 +102,16 @@ def text_cells(column: object) -> NDArray[Any] | None:
     return made.view(np.ndarray)
 
 
-def as_texts(cells: NDArray[Any]) -> NDArray[np.object_]:
+def as_texts(cells: NDArray[Any], path: str = "$") -> NDArray[np.object_]:
     """The strings that CELLS point to, and None or NaN where they are missing."""
     made = np.empty(len(cells), object)
     for row, (where, size) in enumerate(cells.tolist()):
         if size >= 0:
-            made[row] = ctypes.string_at(where, size).decode() if size else ""
+            raw = ctypes.string_at(where, size) if size else b""
+            try:
+                made[row] = raw.decode()
+            except UnicodeDecodeError:
+                document(raw, Text("utf-8"), f"{path}[{row}]")  # says which bytes are not
         elif size == NAN:
             made[row] = np.nan
     return made

@@ -12,6 +12,8 @@ several inputs      {input name: any of these}
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,7 @@ from flour.core.types import (
 from flour.data.coerce_pairs import is_block, pair_rows
 from flour.data.coerce_texts import documents
 from flour.data.coerce_values import as_dtype, is_missing
-from flour.data.frames import as_column, frame_columns, is_sparse
+from flour.data.frames import as_column, frame_columns, is_sparse, object_array
 
 Data = Any
 
@@ -177,10 +179,10 @@ def _all_whole(data: Data, dtype: str) -> bool:
 
 def _makes_floats(value: object, low: int, beyond: int) -> bool:
     """Whether an estimator would read a frame's column with this value as floats."""
-    if isinstance(value, int | np.integer):
-        return not low <= value < beyond
-    if isinstance(value, float | np.floating):
-        return not (value.is_integer() and low <= value < beyond)
+    if isinstance(value, int | np.integer | Fraction):
+        return not (value.denominator == 1 and low <= value < beyond)
+    if isinstance(value, float | np.floating | Decimal):
+        return not (float(value).is_integer() and low <= value < beyond)
     return value is None or is_missing(value)
 
 
@@ -209,7 +211,7 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
         case Record():
             return _record(data, kind, path)
         case Scalar(dtype) | Category(dtype):
-            return _values(_flat(data, path), dtype, path)
+            return as_dtype(_flat(data, path), dtype, path)
         case Text():
             return _texts(data, kind, path)
         case Tokens():
@@ -244,7 +246,7 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
     columns = frame_columns(data)
     if columns is not None:
         parts = {
-            name: _values(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
+            name: as_dtype(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
             for name, values in columns.items()
         }
         _same_length(parts, path)
@@ -394,7 +396,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> d
             if name not in row and name not in kind.unread:
                 raise _missing(name, list(map(str, row)), f"{path}[{i}]")
             values.append(row.get(name))
-    return {name: _object_array(values) for name, values in lists.items()}
+    return {name: object_array(values) for name, values in lists.items()}
 
 
 def _missing(name: str, present: list[str], path: str) -> MissingColumn:
@@ -409,7 +411,9 @@ def _missing(name: str, present: list[str], path: str) -> MissingColumn:
 
 def _flat(data: Data, path: str) -> NDArray[Any]:
     try:
-        column = as_column(data)
+        column = as_column(data, path)
+    except InputError:
+        raise
     except ValueError as problem:
         raise NotRectangular(
             "expected one value per row",
@@ -430,10 +434,6 @@ def _flat(data: Data, path: str) -> NDArray[Any]:
 
 
 _ONE_EACH = "a list, or an array of one dimension"
-
-
-def _values(column: Data, dtype: str, path: str) -> NDArray[Any]:
-    return as_dtype(as_column(column), dtype, path)
 
 
 def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:
@@ -472,9 +472,3 @@ def _words(words: Data, path: str) -> list[str]:
 
 
 _WORDS = "one list of strings per row; for whole documents start from flour.text() and tokenize()"
-
-
-def _object_array(values: list[Any]) -> NDArray[Any]:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array

@@ -33,7 +33,7 @@ def document(value: object, kind: Text, where: str) -> str:
             f"these bytes are no {kind.encoding}",
             where=where,
             found=_spot(value, problem),
-            hint="decode them first, or fit with their encoding=, or with decode_error='replace'",
+            hint="decode or write them anew, or fit with encoding= or with decode_error='replace'",
         ) from problem
 
 

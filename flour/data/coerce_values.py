@@ -49,13 +49,19 @@ _CONVERT = "convert it before predicting, as before training"
 
 def _integers(values: NDArray[Any]) -> NDArray[Any]:
     """An object array of whole numbers as int64 or uint64, exactly; any other as it is."""
-    if not all(isinstance(value, int | np.integer) for value in values.flat):
+    if not all(map(_is_whole, values.flat)):
         return values
     try:
-        exact = np.array(values.tolist())
+        exact = np.array([int(value) for value in values.flat]).reshape(values.shape)
     except OverflowError:
         return values
     return exact if exact.dtype.kind in "iu" else values
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, int | np.integer):
+        return True
+    return isinstance(value, Decimal) and float(value).is_integer()
 
 
 def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:

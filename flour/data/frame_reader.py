@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
 from flour.data import pandas_blocks
 from flour.data.arrow_strings import CELLS, LEAST_ROWS, text_cells
+from flour.data.frames import as_array, decoded
 
 Frame = Any
 Arrays = NDArray[Any] | dict[str, NDArray[Any]]
@@ -186,26 +187,24 @@ def _polars_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
     return frame.columns, frame.dtypes, range(frame.width)
 
 
-def _parted(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
-    block = frame.to_numpy()
-    return [block[:, place] for place in layout.places]
-
-
 def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     if layout.uniform and len(frame) < _FEW:
-        return _parted(frame, layout)
-    columns = frame.get_columns()
-    return [_foreign(columns[p], d) for p, d in zip(layout.places, layout.dtypes, strict=True)]
+        block = frame.to_numpy()
+        return [block[:, place] for place in layout.places]
+    return _foreign_arrays(frame.get_columns(), layout)
 
 
-def _foreign(column: Any, dtype: str) -> NDArray[Any]:
+def _foreign(column: Any, dtype: str, path: str) -> NDArray[Any]:
     """A column of polars or Arrow as an array; that of many strings as CELLS."""
-    held = getattr(getattr(column, "type", None), "value_type", None)
-    if held is not None:  # a dictionary of Arrow's
-        column = column.cast(held)
+    column = decoded(column)
     texts = dtype == "string" and len(column) >= LEAST_ROWS
     cells = text_cells(column) if texts else None
-    return np.asarray(column.to_numpy()) if cells is None else cells
+    return as_array(column, path) if cells is None else cells
+
+
+def _foreign_arrays(columns: Sequence[Any], layout: Layout) -> list[NDArray[Any]]:
+    some = zip(layout.names, layout.places, layout.dtypes, strict=True)
+    return [_foreign(columns[place], dtype, f"$.{name}") for name, place, dtype in some]
 
 
 def _arrow_key(frame: Frame) -> Any:
@@ -218,8 +217,7 @@ def _arrow_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
 
 
 def _arrow_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
-    columns = frame.columns
-    return [_foreign(columns[p], d) for p, d in zip(layout.places, layout.dtypes, strict=True)]
+    return _foreign_arrays(frame.columns, layout)
 
 
 def _arrow_block(frame: Frame) -> NDArray[Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import WrongDtype
-from flour.data.arrow_strings import CELLS, as_texts
+from flour.data.arrow_strings import CELLS, as_texts, text_cells
+
+Column = Any  # of Arrow or polars
 
 
 def is_sparse(data: object) -> bool:
@@ -38,26 +41,48 @@ def frame_columns(data: Any) -> dict[str, Any] | None:
     return {str(name): data[name] for name in names}
 
 
-def as_column(values: Any) -> NDArray[Any]:
+def as_column(values: Any, path: str = "$") -> NDArray[Any]:
     """One column as an array; nullable and categorical columns become plain values."""
     if isinstance(values, np.ndarray):
-        return as_texts(values) if values.dtype is CELLS else values
-    kind: Any = getattr(values, "type", None)
-    if hasattr(kind, "index_type"):
-        # Arrow's dictionary columns lose their missing values on the way to numpy.
-        values = values.cast(kind.value_type)
+        return as_texts(values, path) if values.dtype is CELLS else values
+    if getattr(values, "num_columns", 0) == 1:  # a table of Arrow's
+        values = values.column(0)
+    values = decoded(values)  # missing values of dictionaries are lost on the way to numpy
     dtype = str(getattr(values, "dtype", ""))
     if dtype[:3] in ("Int", "UIn", "Flo", "boo") and hasattr(values, "isna"):
         return _nullable(values)
     if hasattr(values, "to_numpy"):
-        # An array of Arrow's is only copied, as missing values need it, where that is asked for.
-        how = {"zero_copy_only": False} if hasattr(values, "buffers") else {}
-        return np.asarray(values.to_numpy(**how))
+        return as_array(values, path)
     if isinstance(values, list | tuple) and any(_odd(value) for value in values):
-        column = np.empty(len(values), object)
-        column[:] = values
-        return column
+        return object_array(values)
     return np.asarray(values)
+
+
+def as_array(column: Column, path: str = "$") -> NDArray[Any]:
+    """A column of Arrow or polars as an array, copied where that is needed."""
+    how = {"zero_copy_only": False} if hasattr(column, "buffers") else {}
+    try:
+        return np.asarray(column.to_numpy(**how))
+    except Exception:
+        if (cells := text_cells(column)) is not None:
+            as_texts(cells, path)  # tells which string is no UTF-8; pyarrow only that one is not
+        raise
+
+
+def decoded(column: Column) -> Any:
+    """A column without a dictionary; one of views has strings, as pyarrow cannot take views."""
+    kind: Any = getattr(column, "type", None)
+    if not hasattr(kind, "index_type"):
+        return column
+    to = "large_string" if str(kind.value_type) == "string_view" else kind.value_type
+    return column.cast(import_module("pyarrow").dictionary(kind.index_type, to)).cast(to)
+
+
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
+    """One object for each value, also of values that are sequences themselves."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def _odd(value: object) -> bool:

@@ -85,9 +85,7 @@ class Nulls:
             return frame
         columns = {name: frame[name] for name in names}
         for name in lost:
-            column = columns[name]
-            listed = column.to_list() if hasattr(column, "to_list") else column.to_pylist()
-            columns[name] = self.settled(np.array([*listed, None], object)[:-1])
+            columns[name] = self._listed(columns[name])
         return columns
 
     def of_file(self, given: object) -> Any:
@@ -109,7 +107,8 @@ class Nulls:
     def _listed(self, values: object) -> object:
         if isinstance(values, np.ndarray):
             return self.settled(values)
-        listed = values.to_pylist() if hasattr(values, "to_pylist") else values
+        take = getattr(values, "to_pylist", None) or getattr(values, "to_list", None)
+        listed = values if take is None else take()
         if not isinstance(listed, list) or None not in listed or not self._is_nan():
             return values
         return self.settled(np.array([*listed, None], object)[:-1])

@@ -157,6 +157,8 @@ def _stored(values: Any) -> str:
     if values.dtype.kind == "O":
         texts = any(isinstance(value, str) for value in values)
         return "string" if texts or not len(values) else "float64"
+    if values.dtype == np.int64 and np.any(values != values.astype(float).astype(np.int64)):
+        return "int64"  # float64 would make one of two of them
     return "string" if values.dtype.kind == "U" else "float64"
 
 

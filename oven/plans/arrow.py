@@ -96,7 +96,7 @@ def _each(plan: Answering, first: Arrow, rest: Iterator[Arrow]) -> Iterator[Arro
         except InputError as problem:
             problem.where = f"batch {number}, {problem.where}"
             raise
-        yield _as(first.schema, made)
+        yield as_schema(first.schema, made)
 
 
 def _batch(plan: Answering, batch: Arrow) -> Arrow:
@@ -122,7 +122,7 @@ def _in_parts(
         _run(plan, reader, batch)  # its error has the row numbers of the whole batch
         raise
     try:
-        tables = [pa.Table.from_batches([_as(made[0].schema, each)]) for each in made]
+        tables = [pa.Table.from_batches([as_schema(made[0].schema, each)]) for each in made]
     except pa.ArrowInvalid:  # some answers have fractions
         tables = [pa.Table.from_batches([each]) for each in made]
     whole = pa.concat_tables(tables, promote_options="permissive")
@@ -131,7 +131,7 @@ def _in_parts(
     return joined
 
 
-def _as(schema: Arrow, batch: Arrow) -> Arrow:
+def as_schema(schema: Arrow, batch: Arrow) -> Arrow:
     """A batch of answers with the types of others; NaN among whole numbers is a missing one."""
     if batch.schema == schema:
         return batch

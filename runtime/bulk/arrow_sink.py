@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from flour.core.errors import ParameterError
-from flour.core.sparse import Sparse
+from oven.plans.arrow import answers_batch
 
 #: Rows of a group in a file: fewer are not worth its header.
 GROUP = 8192
@@ -36,14 +34,14 @@ class ArrowSink:
 
     def __call__(self, values: Any) -> None:
         """Keep a block until there are enough for a group; a stream gets each at once."""
-        block = self._arrow.table({"value": _column(self._arrow, values)})
+        block = answers_batch({"value": values}, {})
         self._blocks.append(block)
         self._rows += len(block)
         if not self._parquet or self._rows >= GROUP:
             self._write()
 
     def _write(self) -> None:
-        table = self._arrow.concat_tables(self._blocks)
+        table = self._arrow.Table.from_batches(self._blocks)
         self._blocks, self._rows = [], 0
         if self._writer is None:
             arrow = self._arrow
@@ -75,15 +73,3 @@ def _opened(path: Path) -> BinaryIO:
             found=problem.strerror or type(problem).__name__,
             hint="name a file that is not there yet, in a folder that is",
         ) from None
-
-
-def _column(arrow: Any, values: Any) -> Any:
-    """An array of Arrow, with a list for each row of several numbers."""
-    if isinstance(values, Sparse):
-        values = values.to_scipy()
-    if hasattr(values, "toarray"):
-        values = values.toarray()
-    if isinstance(values, np.ndarray) and values.ndim > 1:
-        flat = arrow.array(np.ascontiguousarray(values).reshape(-1))
-        return arrow.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))
-    return arrow.array(values if isinstance(values, np.ndarray) else list(values))

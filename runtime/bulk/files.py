@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from flour.data.arrow_reader import Arrow, library, no_rows
+from oven.plans.arrow import as_schema
 from runtime.bulk.where import Where
 from runtime.errors import UnreadableFile
 from scheduler import cores
@@ -42,6 +43,8 @@ _FEW = 2
 #: At least so many rows make a row group of Parquet, all but the last.
 _GROUP = 1 << 17
 
+NO_TYPES = "write CSV or JSON lines, or leave such a column out of --keep"
+
 
 class Part(NamedTuple):
     """A file, and the columns whose only value is in its path."""
@@ -61,10 +64,15 @@ class Read(NamedTuple):
     """How many rows of all files were gone through so far."""
 
 
+def is_stream(place: str) -> bool:
+    """Whether this can be read only once: standard input, or a pipe that has a path."""
+    return place == "-" or Path(place).is_fifo()
+
+
 def parts_of(place: str) -> list[Part]:
     """The files of a path: one, those in a folder, or those that a pattern matches."""
     root = Path(place)
-    if root.is_file() or place == "-":
+    if root.is_file() or is_stream(place):
         return [Part(root, {})]
     if root.is_dir():
         found = [path for path in root.rglob("*") if path.is_file() and not _is_hidden(path, root)]
@@ -315,8 +323,8 @@ def read_ahead(items: Iterator[Arrow]) -> Iterator[Arrow]:
 def opened_arrow(path: Path) -> tuple[Arrow, Iterator[Arrow]]:
     """The columns and batches of a file in either of Arrow's formats, over mapped memory."""
     pa = library()
-    if str(path) == "-":
-        stream = pa.ipc.open_stream(sys.stdin.buffer)
+    if is_stream(str(path)):
+        stream = pa.ipc.open_stream(sys.stdin.buffer if str(path) == "-" else path.open("rb"))
         return stream.schema, iter(stream)
     source = pa.memory_map(str(path))
     if source.read(len(_MAGIC)) != _MAGIC:
@@ -380,6 +388,7 @@ class Writer:
     def __init__(self, path: str, form: str) -> None:
         self._path, self._form = path, form
         self._open: Any = None
+        self._schema: Any = None
         #: Batches that wait to become a row group of Parquet, and how many rows they have.
         self._waiting: list[Arrow] = []
         self._rows = 0
@@ -387,7 +396,8 @@ class Writer:
     def write(self, batch: Arrow) -> None:
         """The next rows."""
         if self._open is None:
-            self._open = self._opened(batch.schema)
+            self._open, self._schema = self._opened(batch.schema), batch.schema
+        batch = self._alike(batch)
         if self._form != "parquet":
             self._open.write_batch(batch)
             return
@@ -395,6 +405,14 @@ class Writer:
         self._rows += len(batch)
         if self._rows >= _GROUP:
             self._flush()
+
+    def _alike(self, batch: Arrow) -> Arrow:
+        """The rows with the types of those before; JSON says types by its values only."""
+        try:
+            return as_schema(self._schema, batch)
+        except library().ArrowException as problem:
+            what = "these rows have columns of other types than those before"
+            raise UnreadableFile(what, found=str(problem)[:120], hint=NO_TYPES) from None
 
     def _flush(self) -> None:
         if self._waiting:
@@ -412,7 +430,5 @@ class Writer:
 
     def close(self) -> None:
         """Finish the file."""
-        if self._open is None:
-            self._open = self._opened(library().schema([]))
         self._flush()
         self._open.close()

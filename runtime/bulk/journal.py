@@ -37,13 +37,15 @@ class Journal:
         self._file = path.open("a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self._file.close()
             raise OutputInUse(
                 "another process is writing this output",
                 where=path.name,
                 hint="wait for it, or choose another --output",
             ) from None
+        except OSError:
+            pass  # a file system without locks
         self._file.seek(0)
         if self._file.readline() != self._first:
             self._file.truncate(0)
@@ -86,15 +88,11 @@ class Journal:
         """Leave what is there for the next run."""
         self._file.close()
 
-    def remove(self) -> None:
-        """Nothing is left to be done."""
-        self._path.unlink(missing_ok=True)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """An answer that was refused will be refused again; after an interruption we go on."""
         if kind is None or issubclass(kind, Exception):
-            self.remove()
+            self._path.unlink(missing_ok=True)
         self.close()

@@ -12,7 +12,7 @@ block by columns; columns that were added one by one are copied into blocks of r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ import pandas as pd
 from flour.core.types import Record, Vector
 from flour.data.arrow_reader import ArrowReader
 from oven import Plan
-from runtime.bulk.plans import Source, chosen, in_parallel, open_plan
+from runtime.bulk.plans import Source, chosen, flat_columns, in_parallel, open_plan
 
 #: Rows of a block.
 _BLOCK = 1 << 14
@@ -43,7 +43,7 @@ def predict(
         if len(names) < len(labels):
             data = rows[[labels[name] for name in names]]
     answers = _answers(opened, data, threads)
-    columns = dict(_columns({name: answers[name] for name in wanted}))
+    columns = dict(flat_columns({name: answers[name] for name in wanted}))
     made = pd.DataFrame(columns, index=rows.index)
     return made[outputs] if list(made) == [outputs] else made
 
@@ -73,18 +73,6 @@ def _joined(parts: list[Any]) -> Any:
         return [row for part in parts for row in part]
     dense = [part.toarray() if hasattr(part, "toarray") else part for part in parts]
     return np.concatenate(dense)
-
-
-def _columns(answers: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """One column for each value; vectors have `probabilities_0` and so on, as in CSV files."""
-    for name, value in answers.items():
-        if isinstance(value, Mapping):
-            yield from _columns(value, f"{before}{name}.")
-        elif getattr(value, "ndim", 1) == 2:
-            table = value.toarray() if hasattr(value, "toarray") else value
-            yield from ((f"{before}{name}_{at}", table[:, at]) for at in range(table.shape[1]))
-        else:
-            yield before + name, value
 
 
 class _Accessor:

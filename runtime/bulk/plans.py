@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import oven
 from flour.core.errors import nearest
 from flour.core.types import Category, Record, Scalar, Text, Tokens, Type, Vector
-from flour.data.arrow_reader import Arrow, ArrowReader, library
+from flour.data.arrow_reader import Arrow, ArrowReader
 from flour.language.flow import Flow
 from oven import Plan
+from oven.plans.arrow import answers_batch
 from runtime.errors import BadCall, BadRegistration
 from runtime.service.batches import answers
 from scheduler import cores
@@ -66,9 +69,14 @@ def check_kept(kept: Sequence[str], outputs: Sequence[str]) -> None:
         )
 
 
-def columns_read(plan: Plan, names: list[str]) -> list[str]:
-    """Which of these columns the plan reads."""
-    return ArrowReader(plan.inputs).columns(names)
+def kept_and_needed(
+    plan: Plan, outputs: Sequence[str], names: list[str], keep: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """The columns to keep, by default all, and which are needed for these and the plan."""
+    kept = list(names if keep is None else keep)
+    check_kept(kept, outputs)
+    read = {*ArrowReader(plan.inputs).columns(names), *kept}
+    return kept, [each for each in names if each in read]
 
 
 @cache
@@ -98,7 +106,8 @@ def in_parallel(work: Any, items: Iterable[Any], threads: int | None = None) -> 
 
 def predict_arrow(plan: Plan, batch: Arrow, outputs: tuple[str, ...]) -> Arrow:
     """The wanted outputs for a batch, which may have other columns, too."""
-    made = plan.run_arrow(batch.select(columns_read(plan, batch.schema.names)))
+    read = ArrowReader(plan.inputs).columns(batch.schema.names)
+    made = plan.run_arrow(batch.select(read))
     return select(made, plan, outputs)
 
 
@@ -124,13 +133,37 @@ def columns_of(plan: Plan) -> list[str]:
 
 def empty_answers(plan: Plan, outputs: tuple[str, ...]) -> Arrow:
     """The answers for no rows, which have the types of all answers."""
-    pa, arrays = library(), {}
-    for name, dtype in typed_columns(plan):
-        plain = dtype.removesuffix(LIST)
-        kind = pa.bool_() if plain == "bool" else getattr(pa, plain)()
-        arrays[name] = pa.nulls(0, kind if plain == dtype else pa.list_(kind))
-    batch = pa.record_batch(list(arrays.values()), names=list(arrays))
-    return select(plan.run_arrow(batch), plan, outputs)
+    return select(answers_batch(plan.run(no_rows(plan.inputs)), plan.outputs), plan, outputs)
+
+
+def no_rows(inputs: Mapping[str, Type]) -> Any:
+    """The data of no rows."""
+    columns = {name: _no_values(kind) for name, kind in inputs.items()}
+    only = next(iter(inputs.values())) if len(inputs) == 1 else None
+    return next(iter(columns.values())) if isinstance(only, Record) else columns
+
+
+def _no_values(kind: Type) -> Any:
+    match kind:
+        case Record(fields):
+            return {name: _no_values(sub) for name, sub in fields}
+        case Vector(width, dtype):
+            return np.empty((0, width), object if dtype == "string" else dtype)
+        case Scalar(dtype) | Category(dtype):
+            return np.empty(0, object if dtype == "string" else dtype)
+    return []
+
+
+def flat_columns(answers: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """One column for each value; vectors have `probabilities_0` and so on, as in CSV files."""
+    for name, value in answers.items():
+        if isinstance(value, Mapping):
+            yield from flat_columns(value, f"{before}{name}.")
+        elif getattr(value, "ndim", 1) == 2:
+            table = value.toarray() if hasattr(value, "toarray") else value
+            yield from ((f"{before}{name}_{at}", table[:, at]) for at in range(table.shape[1]))
+        else:
+            yield before + name, value
 
 
 def typed_columns(plan: Plan) -> list[tuple[str, str]]:

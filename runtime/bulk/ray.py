@@ -14,16 +14,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.data.dataset import MaterializedDataset
 
-from flour.core.types import Record, Vector
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from runtime.bulk.plans import (
     Source,
     check_kept,
     chosen,
-    columns_read,
     empty_answers,
+    kept_and_needed,
     open_plan,
     predict_arrow,
 )
@@ -52,15 +52,17 @@ def predict(
     until they have `batch_size` rows. Other options are those of `map_batches`.
     """
     opened = open_plan(plan)
+    function: Any = batch(opened, outputs, keep)
+    if isinstance(dataset, MaterializedDataset) and not dataset.count():
+        schema = dataset.schema()  # Ray calls nothing without rows
+        types = zip(schema.names, schema.types, strict=True) if schema else ()
+        return ray.data.from_arrow(function(library().schema(list(types)).empty_table()))
     names = dataset.columns(fetch_if_missing=False)
     if names is not None:
-        kept = names if keep is None else keep
-        check_kept(kept, chosen(opened, outputs))
-        needed = {*columns_read(opened, names), *kept}
+        _, needed = kept_and_needed(opened, chosen(opened, outputs), names, keep)
         if len(needed) < len(names):
-            dataset = dataset.select_columns([name for name in names if name in needed])
+            dataset = dataset.select_columns(needed)
     rows = batch_size or task_rows(opened)
-    function: Any = batch(opened, outputs, keep)
     return dataset.map_batches(function, batch_format="pyarrow", batch_size=rows, **options)
 
 
@@ -102,13 +104,6 @@ class Batch:
 
 def task_rows(plan: Plan) -> int:
     """Rows of a task, fewer where a row has many values."""
-    values = 0
-    for kind in plan.inputs.values():
-        match kind:
-            case Record(fields=fields):
-                values += len(fields)
-            case Vector(width=width):
-                values += width
-            case _:
-                values += 1
+    kinds: list[Any] = list(plan.inputs.values())
+    values = sum(getattr(each, "width", 0) or len(getattr(each, "fields", "1")) for each in kinds)
     return max(_ROWS, _VALUES // max(16, values))

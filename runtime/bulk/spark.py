@@ -27,10 +27,9 @@ from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from runtime.bulk.plans import (
     Source,
-    check_kept,
     chosen,
-    columns_read,
     empty_answers,
+    kept_and_needed,
     open_plan,
     predict_arrow,
     typed_columns,
@@ -52,12 +51,10 @@ def predict(
     opened = open_plan(plan)
     wanted = chosen(opened, outputs)
     name = _send(frame.sparkSession, opened)
-    kept = list(frame.columns if keep is None else keep)
-    check_kept(kept, wanted)
-    needed = {*columns_read(opened, frame.columns), *kept}
+    kept, needed = kept_and_needed(opened, wanted, frame.columns, keep)
     fields = [*(frame.schema[each] for each in kept), *_fields(opened, wanted)]
-    rows = frame.select(*(each for each in frame.columns if each in needed))
-    return rows.mapInArrow(partial(_batches, name, wanted, kept), StructType(fields))
+    answer = partial(_batches, name, wanted, kept)
+    return frame.select(*needed).mapInArrow(answer, StructType(fields))
 
 
 def udf(session: SparkSession, plan: Source, outputs: str | Sequence[str] | None = None) -> Any:

@@ -23,7 +23,7 @@ class Block:
     file: str
     lines: Sequence[int]
     """The line of each row; the row's number in formats without lines."""
-    kept: dict[str, list[Any]] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
     """Columns that are copied to the output."""
     done: int = 0
     """Bytes of the file that were read so far."""

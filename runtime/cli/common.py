@@ -54,12 +54,20 @@ def rows(parser: argparse.ArgumentParser) -> None:
         choices=("csv", "tsv", "jsonl", "parquet", "arrow"),
         help="of the rows; by default that of the file's ending",
     )
-    parser.add_argument("--separator", metavar="C", help="between the cells of a CSV file")
+    parser.add_argument(
+        "--separator", metavar="C", type=_character, help="between the cells of a CSV file"
+    )
     parser.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
         help="whether a CSV file begins with a line of names; by default it is detected",
     )
+
+
+def _character(text: str) -> str:
+    if len(text) != 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one character; for tabs: --format tsv")
+    return text
 
 
 def size(text: str) -> int:

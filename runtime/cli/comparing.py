@@ -54,6 +54,8 @@ def compare_file(
     rows, kept = 0, list[str]()
     outputs: tuple[str, ...] = ()
     for block in reading.blocks(path, plan.inputs, options):
+        if not block.count:
+            break
         block.data = plan.reader.nulls.of_file(block.data)
         try:
             made = plan.run(block.data)

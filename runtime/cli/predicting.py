@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from glob import escape
@@ -82,14 +83,23 @@ class Task(NamedTuple):
 
     @property
     def by_batches(self) -> bool:
-        """Whether answers are Arrow's batches, of which a journal is kept."""
+        """Whether answers are Arrow's batches, which a journal can keep."""
         return self.how.is_arrow or self.form in {"parquet", "arrow"}
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether another run can go on where this one was."""
+        from runtime.bulk.files import is_stream
+
+        return self.by_batches and not is_stream(self.rows)
 
     @property
     def journal(self) -> dict[str, Any]:
         """What makes two tasks the same."""
         from runtime.bulk.files import parts_of
 
+        if not self.is_resumable:
+            return {"process": os.getpid()}
         stats = [part.path.stat() for part in parts_of(self.rows)]
         return {
             "plan": self.plan.digest,
@@ -129,17 +139,21 @@ def run(options: argparse.Namespace, out: Output) -> int:
 def _check_output(output: str) -> None:
     """Refuse a place where no file can be written, before anything is answered."""
     path = Path(output).absolute()
-    if output != "-" and (path.is_dir() or not path.parent.is_dir()):
+    if output != "-" and (not path.parent.is_dir() or (path.exists() and not path.is_file())):
         raise ArgumentError(
             "the answers are written into a file",
             where=f"--output {output}",
-            found="a folder of this name" if path.is_dir() else f"no folder {path.parent.name!r}",
+            found="a folder or device of this name"
+            if path.exists()
+            else f"no folder {path.parent.name!r}",
+            hint="without --output they go to standard output",
         )
 
 
 def _check_names(options: argparse.Namespace, outputs: Sequence[str]) -> None:
     """Refuse an output that would replace what is read, and two columns of one name."""
     from runtime.bulk.files import reads
+    from runtime.bulk.plans import check_kept
 
     if "-" not in {options.output, options.rows} and reads(options.rows, Path(options.output)):
         same = Path(options.output).resolve() == Path(options.rows).resolve()
@@ -149,13 +163,7 @@ def _check_names(options: argparse.Namespace, outputs: Sequence[str]) -> None:
             found=f"rows from {options.rows}",
             hint="choose another name" if same else "choose an output outside of this folder",
         )
-    for name in options.keep:
-        if name in outputs:
-            raise ArgumentError(
-                "a column to keep has the name of an output",
-                where=f"--keep {name}",
-                hint="leave it out, or choose other outputs with --outputs",
-            )
+    check_kept(options.keep, outputs)
 
 
 def _output_format(options: argparse.Namespace, how: Options) -> str:
@@ -181,7 +189,8 @@ def _run(task: Task, threads: int | None, progress: Progress) -> int:
 
     rate = Rate()
     with ExitStack() as stack:
-        journal = stack.enter_context(_journal(task)) if _is_resumable(task) else None
+        journal = stack.enter_context(_journal(task)) if task.output != "-" else None
+        kept = journal if task.is_resumable else None
         writer = stack.enter_context(writing.opened(task.output, task.form))
         for columns in journal.batches() if journal else ():
             rate.before += len(columns)
@@ -190,19 +199,16 @@ def _run(task: Task, threads: int | None, progress: Progress) -> int:
         blocks = reading.blocks(task.rows, task.plan.inputs, task.how, rate.before, plain=False)
         answer = _answer_of(task)
         for block, columns in in_parallel(answer, blocks, 1 if task.plan.mixes_rows else threads):
-            if journal:
-                journal.append(columns)
+            if kept:
+                kept.append(columns)
             writer.write(columns)
             rate.rows += block.count
             progress.at(block.done, rate.note(progress.share(block.done)))
     return rate.rows
 
 
-def _is_resumable(task: Task) -> bool:
-    return task.by_batches and task.output != "-" and task.rows != "-"
-
-
 def _journal(task: Task) -> Journal:
+    """What is kept of answers; without any, it keeps other processes from the output."""
     from runtime.bulk.journal import Journal
 
     path = Path(task.output)
@@ -232,8 +238,10 @@ def _answer_of(task: Task) -> Callable[[Block], tuple[Block, Any]]:
 
 def _batch(task: Task, block: Block) -> Any:
     """The answers and the kept columns as one record batch."""
+    from flour.core.errors import InputError
     from flour.data.arrow_reader import library
     from oven.plans.arrow import answers_batch
+    from runtime.bulk.files import NO_TYPES
     from runtime.bulk.plans import select
 
     if task.how.is_arrow:
@@ -242,7 +250,11 @@ def _batch(task: Task, block: Block) -> Any:
         made = answers_batch(_answered(task.plan, block), task.plan.outputs)
     made = select(made, task.plan, task.outputs)
     pa = library()
-    kept = {name: pa.array(values) for name, values in block.kept.items()}
+    try:
+        kept = {name: pa.array(values) for name, values in block.kept.items()}
+    except pa.ArrowException as problem:
+        said = str(problem)[:120]
+        raise InputError("a column to keep has no one type", found=said, hint=NO_TYPES) from None
     columns = {**kept, **dict(zip(made.schema.names, made.columns, strict=True))}
     return pa.record_batch(list(columns.values()), names=list(columns))
 

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from io import TextIOWrapper
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from flour.core.types import Record, Type
+import numpy as np
+
+from flour.core.types import Pairs, Record, Type, Vector
+from flour.data.arrow_reader import ArrowReader
+from flour.data.arrow_strings import with_texts
 from runtime.bulk.files import parts_of
+from runtime.bulk.plans import no_rows
 from runtime.cli.blocks import ARROW, Block, Options
 from runtime.cli.errors import BadTable
 from runtime.cli.tables import Schema
@@ -25,6 +33,8 @@ _BY_ENDING = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl
 _BY_ENDING |= {".parquet": "parquet", ".pq": "parquet"}
 _BY_ENDING |= dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "arrow")
 MAX_CELL = 16 << 20
+#: What the decoder makes of bytes that are no UTF-8.
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 def format_of(path: str, told: str | None) -> str:
@@ -59,53 +69,50 @@ def blocks(
 
         for block in parquet.blocks(path, inputs, options, skip):
             if plain:
-                block.data = parquet.plain(block.data, inputs, block.file)
+                block.data = with_texts(ArrowReader(inputs).read(block.data))
             yield block
         return
     for block in _text_blocks(path, inputs, options):
-        if block.count <= skip:
+        if 0 < block.count <= skip:
             skip -= block.count
         else:
             yield block
 
 
 def _text_blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
-    before = 0
-    for part in ["-"] if path == "-" else [str(each.path) for each in parts_of(path)]:
-        with _open_text(part) as file:
-            counted = _Counted(file)
-            name = "standard input" if part == "-" else part
+    """The rows of all files; where there are none, one block of no rows says what columns are."""
+    before, rows = 0, 0
+    for part, _ in parts_of(path):
+        name = "standard input" if path == "-" else str(part)
+        with nullcontext(sys.stdin.buffer) if path == "-" else part.open("rb") as file:
+            counted = _Counted(file, name)
             reader = _json_lines if options.form == "jsonl" else _csv
             for block in reader(counted, inputs, options, name):
-                block.done = before + counted.done
+                block.done, rows = before + counted.done, rows + block.count
                 yield block
+            counted.file.detach()  # it stays open
         before += counted.done
-
-
-@contextmanager
-def _open_text(path: str) -> Iterator[Iterable[str]]:
-    if path == "-":
-        yield _without_mark(sys.stdin)
-        return
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
-        yield file
-
-
-def _without_mark(lines: Iterable[str]) -> Iterator[str]:
-    """The lines without the mark of byte order, which files are read without, too."""
-    for number, line in enumerate(lines):
-        yield line if number else line.removeprefix("\ufeff")
+    if not rows:
+        kept = {column: np.empty(0, str) for column in options.keep}
+        yield Block(no_rows(inputs), 0, path, (), kept)
 
 
 class _Counted:
-    """The lines of a file, with an approximate count of their bytes."""
+    """The lines of a file of UTF-8, with an approximate count of their bytes."""
 
-    def __init__(self, file: Iterable[str]) -> None:
-        self._file = iter(file)
-        self.done = 0
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.file = TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
+        self.done, self._name = 0, name
 
     def __iter__(self) -> Iterator[str]:
-        for line in self._file:
+        for number, line in enumerate(self.file, 1):
+            if not line.isascii() and (wrong := _NO_UTF8.search(line)):
+                raise BadTable(
+                    "this text is not UTF-8",
+                    where=f"{self._name}:{number}",
+                    found=f"0x{ord(wrong[0]) & 0xFF:02x} after {line[: wrong.start()][-20:]!r}",
+                    hint="write the file anew as UTF-8",
+                )
             self.done += len(line)
             yield line
 
@@ -126,34 +133,30 @@ def _csv(
     header = _header(first[1], inputs, options, name)
     schema = Schema(inputs, header, len(first[1]), name)
     kept = _kept_columns(header, options, name)
-    pending = [] if header is not None else [first]
-    for line, row in rows:
-        if len(row) != len(first[1]):
-            raise BadTable(
-                f"{len(row)} cells, the first line has {len(first[1])}",
-                where=f"{name}:{line}",
-                hint="a cell with a separator in it needs quotation marks",
-            )
-        pending.append((line, row))
-        if len(pending) >= options.rows:
-            yield _block(schema, pending, kept, name)
-            pending = []
-    if pending:
-        yield _block(schema, pending, kept, name)
+    rest = rows if header is not None else chain([first], rows)
+    while some := list(islice(rest, options.rows)):
+        yield _block(schema, some, kept, name)
 
 
 def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
     """Each row with the line it begins on; empty lines are skipped."""
-    line = 1
+    line, width = 1, 0
     while True:
         try:
             row = next(reader)
         except StopIteration:
             return
-        except (csv.Error, UnicodeDecodeError) as problem:
+        except csv.Error as problem:
             where = f"{name}:{reader.line_num or 1}"
             raise BadTable("this is not CSV", where=where, found=str(problem)[:120]) from None
         if row:
+            width = width or len(row)
+            if len(row) != width:
+                raise BadTable(
+                    f"{len(row)} cells, the first line has {width}",
+                    where=f"{name}:{line}",
+                    hint="a cell with a separator in it needs quotation marks",
+                )
             yield line, row
         line = reader.line_num + 1
 
@@ -200,23 +203,24 @@ def _block(
 def _json_lines(
     file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
 ) -> Iterator[Block]:
-    rows: list[Any] = []
-    lines: list[int] = []
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        rows.append(_parsed(line, f"{name}:{number}"))
-        lines.append(number)
-        if len(rows) >= options.rows:
-            yield _json_block(rows, lines, inputs, options, name)
-            rows, lines = [], []
-    if rows:
-        yield _json_block(rows, lines, inputs, options, name)
+    texts = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+    columns: list[str] = []
+    while some := dict(islice(texts, options.rows)):
+        rows = [_parsed(line, f"{name}:{number}") for number, line in some.items()]
+        if not columns and isinstance(rows[0], dict):
+            columns = [key for key in rows[0] if key not in options.keep] or list(rows[0])
+        named = [row if isinstance(row, dict) else {} for row in rows]
+        kept = {key: [row.get(key) for row in named] for key in options.keep}
+        data = _json_data(rows, [*some], inputs, name, columns)
+        yield Block(data, len(rows), name, [*some], kept)
 
 
 def _parsed(line: str, where: str) -> Any:
     try:
-        return json.loads(line)
+        value = json.loads(line)
+        if "\\ud" in line or "\\uD" in line:
+            json.dumps(value, ensure_ascii=False).encode()  # half a character cannot be written
+        return value
     except json.JSONDecodeError as problem:
         raise BadTable(
             "this is not JSON", where=f"{where}:{problem.colno}", found=problem.msg
@@ -225,29 +229,31 @@ def _parsed(line: str, where: str) -> Any:
         raise BadTable("this JSON cannot be read", where=where, found=str(problem)[:80]) from None
 
 
-def _json_block(
-    rows: list[Any],
-    lines: list[int],
-    inputs: Mapping[str, Type],
-    options: Options,
-    name: str,
-) -> Block:
-    kept: dict[str, list[Any]] = {
-        column: [row.pop(column, None) if isinstance(row, dict) else None for row in rows]
-        for column in options.keep
-    }
+def _json_data(
+    rows: list[Any], lines: list[int], inputs: Mapping[str, Type], name: str, columns: list[str]
+) -> Any:
     kind = next(iter(inputs.values()))
-    if len(inputs) == 1 and isinstance(kind, Record):  # a file has ids and labels, too
-        known = frozenset(kind.names)
-        rows = [
-            {key: row[key] for key in row if key in known} if isinstance(row, dict) else row
-            for row in rows
-        ]
-    data: Any = rows
     if len(inputs) > 1:
         for row, line in zip(rows, lines, strict=True):
             if not isinstance(row, dict) or not inputs.keys() <= row.keys():
                 wanted = ", ".join(inputs)
                 raise BadTable(f"a row has {wanted}", where=f"{name}:{line}", found=str(row)[:60])
-        data = {key: [row[key] for row in rows] for key in inputs}
-    return Block(data, len(rows), name, lines, kept)
+        return {key: [row[key] for row in rows] for key in inputs}
+    if isinstance(kind, Record):  # a file has ids and labels, too
+        known = frozenset(kind.names)
+        return [
+            {key: row[key] for key in row if key in known} if isinstance(row, dict) else row
+            for row in rows
+        ]
+    if isinstance(kind, Pairs):
+        return rows
+    # The columns of others have any names.
+    return [_unnamed(row, columns, next(iter(inputs)), kind) for row in rows]
+
+
+def _unnamed(row: Any, columns: Sequence[str], name: str, kind: Type) -> Any:
+    """What an object holds under an input's name; else its values, in the first row's order."""
+    if not isinstance(row, dict) or name in row or not row.keys() >= {*columns}:
+        return row.get(name, row) if isinstance(row, dict) else row
+    values = [row[column] for column in columns]
+    return values if isinstance(kind, Vector) else values[0] if len(values) == 1 else row

@@ -65,11 +65,7 @@ class Column:
             if odd is not None and self.dtype.startswith(("int", "uint")):
                 self._cell(texts[odd], odd, where)
             raise
-        if self.dtype == "string":
-            objects = np.empty(len(values), np.object_)
-            objects[:] = values
-            return objects
-        return np.array(values, np.dtype(self.dtype))
+        return np.array(values, object if self.dtype == "string" else self.dtype)
 
     def _cell(self, text: str, number: int, where: Where) -> Any:
         try:

@@ -10,11 +10,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
+
+from runtime.bulk.plans import flat_columns
 
 Columns = Any
 """A record batch, or columns by name: arrays or lists with one entry per row."""
@@ -26,20 +29,15 @@ class Writer(Protocol):
     def write(self, columns: Columns) -> None:
         """The next rows."""
 
-    def close(self) -> None:
-        """That was all."""
-
 
 @contextmanager
 def opened(path: str, form: str) -> Iterator[Writer]:
     """A writer for a file, or for standard output ("-")."""
     if path == "-":
-        if form == "arrow":
-            with _writer(Path("-"), form) as stream:
-                yield stream
-            sys.stdout.buffer.flush()
-            return
-        yield _text_writer(sys.stdout, form)
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as files, whatever the locale
+        with _writer(Path("-"), form) as writer:
+            yield writer
         sys.stdout.flush()
         return
     whole = Path(path)
@@ -61,12 +59,9 @@ def _writer(path: Path, form: str) -> Iterator[Writer]:
         yield writer
         writer.close()
         return
-    with path.open("w", encoding="utf-8", newline="") as file:
-        yield _text_writer(file, form)
-
-
-def _text_writer(file: IO[str], form: str) -> Writer:
-    return _JsonLines(file) if form == "jsonl" else _Csv(file, "\t" if form == "tsv" else ",")
+    opened = path.open("w", encoding="utf-8", newline="") if str(path) != "-" else None
+    with opened or nullcontext(sys.stdout) as file:
+        yield _JsonLines(file) if form == "jsonl" else _Csv(file, "\t" if form == "tsv" else ",")
 
 
 def _by_name(columns: Columns) -> Mapping[str, Any]:
@@ -92,13 +87,9 @@ class _JsonLines:
 
     def write(self, columns: Columns) -> None:
         columns = _by_name(columns)
-        names = list(columns)
         for row in zip(*columns.values(), strict=True):
-            plain = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+            plain = {name: _plain(value) for name, value in zip(columns, row, strict=True)}
             self._file.write(json.dumps(plain, ensure_ascii=False) + "\n")
-
-    def close(self) -> None:
-        """There is nothing to end."""
 
 
 class _Csv:
@@ -109,23 +100,14 @@ class _Csv:
         self._started = False
 
     def write(self, columns: Columns) -> None:
-        flat = dict(_flat_columns(_by_name(columns)))
+        flat = {
+            name: values.tolist() if isinstance(values, np.ndarray) else values
+            for name, values in flat_columns(_by_name(columns))
+        }
         if not self._started:
             self._writer.writerow(flat)
             self._started = True
         self._writer.writerows(zip(*flat.values(), strict=True))
-
-    def close(self) -> None:
-        """There is nothing to end."""
-
-
-def _flat_columns(columns: Columns) -> Iterator[tuple[str, Any]]:
-    for name, values in columns.items():
-        if isinstance(values, np.ndarray) and values.ndim == 2:
-            for column in range(values.shape[1]):
-                yield f"{name}_{column}", values[:, column].tolist()
-        else:
-            yield name, values.tolist() if isinstance(values, np.ndarray) else values
 
 
 def _plain(value: object) -> Any:

@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from tempfile import mkstemp
@@ -120,33 +120,31 @@ class RemotePlans:
 
     def put(self, path: Path) -> None:
         """Put a plan there, unless it is there in full length."""
-        try:
+        with self._told(path.name, "put on", "the machine of the controller has to write there"):
             if self._remote.size(path.name) != path.stat().st_size:
                 self._remote.put(path)
-        # The kinds of its errors are the storage's own.
-        except Exception as problem:
-            raise RepositoryError(
-                "a plan cannot be put on object storage",
-                where=f"{self._remote.shown}/{path.name}",
-                found=f"{type(problem).__name__}: {problem}"[:300],
-                hint="the machine of the controller has to write there",
-            ) from problem
 
     def get(self, path: str) -> Path:
         """The file of a plan on this machine, fetched if it is not there."""
         local = self._staging.directory / Path(path).name
         self._staging.use(local)
         if not local.exists():
-            try:
+            with self._told(local.name, "fetched from", "every machine has to read there"):
                 self._remote.fetch(local.name, local)
-            except Exception as problem:
-                raise RepositoryError(
-                    "a plan cannot be fetched from object storage",
-                    where=f"{self._remote.shown}/{local.name}",
-                    found=f"{type(problem).__name__}: {problem}"[:300],
-                    hint="every machine has to read there",
-                ) from problem
         return local
+
+    @contextmanager
+    def _told(self, name: str, done: str, hint: str) -> Iterator[None]:
+        """Errors of the storage, whose kinds are its own."""
+        try:
+            yield
+        except Exception as problem:
+            raise RepositoryError(
+                f"a plan cannot be {done} object storage",
+                where=f"{self._remote.shown}/{name}",
+                found=f"{type(problem).__name__}: {problem}"[:300],
+                hint=hint,
+            ) from problem
 
     def read(self, name: str) -> bytes:
         """A small file beside the plans; FileNotFoundError if there is none."""

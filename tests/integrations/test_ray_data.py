@@ -110,3 +110,21 @@ def test_no_rows_have_the_columns_of_answers(cluster: Any, one: Known) -> None:
     made = pretzel.ray.batch(one.plan, ["label"], keep=["row"])(one.table.slice(0, 0))
     assert made.column_names == ["row", "label"]
     assert made.num_rows == 0
+
+
+@pytest.mark.parametrize("form", ["arrow", "pandas", "items"])
+def test_a_dataset_without_rows_has_the_columns_of_answers(
+    cluster: Any, one: Known, form: str
+) -> None:
+    import runtime.bulk as pretzel
+
+    none = one.table.slice(0, 0)
+    data = {
+        "arrow": lambda: cluster.data.from_arrow(none),
+        "pandas": lambda: cluster.data.from_pandas(none.to_pandas()),
+        "items": lambda: cluster.data.from_items([]),
+    }[form]()
+    made = pretzel.ray.predict(data, one.plan, ["label"])
+    kept = [] if form == "items" else none.column_names
+    assert made.columns() == [*kept, "label"]
+    assert made.count() == 0

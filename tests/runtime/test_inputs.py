@@ -12,9 +12,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import flour
+import oven
 from flour.core.errors import FlourError, MissingColumn, NotRectangular, WrongDtype
 from runtime import Runtime
 from tests.runtime.plans import record_flow
@@ -133,3 +138,36 @@ def test_fractions_and_decimals_are_numbers() -> None:
             assert runtime.predict("m", [third, 1, 2])["value"] == pytest.approx(want, rel=1e-12)
             many = runtime.predict("m", np.array([[third, 1, 2]] * 2, object))
             assert many["value"] == pytest.approx([want] * 2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [3.0, 2.5, Decimal("3.0"), Decimal("2.50"), Decimal("NaN"), Decimal("1e30"), Fraction(5, 2)],
+)
+def test_whole_columns_take_the_numbers_that_the_original_takes(cell: Any) -> None:
+    """A fraction makes floats of a column, and is a category that was never seen."""
+    fitted = pd.DataFrame({"kind": [1, 2, 3] * 20, "size": [*range(5)] * 12})
+    columns = [("kind", OneHotEncoder(handle_unknown="ignore"), ["kind"])]
+    encoded = ColumnTransformer([*columns, ("size", SimpleImputer(), ["size"])])
+    original = make_pipeline(encoded, Ridge()).fit(fitted, fitted["kind"] ** 2 + fitted["size"])
+    plan = oven.bake(flour.from_sklearn(original, sample=fitted))
+    for name in fitted:
+        rows = pd.DataFrame({"kind": [1, 2], "size": [1, 2]}).astype({name: object})
+        rows.loc[1, name] = cell
+        wanted = original.predict(rows)
+        for given in (rows, rows.to_dict("records"), rows.to_dict("list")):
+            assert np.allclose(plan.run(given)["value"], wanted, rtol=1e-12)
+
+
+def test_categories_that_float64_would_make_one_of_two_are_told_apart() -> None:
+    """Also where there is no sample, as in a command: the fitted categories say so."""
+    keys = [2**53 + n for n in range(6)]
+    fitted = pd.DataFrame({"key": keys * 10})
+    encoder = make_column_transformer((OneHotEncoder(), ["key"]))
+    original = make_pipeline(encoder, Ridge(1e-6)).fit(fitted, [*range(6)] * 10)
+    plan = oven.bake(flour.from_sklearn(original))
+    wanted = original.predict(pd.DataFrame({"key": keys}))
+    assert len(np.unique(wanted.round(3))) == 6
+    for given in (keys, [Decimal(key) for key in keys]):
+        for rows in (pd.DataFrame({"key": given}), [{"key": key} for key in given]):
+            assert np.allclose(plan.run(rows)["value"], wanted)

@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import flour
 import oven
-from flour.core.errors import InputError
+from flour.core.errors import InputError, NotDecodable
 from flour.core.types import Record, Scalar, Tokens, Vector
 from flour.data import arrow_reader
 
@@ -354,6 +354,45 @@ def test_errors_of_parts_have_the_rows_of_the_batch() -> None:
     with pytest.raises(InputError) as parted:
         plan.run_arrow(asked)
     assert parted.value.where == alone.value.where
+
+
+@pytest.mark.parametrize("rows", [4, ROWS])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("coded", [False, True])
+def test_what_is_no_utf8_is_told_by_its_row(
+    reviews: oven.Plan, rows: int, kind: pa.DataType, *, coded: bool
+) -> None:
+    column = pa.array([b"good", b"bad", b"r\xe9sum\xe9", b"good"], pa.binary())
+    column = (column.cast(pa.binary_view()) if kind == pa.string_view() else column).view(
+        pa.string_view() if kind == pa.string_view() else pa.string()
+    )
+    if kind == pa.large_string():
+        column = column.cast(pa.large_binary(), safe=False).view(kind)
+    places = pa.array([0, 1, 1, 2] * (rows // 4), pa.int32())
+    one = pa.DictionaryArray.from_arrays(places, column)
+    data = pa.table({"review": one if coded else column})
+    for door in (reviews.run_arrow, reviews.run):
+        with pytest.raises(NotDecodable, match="e9 at byte 1 of 6") as caught:
+            door(data)
+        assert str(caught.value.where).endswith("[3]" if coded else "[2]")
+        assert "decode or write them anew" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("rows", [1, ROWS])
+def test_dictionaries_of_views(plan: oven.Plan, reviews: oven.Plan, rows: int) -> None:
+    """As polars hands out its categories."""
+    for asked, column in ((plan, "city"), (reviews, "review")):
+        words = table() if column == "city" else pa.table({column: ["good", "bad"] * 200})
+        words = words.slice(0, rows)
+        codes = pa.array([n % 2 for n in range(rows)], pa.int32())
+        views = pa.array(["Oslo", "good"], pa.string()).cast(pa.string_view())
+        coded = pa.DictionaryArray.from_arrays(codes, views)
+        at = words.column_names.index(column)
+        plain = words.set_column(at, column, pa.array(coded.to_pylist()))
+        given = words.set_column(at, column, coded)
+        assert asked.run_arrow(given).equals(asked.run_arrow(plain))
+        for name, values in asked.run(given).items():
+            assert np.array_equal(values, asked.run(plain)[name])
 
 
 def test_columns_of_one_name_are_refused(plan: oven.Plan) -> None:

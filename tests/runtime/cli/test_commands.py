@@ -293,6 +293,7 @@ def test_a_library_that_is_not_installed(
         return usual(name, *others, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr("runtime.cli.parquet.find_spec", lambda _: None)
     ran = pretzel("predict", place.root / "booster.ubj", place.root / "mixed.parquet")
     assert ran.code == 4
     assert "pip install 'pretzel-runtime[arrow]'" in ran.err

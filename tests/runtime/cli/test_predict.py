@@ -37,6 +37,11 @@ def read(text: str, inputs: dict[str, Type], path: Path, **facts: object) -> lis
     return list(reading.blocks(str(path), inputs, options))
 
 
+def piped(text: str) -> io.TextIOWrapper:
+    """Return a standard input that this is piped into; what is not ASCII is UTF-8."""
+    return io.TextIOWrapper(io.BytesIO(text.encode()), "latin-1")
+
+
 # --- whole files ---------------------------------------------------------------------------------
 
 
@@ -72,7 +77,7 @@ def test_every_format_gets_the_library_answers(
 def test_from_standard_input_to_standard_output(
     pretzel: Pretzel, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("1,2,3,4\n5,6,7,\n"))
+    monkeypatch.setattr("sys.stdin", piped("1,2,3,4\n5,6,7,\n"))
     ran = pretzel(
         *("predict", place.root / "trees.txt", "-", "--format", "csv", "--outputs", "value"),
     )
@@ -98,7 +103,7 @@ def test_answers_replace_neither_rows_nor_columns_to_keep(pretzel: Pretzel, tmp_
     assert "the answers would replace the rows" in ran.err
     ran = pretzel("predict", tmp_path / "m.pretzel", rows, "--keep", "output")
     assert ran.code != 0
-    assert "--keep output" in ran.err
+    assert "'output' among the columns output" in ran.err
     assert rows.read_text(encoding="utf-8") == "x,output\n1,2\n"
 
 
@@ -127,6 +132,7 @@ def test_several_inputs_go_as_json_lines(pretzel: Pretzel, tmp_path: Path) -> No
         ("jsonl", '{"age": 1, "city": "Graz"}\n{"age": 1,}\n', "bad.jsonl:2:"),
         ("jsonl", '{"age": 1, "city": "Graz"}\n{"age": "x", "city": "Graz"}\n', "bad.jsonl:2"),
         ("jsonl", '{"age": 1, "city": "Graz"}\n[1]\n', "bad.jsonl:2"),
+        ("jsonl", '{"age": 1, "city": "Graz\\ud800"}\n', "bad.jsonl:1"),
         ("csv", "age,city\n1,Nowhere\n", "bad.csv:2"),
         ("parquet", "PAR1", "bad.parquet"),
     ],
@@ -170,6 +176,8 @@ def test_formats_and_columns_that_are_not_there(
     assert "no column 'nobody' to keep" in pretzel(*ask, "--keep", "nobody").err
     assert "--output answers.parquet" in pretzel(*ask, "--output-format", "parquet").err
     assert "nothing" in pretzel(*ask, "--outputs", "nothing").err
+    for separator in ("||", ""):
+        assert "is not one character" in pretzel(*ask, "--separator", separator).err
     (tmp_path / "rows.dat").write_text("1", encoding="utf-8")
     assert "--format" in pretzel("predict", model, tmp_path / "rows.dat").err
 
@@ -340,12 +348,15 @@ def test_what_stands_in_the_way_of_answers_is_told(
     ran = pretzel(*ask, tmp_path / "answers.csv")
     assert ran.code != 0
     assert "several columns have the name 'a'" in ran.err
-    for place, said in ((tmp_path, "a folder of this name"), (tmp_path / "no" / "x.csv", "'no'")):
+    for place, said in (
+        (tmp_path, "a folder or device of this name"),
+        (tmp_path / "no" / "x.csv", "'no'"),
+    ):
         ran = pretzel(*ask, place)
         assert ran.code != 0
         assert said in ran.err
     # The mark of byte order is no part of the first name, wherever the rows come from.
-    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeffa,b\n1,2\n"))
+    monkeypatch.setattr("sys.stdin", piped("\ufeffa,b\n1,2\n"))
     assert pretzel("predict", model, "-", "--trust-pickle", "--format", "csv").code == 0
 
 
@@ -388,7 +399,7 @@ def test_headers_are_recognised(tmp_path: Path) -> None:
     assert read("a,b\n3,4\n", two, path)[0].count == 1
     assert read("1,2\n3,4\n", two, path, header=True)[0].count == 1
     assert read("\n1;2\n\n3;4\n", two, path, separator=";")[0].lines == [2, 4]
-    assert read("", two, path) == []
+    assert [block.count for block in read("", two, path)] == [0]
     assert read("review\ngood\n", {"X": Text()}, path)[0].data == ["good"]
     assert read("good\nbad\n", {"X": Text()}, path, header=False)[0].count == 2
     pair = Record((("x0", Category()), ("x1", Scalar())), positional=True)
