@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import FlourError, ParameterError
+from flour.core.errors import FlourError, ParameterError, check_values
 from flour.data.batch import Batch
 from oven import Plan
 from runtime.routing.predicate import columns_of
@@ -98,7 +98,18 @@ class Watch:
         window: int = 100_000,
         steps: Sequence[str] = (),
     ) -> None:
-        _check(segments, limit, drift, window, costs)
+        check_values(
+            (
+                ("segments", segments, _are_texts(segments), 'columns: ("country", "age // 10")'),
+                ("steps", steps, _are_texts(steps), 'steps of the program: ("standardscaler",)'),
+                ("limit", limit, type(limit) is int and limit > 0, "a whole number from 1 on"),
+                ("window", window, type(window) is int and window > 0, "rows, from 1 on"),
+                ("drift", drift, drift is None or isinstance(drift, bool), "True, False or None"),
+                ("costs", costs, isinstance(costs, bool), "True or False"),
+            ),
+            "an endpoint cannot be watched like this",
+            name,
+        )
         if not isinstance(detectors, Sequence):
             detectors = (detectors,)
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
@@ -338,20 +349,10 @@ class Watch:
         self.close()
 
 
-def _check(segments: object, limit: object, drift: object, window: object, costs: object) -> None:
-    """Refuse options that are not of their types."""
-    named = isinstance(segments, Sequence) and not isinstance(segments, str)
-    if not (named and all(isinstance(each, str) for each in segments)):  # type: ignore[attr-defined]  # `named` says so
-        raise ParameterError(
-            "segments are a sequence of columns", found=repr(segments)[:80], hint='("country",)'
-        )
-    for name, value in (("limit", limit), ("window", window)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(f"`{name}` is a whole number from 1 on", found=repr(value)[:80])
-    if not (drift is None or isinstance(drift, bool)):
-        raise ParameterError("`drift` is True, False or None", found=repr(drift)[:80])
-    if not isinstance(costs, bool):
-        raise ParameterError("`costs` is True or False", found=repr(costs)[:80])
+def _are_texts(given: object) -> bool:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return False
+    return all(isinstance(each, str) for each in given)
 
 
 def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import flour
+from flour.core.errors import FlourError
 from runtime import Runtime
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.repository.repository import Repository
@@ -57,7 +58,8 @@ def register(runtime: Runtime, name: str = "m", *, same: bool = True) -> None:
 
 def begun(runtime: Runtime, clock: Clock, **terms: Any) -> Rollout:
     given = {"steps": (20, 50, 100), "dwell": "1 min", "by": "user", "least": 10, **terms}
-    made: Rollout = runtime.rollout("m", "m@2", clock=clock, watch=False, **given)
+    to = given.pop("to", "m@2")
+    made: Rollout = runtime.rollout("m", to, clock=clock, watch=False, **given)
     return made
 
 
@@ -298,7 +300,28 @@ def test_a_route_that_others_change_is_left_alone(runtime: Runtime, clock: Clock
         ({"steps": (20, 10)}, "steps"),
         ({"steps": (20, 120)}, "steps"),
         ({"steps": (0, 10)}, "steps"),
-        ({"dwell": "soon"}, "dwell"),
+        ({"steps": (20, "x")}, "steps"),
+        ({"steps": 5}, "steps"),
+        ({"steps": "5"}, "steps"),
+        ({"dwell": "soon"}, "dwell='soon'"),
+        ({"dwell": "x min"}, "dwell='x min'"),
+        ({"dwell": "1.2.3 min"}, "'10 min'"),
+        ({"dwell": None}, "'10 min'"),
+        ({"dwell": [1]}, "'10 min'"),
+        ({"dwell": True}, "'10 min'"),
+        ({"dwell": -1}, "'10 min'"),
+        ({"alpha": "x"}, "alpha='x'"),
+        ({"least": 2.5}, "least=2.5"),
+        ({"least": "x"}, "least='x'"),
+        ({"webhook": 5}, "webhook=5"),
+        ({"by": 5}, "by=5"),
+        ({"to": 4}, "fraud@4"),
+        ({"who": 5}, "who=5"),
+        ({"require": None}, "'p99 < 5 ms'"),
+        ({"require": 5}, "'p99 < 5 ms'"),
+        ({"require": "errors <= 1 %"}, "'p99 < 5 ms'"),
+        ({"require": "p99 < 5"}, "'p99 < 5 ms'"),
+        ({"stepz": (20,)}, "did you mean 'steps'"),
         ({"alpha": 0.0}, "alpha"),
         ({"least": 0}, "least"),
         ({"header": "x"}, "by"),
@@ -320,7 +343,7 @@ def test_a_route_that_others_change_is_left_alone(runtime: Runtime, clock: Clock
 def test_terms_that_cannot_be(
     runtime: Runtime, clock: Clock, terms: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(Exception, match=said):
+    with pytest.raises(FlourError, match=said):
         begun(runtime, clock, **terms)
     assert runtime.predict("m", ROW)["label"] == 1.0
     assert not runtime.has_route("m") or not runtime.history("m")[-1].route.split
