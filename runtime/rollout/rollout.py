@@ -396,7 +396,10 @@ class Rollout:
             if not counted(counts[owner], one).number
         ]
         if new < self.terms.least:
-            self._hold(f"{new} of {self.terms.least} answers of {self.terms.to} in this step")
+            others = counts[self.terms.champion].get(ANSWERS, Counts()).number
+            doubt = "" if answers or others < self.terms.least else f"; have requests {self._key}?"
+            told = f"{new} of {self.terms.least} answers of {self.terms.to} in this step"
+            self._hold(told + doubt)
         elif empty:
             self._hold(f"nothing is known for {empty[0]!r}")
         elif self.step + 1 < len(self.terms.steps):
@@ -521,6 +524,11 @@ class Rollout:
             by, header = self.terms.by, self.terms.header
         split = {self.terms.to: self.terms.steps[step]}
         return replace(self.base, split=split, by=by, header=header, shadow=shadow)
+
+    @property
+    def _key(self) -> str:
+        """What requests are told apart by."""
+        return f"the header {self.route.header!r}" if self.route.header else f"{self.route.by!r}"
 
     def _is_new(self) -> bool:
         return not self._progress.events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, Self
@@ -98,18 +98,7 @@ class Watch:
         window: int = 100_000,
         steps: Sequence[str] = (),
     ) -> None:
-        check_values(
-            (
-                ("segments", segments, _are_texts(segments), 'columns: ("country", "age // 10")'),
-                ("steps", steps, _are_texts(steps), 'steps of the program: ("standardscaler",)'),
-                ("limit", limit, type(limit) is int and limit > 0, "a whole number from 1 on"),
-                ("window", window, type(window) is int and window > 0, "rows, from 1 on"),
-                ("drift", drift, drift is None or isinstance(drift, bool), "True, False or None"),
-                ("costs", costs, isinstance(costs, bool), "True or False"),
-            ),
-            "an endpoint cannot be watched like this",
-            name,
-        )
+        _check(name, segments, steps, limit, window, drift, costs)
         if not isinstance(detectors, Sequence):
             detectors = (detectors,)
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
@@ -347,6 +336,22 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check(name: str, *given: object) -> None:
+    """Refuse options that are not of their types."""
+    texts, count = _are_texts, lambda value: type(value) is int and value > 0
+    kinds: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+        ("segments", texts, 'columns: ("country", "age // 10")'),
+        ("steps", texts, 'steps of the program: ("standardscaler",)'),
+        ("limit", count, "a whole number from 1 on"),
+        ("window", count, "a number of rows from 1 on"),
+        ("drift", lambda value: value is None or isinstance(value, bool), "True, False or None"),
+        ("costs", lambda value: isinstance(value, bool), "True or False"),
+    )
+    pairs = zip(kinds, given, strict=True)
+    told = ((option, value, fits(value), meaning) for (option, fits, meaning), value in pairs)
+    check_values(told, "an endpoint cannot be watched like this", name)
 
 
 def _are_texts(given: object) -> bool:

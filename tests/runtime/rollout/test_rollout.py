@@ -19,7 +19,7 @@ import pytest
 import flour
 from flour.core.errors import FlourError
 from runtime import Runtime
-from runtime.errors import BadCall, UnknownEndpoint
+from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
 from runtime.repository.repository import Repository
 from runtime.rollout import Rollout, resume
 from tests.house import until
@@ -363,6 +363,40 @@ def test_endpoints_that_cannot_have_one(runtime: Runtime, clock: Clock) -> None:
     runtime.route("m", split={"m@2": 5}, by="user")
     with pytest.raises(BadCall, match="has a split already"):
         begun(runtime, clock)
+
+
+@pytest.mark.parametrize("key", ["usr", "User", "amout"])
+def test_a_key_that_is_nearly_a_column_is_refused_with_what_there_is(
+    runtime: Runtime, clock: Clock, key: str
+) -> None:
+    with pytest.raises(BadRegistration, match=f"no row has a column '{key}'") as refused:
+        begun(runtime, clock, by=key)
+    assert refused.value.found == "user, amount"
+    assert "did you mean" in str(refused.value.hint)
+    with pytest.raises(UnknownEndpoint, match="has no rollout"):
+        runtime.rollout("m")
+
+
+def test_rows_without_columns_have_no_key(runtime: Runtime, clock: Clock) -> None:
+    for version in (1, 2):
+        flow = flour.vector("x", 2).linear([[1.0, float(version)]], [0.0])
+        runtime.register("v", flow, version, activate=version == 1, background=False)
+    with pytest.raises(BadRegistration, match="rows without columns: x") as refused:
+        runtime.rollout("v", "v@2", by="user", clock=clock, watch=False)
+    assert "header=" in str(refused.value.hint)
+    runtime.rollout("v", "v@2", header="x-user", clock=clock, watch=False).abort()
+
+
+def test_a_key_that_no_request_has_is_told_while_it_holds(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock, by="session")  # rows may have more columns than the model
+    ask(runtime, 50)
+    clock.now += 61
+    made.look()
+    assert made.reason == "0 of 10 answers of m@2 in this step; have requests 'session'?"
+    for number in range(200):
+        runtime.predict("m", {"user": 1.0, "amount": 1.0, "session": number})
+    made.look()
+    assert made.step == 1
 
 
 def test_a_graph_is_rolled_out_as_a_model_is(runtime: Runtime, clock: Clock) -> None:
