@@ -26,6 +26,8 @@ world, what was there, and a hint.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
+from numbers import Real
 
 from objectstore import Explained
 
@@ -108,10 +110,46 @@ class DamagedProgram(FlourError):
     """A saved program does not describe a valid graph."""
 
 
-def nearest(name: object, names: Iterable[object]) -> str | None:
+def nearest(name: object, names: Iterable[object], alike: float = 0.6) -> str | None:
     """A hint at the name that was probably meant, if one is near."""
     from difflib import get_close_matches  # only where something is wrong
 
     known = {str(each).lower(): str(each) for each in names}
-    found = get_close_matches(str(name).lower(), known, n=1)
+    found = get_close_matches(str(name).lower(), known, n=1, cutoff=alike)
     return f"did you mean {known[found[0]]!r}?" if found else None
+
+
+def check_names(call: str, function: object, options: Iterable[str]) -> None:
+    """Raise for an option that a function does not have, with those that it has."""
+    from inspect import Parameter, signature  # as above
+
+    parameters = signature(function).parameters.values()  # type: ignore[arg-type]  # a class, too
+    known = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise ParameterError(
+                f"there is no option {name!r}",
+                where=call,
+                found="options are " + ", ".join(known),
+                hint=nearest(name, known),
+            )
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a finite number, 0 or more, and no truth value."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return 0 <= float(value) < inf
+
+
+def check_values(
+    options: Iterable[tuple[str, object, object, str]],
+    what: str,
+    where: str | None,
+    error: type[FlourError] = ParameterError,
+) -> None:
+    """Raise for the first of these options that does not fit: name, value, fits, meaning."""
+    for name, value, fits, meaning in options:
+        if not fits:
+            found = f"{name}={value!r}"[:100]
+            raise error(what, where=where, found=found, hint=f"{name}: {meaning}")

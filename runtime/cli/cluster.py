@@ -32,6 +32,7 @@ EXAMPLES = """\
   pretzel cluster scale 6
   pretzel cluster down
 """
+_CONNECT_SECONDS = 5.0
 ACTIONS = ("up", "status", "sync", "scale", "roll", "down")
 
 
@@ -100,14 +101,17 @@ def _connect(address: str) -> None:
     import ray
 
     kept = {name: value for name, value in os.environ.items() if name.startswith("PRETZEL_")}
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
+        if port.isdigit():  # Ray itself would try for minutes
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
         ray.init(
             address=address,
             log_to_driver=False,
             logging_level="ERROR",
             runtime_env={"env_vars": kept},
         )
-    except (ConnectionError, ValueError) as problem:
+    except (OSError, ValueError) as problem:
         raise CommandError(
             "there is no Ray to run on",
             where=address,
@@ -198,11 +202,16 @@ def _up(deployment: Deployment, options: argparse.Namespace, out: Output) -> int
         )
     actor = ray_actors.up(replace(deployment, settings=settings), options.wait)
     status = ray_actors.asked(actor.status.remote(), options.wait)
-    url = f"http://{options.host}:{options.port}"
+    host = ray_actors.address_here(options.host)
+    url = f"http://{host}:{options.port}"
     if options.front == "ray":
         from runtime.cluster.serving import ray_proxy
 
-        ray_proxy.start(options.name, options.host, options.port, status["front"])
+        try:
+            ray_proxy.start(options.name, host, options.port, status["front"])
+        except BaseException:
+            ray_actors.down(options.name)
+            raise
     elif options.front == "direct":
         url = status["front"]
     ready = [each["url"] for each in status["replicas"] if each["state"] == "ready"]

@@ -8,13 +8,14 @@ answer depends on names, digests, bytes and loads only: every process computes t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import ceil, isfinite
+from math import ceil
 
 import numpy as np
 
+from flour.core.errors import check_values, is_number
 from runtime.cluster.placement.catalogue import holders_of
 from runtime.errors import ClusterError
 
@@ -83,8 +84,21 @@ def assign(  # noqa: PLR0913 (each has a default)
     unless the bound, a node that left or one that came moves them. With `by_digest=False` the name
     of a model alone decides.
     """
-    places = sorted(set(nodes))
-    asked = _checked(resident, places, loads, bound, hot)
+    places = _listed(nodes)
+    check_values(
+        (
+            ("resident", resident, _has(resident, _are_numbers), "{'model': plan.resident()}"),
+            ("nodes", nodes, places, "names; models need a node"),
+            ("loads", loads, loads is None or _are_numbers(loads), "number of requests by model"),
+            ("bound", bound, is_number(bound) and bound > 1, "1.25: a quarter more than the mean"),
+            ("hot", hot, is_number(hot) and hot > 0, "a part of a node's mean load: 0.25"),
+            ("budget", budget, budget is None or is_number(budget), "bytes of a node"),
+            ("before", before, isinstance(before, Assignment | None), "what assign has answered"),
+        ),
+        *("models cannot be assigned like this", "assign", ClusterError),
+    )
+    places = sorted(set(places))
+    asked = {name: 1.0 if loads is None else float(loads.get(name, 0.0)) for name in resident}
     filling = _Filling(resident, places, asked, bound, hot, budget, by_digest=by_digest)
     if before is not None and resident:
         fresh = assign(
@@ -101,27 +115,21 @@ def assign(  # noqa: PLR0913 (each has a default)
     return Assignment(filling.shares, dict(zip(places, filling.loads, strict=True)))
 
 
-def _checked(
-    resident: Resident,
-    nodes: Sequence[str],
-    loads: Mapping[str, float] | None,
-    bound: float,
-    hot: float,
-) -> dict[str, float]:
-    asked = {name: 1.0 if loads is None else float(loads.get(name, 0.0)) for name in resident}
-    if not nodes or not (bound > 1 and isfinite(bound)) or not hot > 0:
-        raise ClusterError(
-            "models need a node, and a bound above the mean load",
-            where="assign",
-            found=f"{len(nodes)} nodes, bound={bound}, hot={hot}",
-            hint="bound=1.25 lets a node have a quarter more than the mean",
-        )
-    for name, load in asked.items():
-        if not (isfinite(load) and load >= 0):
-            raise ClusterError(
-                "a load is a number of requests, 0 or more", where=name, found=str(load)
-            )
-    return asked
+def _listed(given: object) -> list[str]:
+    """The texts of this; none where there is something else."""
+    found = [*given] if isinstance(given, Iterable) and not isinstance(given, str) else []
+    return found if all(isinstance(each, str) for each in found) else []
+
+
+def _has(given: object, fits: Callable[[object], bool]) -> bool:
+    """Whether this has something for each name that fits."""
+    if not isinstance(given, Mapping) or len(_listed(given)) < len(given):
+        return False
+    return all(map(fits, given.values()))
+
+
+def _are_numbers(given: object) -> bool:
+    return _has(given, is_number)
 
 
 def groups(resident: Resident) -> dict[str, list[str]]:

@@ -39,7 +39,7 @@ class ServerError(FlourError):
 
 def listen(settings: ServerSettings) -> socket.socket:
     """A socket that listens at the address of the settings."""
-    with _listening(settings):
+    with listening(settings.host, settings.port):
         return socket.create_server(
             (settings.host, settings.port),
             family=_family(settings),
@@ -50,7 +50,7 @@ def listen(settings: ServerSettings) -> socket.socket:
 
 def check_address(settings: ServerSettings) -> None:
     """Raise if the address cannot be listened at, without doing so."""
-    with _listening(settings), socket.socket(_family(settings)) as trial:
+    with listening(settings.host, settings.port), socket.socket(_family(settings)) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if settings.reuse_port:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -62,13 +62,14 @@ def _family(settings: ServerSettings) -> socket.AddressFamily:
 
 
 @contextlib.contextmanager
-def _listening(settings: ServerSettings) -> Iterator[None]:
+def listening(host: str, port: int) -> Iterator[None]:
+    """What the system refuses inside is that a server listens at this address."""
     try:
         yield
     except OSError as problem:
         raise ServerError(
             "the server cannot listen here",
-            where=f"{settings.host}:{settings.port}",
+            where=f"{host}:{port}",
             found=problem.strerror or str(problem),
             hint="another port, or 0 for any that is free",
         ) from problem

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 import oven
-from flour.core.errors import FlourError, ParameterError
+from flour.core.errors import FlourError, ParameterError, check_values, is_number
 from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
 from flour.data.coerce import coerce
@@ -92,22 +92,22 @@ class AnswerKeeper:
         rotate: float = 86400.0,
     ) -> None:
         known = column_names(runtime.find(name).inputs)
-        for option, value, fits, meaning in (
-            ("sample", sample, _is_number(sample) and sample <= 1, "a share of calls"),
-            ("most_bytes", most_bytes, _is_number(most_bytes), "bytes of all files"),
-            ("seconds", seconds, seconds is None or _is_number(seconds), "seconds, or None"),
+        options = (
+            ("folder", folder, isinstance(folder, str | Path), "a directory"),
+            ("inputs", inputs, isinstance(inputs, bool), "True or False"),
+            ("sample", sample, is_number(sample) and 0 < sample <= 1, "a share of calls"),
+            ("most_bytes", most_bytes, is_number(most_bytes) and most_bytes, "bytes of all files"),
+            (
+                "seconds",
+                seconds,
+                seconds is None or (is_number(seconds) and seconds),
+                "seconds, or None",
+            ),
             ("subject", subject, subject is None or subject in known, "a column of the program"),
             ("private", private, private in {_DROP, _HASH}, '"drop" or "hash"'),
-            ("rotate", rotate, _is_number(rotate), "seconds"),
-        ):
-            if not fits:
-                found = f"{option}={value!r}"[:80]
-                raise ParameterError(
-                    "answers cannot be kept like this",
-                    where=name,
-                    found=found,
-                    hint=f"{option}: {meaning}",
-                )
+            ("rotate", rotate, is_number(rotate) and rotate, "seconds"),
+        )
+        check_values(options, "answers cannot be kept like this", name)
         if runtime.keeper(name) is not None:
             raise BadCall(
                 "answers of this endpoint are kept already",
@@ -363,10 +363,6 @@ class RotatingHash:
         if now >= self._until:
             self._key, self._until = os.urandom(32), now + self._seconds
         return hmac.new(self._key, str(value).encode(), hashlib.sha256).hexdigest()[:16]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _rows(answers: Mapping[str, Any]) -> int:

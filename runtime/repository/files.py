@@ -69,7 +69,10 @@ class Folder:
                 return
         except OSError as problem:
             raise NoFolder(
-                "this folder cannot be read", where=str(self.root), found=_why(problem)
+                "this folder cannot be read",
+                where=str(self.root),
+                found=_why(problem),
+                hint="`pretzel import MODEL --into DIR` makes a folder of models",
             ) from problem
 
     def entries(self, folder: Path) -> list[Path]:

@@ -191,6 +191,7 @@ class _Remote:
                 "this folder cannot be read",
                 where=self.shown,
                 found=f"{type(problem).__name__}: {problem}"[:300],
+                hint="is it there, and may this machine's credentials read it?",
             ) from problem
 
     def _name(self, path: str) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from runtime.routing.history import History
-from runtime.routing.route import Route
+from runtime.routing.history import History, Routed
 from runtime.service.endpoint import Endpoint
 
 
@@ -37,7 +36,7 @@ class Registry(Protocol):
 
 
 @runtime_checkable
-class RoutedRegistry(Registry, Protocol):
+class RoutedRegistry(Registry, Routed, Protocol):
     """A registry whose endpoints can have routes, that are read from files and written to them."""
 
     on_route: Callable[[str, History], object] | None
@@ -45,18 +44,6 @@ class RoutedRegistry(Registry, Protocol):
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Every endpoint with its versions."""
-        ...
-
-    def has_route(self, name: str) -> bool:
-        """Whether an endpoint was given a route."""
-        ...
-
-    def history(self, name: str) -> History:
-        """The changes of an endpoint's route."""
-        ...
-
-    def check_route(self, name: str, route: Route) -> None:
-        """Raise unless the endpoint can follow this route."""
         ...
 
     def restore(self, name: str, read: Callable[[], History]) -> None:

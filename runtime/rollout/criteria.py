@@ -20,6 +20,10 @@ from runtime.rollout.evidence import against_at_least, against_at_most, lower, u
 ERRORS, AGREEMENT = "errors", "agreement"
 #: What is asked of every challenger of which nothing is said about errors.
 USUAL = "errors < 1x champion"
+EXAMPLES = (
+    "'errors < 0.1 %', 'errors < 1.5x champion', 'p99 < 5 ms', 'agreement > 98 %', "
+    "'conversion > 2 %'"
+)
 _UNITS = {"%": 0.01, "s": 1.0, "ms": 1e-3, "us": 1e-6, "\u00b5s": 1e-6, "": 1.0}
 _TEXT = re.compile(
     r"\s*(?P<name>[A-Za-z_][\w.]*)\s*(?P<sign><|>)\s*(?P<number>[0-9.]+(?:e-?[0-9]+)?)\s*"
@@ -98,8 +102,7 @@ def _read(text: object) -> Criterion:
         raise BadCall(
             "this is no criterion",
             found=repr(text)[:100],
-            hint="'errors < 0.1 %', 'errors < 1.5x champion', 'p99 < 5 ms', 'agreement > 98 %', "
-            "'conversion > 2 %'",
+            hint=EXAMPLES,
         )
     name, at_most, relative = match["name"], match["sign"] == "<", match["times"] is not None
     unit = match["unit"] or ""
@@ -110,7 +113,8 @@ def _read(text: object) -> Criterion:
     percentile = _PERCENTILE.fullmatch(name)
     wrong = _trouble(name, number, unit, at_most=at_most, relative=relative, percentile=percentile)
     if wrong:
-        raise BadCall("this criterion cannot be", where=text.strip()[:100], found=wrong)
+        where = text.strip()[:100]
+        raise BadCall("this criterion cannot be", where=where, found=wrong, hint=EXAMPLES)
     if percentile is not None:
         share = 1.0 - float(percentile[1]) / 100.0
         return Criterion(text.strip(), name, True, share, False, number)

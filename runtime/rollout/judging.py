@@ -11,7 +11,7 @@ from weakref import WeakMethod
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.rollout.outcomes import Tally
 from runtime.rollout.rollout import ABORTING, OVER, PAUSED, RUNNING, Owner, Rollout
-from runtime.rollout.terms import Terms, seconds_of, texts_of
+from runtime.rollout.terms import Terms
 from runtime.routing import Route
 from runtime.routing.written import from_data
 
@@ -55,18 +55,10 @@ def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
     with _beginning:
         _check_none(runtime, name)
         base = _base(runtime, name)
-        terms = Terms(
-            base.champion,
-            to,
-            tuple(map(float, steps)),
-            seconds_of(dwell),
-            texts_of(require),
-            by,
-            header,
-            alpha,
-            least,
-            webhook,
-            who,
+        terms = Terms.of_data(
+            {"champion": base.champion, "to": to, "steps": steps, "dwell": dwell, "by": by}
+            | {"header": header, "alpha": alpha, "least": least, "webhook": webhook}
+            | {"require": require, "who": who}
         )
         made = Rollout(runtime, name, terms, base, clock=clock)
         _check(runtime, made)

@@ -32,7 +32,7 @@ from runtime.rollout.outcomes import ANSWERS, Evidence, check_values
 from runtime.rollout.terms import Terms
 from runtime.rollout.webhook import Webhook
 from runtime.routing import Route
-from runtime.routing.history import History
+from runtime.routing.history import Routed
 from runtime.routing.written import as_data
 from runtime.service.following import Claim, Judged, Report
 
@@ -54,7 +54,7 @@ EVENTS = 200
 Journal = Callable[[str, Mapping[str, Any]], object]
 
 
-class Owner(Protocol):
+class Owner(Routed, Protocol):
     """What has endpoints, and changes their routes: a runtime, or the supervisor of several."""
 
     rollouts: dict[str, Judged]
@@ -64,18 +64,6 @@ class Owner(Protocol):
 
     def champion(self, name: str) -> str:
         """The version in service; UnknownEndpoint if there is none."""
-        ...
-
-    def has_route(self, name: str) -> bool:
-        """Whether an endpoint was given a route."""
-        ...
-
-    def history(self, name: str) -> History:
-        """The changes of an endpoint's route."""
-        ...
-
-    def check_route(self, name: str, route: Route) -> None:
-        """Raise unless an endpoint can follow this route."""
         ...
 
     def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
@@ -408,7 +396,10 @@ class Rollout:
             if not counted(counts[owner], one).number
         ]
         if new < self.terms.least:
-            self._hold(f"{new} of {self.terms.least} answers of {self.terms.to} in this step")
+            others = counts[self.terms.champion].get(ANSWERS, Counts()).number
+            doubt = "" if answers or others < self.terms.least else f"; have requests {self._key}?"
+            told = f"{new} of {self.terms.least} answers of {self.terms.to} in this step"
+            self._hold(told + doubt)
         elif empty:
             self._hold(f"nothing is known for {empty[0]!r}")
         elif self.step + 1 < len(self.terms.steps):
@@ -533,6 +524,11 @@ class Rollout:
             by, header = self.terms.by, self.terms.header
         split = {self.terms.to: self.terms.steps[step]}
         return replace(self.base, split=split, by=by, header=header, shadow=shadow)
+
+    @property
+    def _key(self) -> str:
+        """What requests are told apart by."""
+        return f"the header {self.route.header!r}" if self.route.header else f"{self.route.by!r}"
 
     def _is_new(self) -> bool:
         return not self._progress.events

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
+from itertools import pairwise
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from flour.core.errors import check_values, is_number
 from runtime.errors import BadCall
-from runtime.rollout.criteria import Criterion
+from runtime.rollout.criteria import EXAMPLES, Criterion
 from runtime.rollout.criteria import read_criteria as read
 
 #: The shares of keys, unless told otherwise.
 STEPS = (5.0, 20.0, 50.0, 100.0)
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_DWELL = re.compile(r"\s*([0-9.]+)\s*(s|min|h|d)\s*")
+_DWELL = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(s|min|h|d)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +38,22 @@ class Terms:
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without an endpoint."""
-        rising = all(
-            one < other for one, other in zip((0.0, *self.steps), self.steps, strict=False)
+        one = self.by is None or self.header is None
+        parts: tuple[tuple[str, object, str], ...] = (
+            ("champion", isinstance(self.champion, str), "a version: 'fraud@3'"),
+            ("to", isinstance(self.to, str), "a version: 'fraud@4'"),
+            ("steps", _rise(self.steps), "shares that rise to 100 at most: (5, 20, 50, 100)"),
+            ("dwell", is_number(self.dwell), "seconds, or a time: '30 s', '10 min', '2 h', '1 d'"),
+            ("require", isinstance(self.require, tuple), f"criteria: {EXAMPLES}"),
+            ("by", one and isinstance(self.by, str | None), "a column, or `header` is given"),
+            ("header", isinstance(self.header, str | None), "a header: 'x-user'"),
+            ("alpha", is_number(self.alpha) and 0 < self.alpha < 1, "a probability: 0.05"),
+            ("least", type(self.least) is int and self.least > 0, "a number of answers: 100"),
+            ("webhook", _is_address(self.webhook), "an address: 'http://host/path'"),
+            ("who", isinstance(self.who, str), "a name: 'ann'"),
         )
-        checks = (
-            ("steps", bool(self.steps) and rising and self.steps[-1] <= 100, "rise to 100 at most"),
-            ("dwell", isfinite(self.dwell) and self.dwell >= 0, "is a time: '10 min'"),
-            ("alpha", 0 < self.alpha < 1, "is between 0 and 1"),
-            ("least", self.least >= 1, "is a number of answers"),
-            ("by", self.by is None or self.header is None, "is a column, or `header` is given"),
-            ("webhook", _is_address(self.webhook), "is an address: 'http://host/path'"),
-        )
-        for part, fits, how in checks:
-            if not fits:
-                found = repr(getattr(self, part))[:100]
-                raise BadCall(f"`{part}` of a rollout {how}", found=found)
+        told = ((part, getattr(self, part), fits, meaning) for part, fits, meaning in parts)
+        check_values(told, "a rollout cannot have such terms", str(self.to)[:100], BadCall)
         read(self.require)
 
     @property
@@ -65,55 +67,34 @@ class Terms:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> Self:
-        """From plain data; what does not fit raises TypeError, ValueError or BadCall."""
+        """From plain data, or as a caller has them: a `dwell` as text, one criterion, lists."""
         known = {each.name for each in fields(cls)}
         if not set(data) <= known:
             raise ValueError(f"{min(set(data) - known)!r} is no part of a rollout")
-        for part, kind in _KINDS.items():
-            if part in data and not isinstance(data[part], kind):
-                raise TypeError(f"{part} is {type(data[part]).__name__}")
-        steps, require = data.get("steps", STEPS), data.get("require", ())
-        if not all(isinstance(each, str) for each in require):
-            raise TypeError("a criterion is a text")
-        listed = {"steps": tuple(map(float, steps)), "require": tuple(require)}
-        return cls(**{**data, **listed})
+        made = {"require": (), "steps": STEPS, **data}
+        require = made["require"]
+        match = _DWELL.fullmatch(str(data.get("dwell")))
+        if match:
+            made["dwell"] = float(match[1]) * _SECONDS[match[2]]
+        made["require"] = _listed((require,) if isinstance(require, str) else require)
+        return cls(**{**made, "steps": _listed(made["steps"])})
 
 
-_TEXT_OR_NONE = (str, type(None))
-_KINDS: dict[str, Any] = {
-    "champion": str,
-    "to": str,
-    "steps": (list, tuple),
-    "dwell": (int, float),
-    "require": (list, tuple),
-    "by": _TEXT_OR_NONE,
-    "header": _TEXT_OR_NONE,
-    "alpha": (int, float),
-    "least": int,
-    "webhook": _TEXT_OR_NONE,
-    "who": str,
-}
+def _listed(given: object) -> object:
+    return tuple(given) if isinstance(given, Iterable) else given
 
 
-def seconds_of(dwell: str | float) -> float:
-    """A time as '10 min' or as seconds."""
-    if not isinstance(dwell, str):
-        return float(dwell)
-    match = _DWELL.fullmatch(dwell)
-    try:
-        return float(match[1]) * _SECONDS[match[2]] if match else float("nan")
-    except ValueError:
-        return float("nan")
+def _rise(steps: object) -> bool:
+    """Whether these are shares that rise."""
+    if not isinstance(steps, tuple) or not all(map(is_number, steps)):
+        return False
+    rising = all(one < other for one, other in pairwise((0.0, *steps)))
+    return rising and 0 < max(steps, default=0.0) <= 100
 
 
-def texts_of(require: str | Sequence[str]) -> tuple[str, ...]:
-    """Criteria as they are given: one or several."""
-    return (require,) if isinstance(require, str) else tuple(require)
-
-
-def _is_address(webhook: str | None) -> bool:
-    if webhook is None:
-        return True
+def _is_address(webhook: object) -> bool:
+    if not isinstance(webhook, str):
+        return webhook is None
     try:
         parts = urlsplit(webhook)
     except ValueError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from runtime.routing.route import Route
 
@@ -19,6 +19,23 @@ class Change(NamedTuple):
 
 
 History = tuple[Change, ...]
+
+
+class Routed(Protocol):
+    """What has endpoints with routes."""
+
+    def has_route(self, name: str) -> bool:
+        """Whether an endpoint was given a route."""
+        ...
+
+    def history(self, name: str) -> History:
+        """The changes of an endpoint's route."""
+        ...
+
+    def check_route(self, name: str, route: Route) -> None:
+        """Raise unless an endpoint can follow this route."""
+        ...
+
 
 #: How many changes are kept; a rollback goes no further back. A change copies the history.
 KEPT = 1000

@@ -8,10 +8,11 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
+from flour.core.errors import nearest
 from flour.core.types import Type
 from runtime.errors import BadCall, BadRegistration, InUse
 from runtime.routing.blocks import Places, rows_of
-from runtime.routing.predicate import Predicate, predicate
+from runtime.routing.predicate import Predicate, columns_of, predicate
 from runtime.routing.row import values_of
 from runtime.routing.sticky import PLACES, place
 
@@ -93,9 +94,22 @@ class Route:
             )
 
     def check(self, inputs: Mapping[str, Type]) -> None:
-        """Raise unless the conditions read columns that a model with these inputs has."""
+        """Raise unless rows of a model with these inputs may have the columns that this reads.
+
+        A key may be a column that the model does not have, unless its name is nearly one of these.
+        """
         for each in _conditions(self):
             each.check(inputs)
+        known = columns_of(inputs)
+        if self.by is None or known is None or self.by in {*known, *inputs}:
+            return
+        meant = nearest(self.by, known, alike=0.85)
+        if meant or (not known and len(inputs) == 1):
+            raise BadRegistration(
+                f"no row has a column {self.by!r} that the split could go by",
+                found=", ".join(list(known)[:20]) or "rows without columns: " + ", ".join(inputs),
+                hint=meant or "a header is a key, too: header='x-user'",
+            )
 
     def choose(
         self,

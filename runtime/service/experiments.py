@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flour.core.errors import check_names
 from flour.core.extension_points import extension
 from runtime.errors import BadCall
 from runtime.routing.comparison import Comparison
@@ -46,6 +47,7 @@ class Experiments:
     def rollout(self, name: str, to: str | None = None, **terms: object) -> Any:
         """Give a challenger more of the requests, step by step; see runtime.rollout.rollout."""
         self._check_open()
+        check_names(f"rollout({name!r})", extension("rollout"), terms)
         return extension("rollout")(self, name, to, **terms)
 
     def champion(self, name: str) -> str:

@@ -13,7 +13,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Any, Self
 
-from flour.core.errors import nearest
+from flour.core.errors import check_names, nearest
 from flour.core.extension_points import extension
 from objectstore import Explained
 from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
@@ -109,6 +109,7 @@ class RoutedEndpoints(Experiments):
     def watch(self, name: str, **options: object) -> Any:
         """Compare rows in service with reference rows; see runtime.watch.Watch."""
         self._check_open()
+        check_names(f"watch({name!r})", extension("watch"), options)
         return extension("watch")(self, name, **options)
 
     def tap(self, name: str, step: str, *, sample: float = 0.01, to: object = None) -> Any:
@@ -119,6 +120,7 @@ class RoutedEndpoints(Experiments):
     def keep(self, name: str, folder: str | Path, **options: object) -> Any:
         """Keep an endpoint's answers, for `why`; see runtime.provenance.AnswerKeeper."""
         self._check_open()
+        check_names(f"keep({name!r})", extension("keep"), options)
         return extension("keep")(self, name, folder, **options)
 
     def why(self, answer: str) -> Any:
@@ -261,7 +263,7 @@ class RoutedEndpoints(Experiments):
         return made
 
     def rollback(self, name: str, *, who: str = "") -> Route:
-        """Return to the route before the last change that still stands."""
+        """Return to the route before the last change; after a rollout, that is its last step."""
         with self._changing:
             history = rolled_back(self.history(name), who, self._clock())
             if history is None:

@@ -97,8 +97,8 @@ def outlier_plans(
 
     Where only the `ends` of columns are known, their range is.
     """
-    if isinstance(wanted, str):
-        raise ParameterError("outliers are a sequence", found=repr(wanted), hint=f"({wanted!r},)")
+    if isinstance(wanted, str) or not isinstance(wanted, Mapping | Sequence):
+        raise ParameterError("outliers are a sequence", found=repr(wanted), hint='("range",)')
     named = dict(wanted) if isinstance(wanted, Mapping) else {each: each for each in wanted}
     found = []
     for name, each in named.items():

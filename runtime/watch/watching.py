@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, Self
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import FlourError, ParameterError
+from flour.core.errors import FlourError, ParameterError, check_values
 from flour.data.batch import Batch
 from oven import Plan
 from runtime.routing.predicate import columns_of
@@ -98,7 +98,7 @@ class Watch:
         window: int = 100_000,
         steps: Sequence[str] = (),
     ) -> None:
-        _check(segments, limit, drift, window, costs)
+        _check(name, segments, steps, limit, window, drift, costs)
         if not isinstance(detectors, Sequence):
             detectors = (detectors,)
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
@@ -338,20 +338,26 @@ class Watch:
         self.close()
 
 
-def _check(segments: object, limit: object, drift: object, window: object, costs: object) -> None:
+def _check(name: str, *given: object) -> None:
     """Refuse options that are not of their types."""
-    named = isinstance(segments, Sequence) and not isinstance(segments, str)
-    if not (named and all(isinstance(each, str) for each in segments)):  # type: ignore[attr-defined]  # `named` says so
-        raise ParameterError(
-            "segments are a sequence of columns", found=repr(segments)[:80], hint='("country",)'
-        )
-    for name, value in (("limit", limit), ("window", window)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(f"`{name}` is a whole number from 1 on", found=repr(value)[:80])
-    if not (drift is None or isinstance(drift, bool)):
-        raise ParameterError("`drift` is True, False or None", found=repr(drift)[:80])
-    if not isinstance(costs, bool):
-        raise ParameterError("`costs` is True or False", found=repr(costs)[:80])
+    texts, count = _are_texts, lambda value: type(value) is int and value > 0
+    kinds: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+        ("segments", texts, 'columns: ("country", "age // 10")'),
+        ("steps", texts, 'steps of the program: ("standardscaler",)'),
+        ("limit", count, "a whole number from 1 on"),
+        ("window", count, "a number of rows from 1 on"),
+        ("drift", lambda value: value is None or isinstance(value, bool), "True, False or None"),
+        ("costs", lambda value: isinstance(value, bool), "True or False"),
+    )
+    pairs = zip(kinds, given, strict=True)
+    told = ((option, value, fits(value), meaning) for (option, fits, meaning), value in pairs)
+    check_values(told, "an endpoint cannot be watched like this", name)
+
+
+def _are_texts(given: object) -> bool:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return False
+    return all(isinstance(each, str) for each in given)
 
 
 def _scores(answers: dict[str, Any]) -> NDArray[Any] | None:

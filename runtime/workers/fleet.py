@@ -77,11 +77,15 @@ class Fleet(FleetExperiments):
         notes: Mapping[str, object] | None = None,
     ) -> str:
         """Let every worker serve the plan in a file; with `replace` or not, the last one counts."""
+        self._stage(source)
         plan = Version(next(self._serials), str(source), dict(notes or {}))
         wanted = self._named(name).having(version, plan, activate=activate)
         self._try(name, version, wanted)
         self._change(name, lambda now: now.having(version, plan, activate=activate))
         return version
+
+    def _stage(self, source: Path) -> None:
+        """Put a plan where workers find it; those of this machine see its file."""
 
     def switch(self, name: str, version: str) -> None:
         """Switch an endpoint to another version, in every worker."""
@@ -102,7 +106,8 @@ class Fleet(FleetExperiments):
         """The number of endpoints."""
         return len(self.endpoints())
 
-    def _table(self) -> Mapping[str, Name]:
+    def table(self) -> Mapping[str, Name]:
+        """The models as all workers should have them."""
         with self._lock:
             return dict(self._names)
 

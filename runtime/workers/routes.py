@@ -36,7 +36,8 @@ class FleetRoutes:
     def _change(self, name: str, change: Callable[[Name], Name]) -> None:
         raise NotImplementedError
 
-    def _table(self) -> Mapping[str, Name]:
+    def table(self) -> Mapping[str, Name]:
+        """The models as all workers should have them."""
         raise NotImplementedError
 
     def _ask_a_worker(self, kind: str, body: object) -> None:
@@ -48,7 +49,7 @@ class FleetRoutes:
         """Every endpoint with its versions."""
         return tuple(
             Endpoint(name, each.current, tuple(each.versions))
-            for name, each in self._table().items()
+            for name, each in self.table().items()
             if each.versions
         )
 

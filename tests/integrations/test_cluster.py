@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -293,8 +295,11 @@ def test_rays_own_proxy_passes_requests_on(running: Running) -> None:
         with ClusterClient(url) as client:
             answer = client.request("GET", "/v2/models/m1")
             assert answer.status == 200
-        import urllib.request
-
+        with urllib.request.urlopen(f"{url}/predict/m1", json.dumps(ROW).encode()) as found:
+            assert json.load(found) == wanted
+        with pytest.raises(ClusterError, match="does not pass requests on here") as refused:
+            ray_proxy.start("other", "127.0.0.1", HAPROXY + 2, running.front)
+        assert "the one that it was started with" in str(refused.value.hint)
         with urllib.request.urlopen(f"{url}/predict/m1", json.dumps(ROW).encode()) as found:
             assert json.load(found) == wanted
     finally:
@@ -303,17 +308,71 @@ def test_rays_own_proxy_passes_requests_on(running: Running) -> None:
         serve.shutdown()
 
 
+def commanded(address: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "runtime", "cluster", *words, "--name", "cli", "--address", address],
+        capture_output=True,
+        text=True,
+        timeout=2 * BACK_SECONDS,
+        check=False,
+        cwd=ROOT,
+    )
+
+
+@pytest.mark.parametrize("front", ["direct", "haproxy", "ray"])
+def test_up_says_that_its_port_is_taken_and_leaves_nothing(
+    nodes: Any, folder: Path, front: str
+) -> None:
+    if front == "haproxy" and not shutil.which("haproxy"):
+        pytest.skip("HAProxy is not installed")
+    address = nodes.cluster.address
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as busy:
+        port = str(busy.getsockname()[1])
+        words = ("--replicas", "1", "--cpus", "0.5", "--front", front, "--port", port)
+        ran = commanded(address, "up", str(folder), *words)
+    assert ran.returncode == 1, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert f"127.0.0.1:{port}" in ran.stderr
+    assert "hint   another port" in ran.stderr.replace("--port", "port")
+    assert "no cluster runs under this name" in commanded(address, "status").stderr
+
+
+def test_up_says_what_else_is_wrong(nodes: Any, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    staging = str(tmp_path / "file" / "plans")
+    for words, code, said in (
+        ((str(tmp_path / "none"),), 5, "this folder cannot be read"),
+        ((str(folder), "--staging", staging), 1, "the controller cannot work here"),
+    ):
+        ran = commanded(nodes.cluster.address, "up", *words, "--replicas", "1", "--port", "0")
+        assert ran.returncode == code, ran.stderr
+        assert said in ran.stderr
+        assert "hint" in ran.stderr
+        assert "Traceback" not in ran.stderr
+    began = time.monotonic()
+    ran = commanded("127.0.0.1:1", "status")
+    assert (ran.returncode, "there is no Ray to run on" in ran.stderr) == (1, True)
+    assert time.monotonic() - began < BACK_SECONDS / 2  # Ray itself takes minutes
+
+
+@pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")
+def test_haproxy_listens_at_the_address_of_the_node(nodes: Any, folder: Path) -> None:
+    address, port = nodes.cluster.address, HAPROXY + 3
+    words = ("--replicas", "1", "--cpus", "0.5", "--host", "node", "--front", "haproxy")
+    up = commanded(address, "up", str(folder), *words, "--port", str(port), "--json")
+    try:
+        assert up.returncode == 0, up.stderr
+        url = json.loads(up.stdout)["url"]
+        assert url == f"http://{LOOPBACK}:{port}"
+        with urllib.request.urlopen(f"{url}/v2/models/m2") as found:
+            assert found.status == 200
+    finally:
+        commanded(address, "down")
+
+
 def test_the_command(nodes: Any, folder: Path, tmp_path: Path) -> None:
     def pretzel(*words: str) -> dict[str, Any]:
-        command = [sys.executable, "-m", "runtime", "cluster", *words, "--name", "cli", "--json"]
-        done = subprocess.run(
-            [*command, "--address", nodes.cluster.address],
-            capture_output=True,
-            text=True,
-            timeout=2 * BACK_SECONDS,
-            check=False,
-            cwd=ROOT,
-        )
+        done = commanded(nodes.cluster.address, *words, "--json")
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 

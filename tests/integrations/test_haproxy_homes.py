@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ import pytest
 from runtime.cluster.serving import ClusterClient
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.haproxy import HAProxy
+from runtime.http.server import ServerError
 from tests.house import until
 
 pytestmark = pytest.mark.integrations
@@ -50,6 +52,20 @@ def upstream() -> Iterator[int]:
 
 def ports(client: ClusterClient, path: str) -> set[int]:
     return {int(client.request("GET", path).body) for _ in range(9)}
+
+
+@pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")
+def test_haproxy_shares_its_port_with_nobody(tmp_path: Path) -> None:
+    """Ray Serve's proxy lets others listen beside it, and would answer half of the requests."""
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as busy:
+        bind = f"127.0.0.1:{busy.getsockname()[1]}"
+        proxy = HAProxy(bind, "http://127.0.0.1:1", tmp_path, NODES)
+        with pytest.raises(ServerError, match="cannot listen here") as refused:
+            proxy.start()
+    assert refused.value.where == bind
+    proxy.start()
+    HAProxy(bind, "http://127.0.0.1:2", tmp_path, NODES).start()  # takes the place of that one
+    proxy.stop()
 
 
 @pytest.mark.skipif(not shutil.which("haproxy"), reason="HAProxy is not installed")

@@ -7,7 +7,8 @@ Parity i is Σ_j (j + 1)^i · x_j: the first is the sum, and any r columns of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -29,13 +30,15 @@ class Code:
     """
 
     def __init__(self, group: int, parities: int = 1, encoder: Encoder = "sum") -> None:
-        whole = int(group) == group and group >= 2
-        if not whole or parities not in {1, 2} or (encoder != "sum" and parities > 1):
+        whole = {type(group), type(parities)} <= {int, np.int64}
+        most = {"sum": 2, "concatenation": 1}.get(str(encoder), 0)
+        if not (whole and group >= 2 and 1 <= parities <= most):
             raise ClusterError(
                 "a group has two queries or more, and one or two parity queries",
                 where="Code",
-                found=f"group={group}, parities={parities}, {encoder}",
-                hint="Code(2) adds half as many replicas again, Code(4) a quarter",
+                found=f"group={group!r}, parities={parities!r}, encoder={encoder!r}"[:200],
+                hint="Code(2) adds half as many replicas again, Code(4) a quarter; the encoder is "
+                "sum, or concatenation with one parity query",
             )
         self.group, self.parities, self.encoder = group, parities, encoder
         self.weights = np.arange(1.0, group + 1) ** np.arange(parities)[:, None]
@@ -44,9 +47,11 @@ class Code:
 
     def encode(self, queries: Rows) -> Rows:
         """Parity queries (parities, ...) of queries (group, ...)."""
-        if self.encoder == "concatenation":
-            return np.concatenate(list(queries), axis=-1)[None]
-        parities: Rows = np.tensordot(self.weights, queries, axes=1)
+        with _explained(f"{self.group} queries"):
+            given = _numbers(list(queries)).reshape(self.group, *np.shape(queries[0]))
+            if self.encoder == "concatenation":
+                return np.concatenate(list(given), axis=-1)[None]
+        parities: Rows = np.tensordot(self.weights, given, axes=1)
         return parities
 
     def loses(self, found: Rows, answers: Mapping[int, Rows], parities: Mapping[int, Rows]) -> bool:
@@ -69,16 +74,23 @@ class Code:
 
         `constant` is F(0). For a parity model that was trained to answer the sum it is 0.
         """
+        there = [item for item in range(self.group) if item in answers]
+        rows = [row for row in range(self.parities) if row in parities]
         missing = [item for item in range(self.group) if item not in answers]
-        if len(missing) > len(parities):
+        if len(missing) > len(rows):
             raise ClusterError(
                 "too few parity answers to reconstruct what is missing",
                 where=f"a group of {self.group}",
-                found=f"{len(missing)} missing, {len(parities)} parity answers",
-                hint="wait for more answers, or use a code with more parities",
+                found=f"{len(missing)} missing, {len(rows)} parity answers",
+                hint="wait for more answers, or use a code with more parities; both are numbered "
+                "from 0",
             )
-        rows = sorted(parities)[: len(missing)]
-        sums = [self._remainder(row, answers, parities[row], constant) for row in rows]
+        rows = rows[: len(missing)]
+        with _explained(f"answers of a group of {self.group}, parity answers, constant"):
+            every = _numbers([*map(answers.get, there), *map(parities.get, rows)])
+            constant = np.broadcast_to(np.asarray(constant, float), every.shape[1:])
+        known, last = dict(zip(there, every, strict=False)), every[len(there) :]
+        sums = [self._remainder(row, known, last[n], constant) for n, row in enumerate(rows)]
         if len(missing) == 1:
             weight = self._plain[rows[0]][missing[0]]
             return {missing[0]: sums[0] if weight == 1 else sums[0] / weight}
@@ -96,3 +108,22 @@ class Code:
         for item, answer in answers.items():
             rest -= answer if weights[item] == 1 else weights[item] * answer
         return rest
+
+
+def _numbers(arrays: list[Any]) -> Rows:
+    found = np.stack(arrays)
+    return found if found.dtype.kind in "biuf" else found.astype(float)
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    """What numpy refuses inside is told as ours."""
+    try:
+        yield
+    except (AttributeError, IndexError, TypeError, ValueError) as problem:
+        raise ClusterError(
+            "queries and answers of a group are arrays of numbers, all of one shape",
+            where=where,
+            found=str(problem)[:200],
+            hint="Code(2) takes np.stack([one, two]), and decode({1: second}, {0: parity})",
+        ) from None

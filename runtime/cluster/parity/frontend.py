@@ -59,8 +59,15 @@ class Coded:
         constant: Rows | float | None = None,
         patience: float = 0.01,
     ) -> None:
-        self._replicas, self._code = cycle(replicas), code
-        self._parities = [cycle(each) for each in parities]
+        if len(parities) != code.parities:
+            raise ClusterError(
+                "each parity query of a group has replicas of its own",
+                where="Coded",
+                found=f"replicas of {len(parities)}, a code with {code.parities}",
+                hint="Coded([one, two], [[parity], [parity]], Code(2, 2))",
+            )
+        self._replicas, self._code = _in_turn(replicas), code
+        self._parities = [_in_turn(each) for each in parities]
         self._known = constant is not None
         self._constant = 0.0 if constant is None else constant
         self._patience = patience
@@ -162,7 +169,7 @@ class Hedged:
     """
 
     def __init__(self, replicas: Sequence[Endpoint], *, after: float | None = None) -> None:
-        self._replicas, self._after = cycle(replicas), after
+        self._replicas, self._after = _in_turn(replicas), after
 
     async def __call__(self, rows: Rows) -> Answer:
         """The answer that comes first."""
@@ -180,6 +187,16 @@ class Hedged:
                 for task in waiting:
                     task.cancel()
                 return Answer((good or list(done))[0].result())
+
+
+def _in_turn(replicas: object) -> cycle[Endpoint]:
+    if not (isinstance(replicas, Sequence) and replicas and all(map(callable, replicas))):
+        raise ClusterError(
+            "replicas are a list of functions that answer rows",
+            found=repr(replicas)[:100],
+            hint="Hedged([one, two]), or Coded([one, two], [[parity]], Code(2))",
+        )
+    return cycle(replicas)
 
 
 def _checked(answer: object, rows: int) -> Rows:

@@ -25,6 +25,7 @@ from flour.ops.linear import Linear
 from flour.ops.require import RequireFinite
 from flour.ops.structure import AsVector, Concat, Element, Select
 from objectstore import Blob
+from runtime.errors import ClusterError
 
 #: Affine in float64, whatever finite parameters they have.
 _AFFINE = (
@@ -58,6 +59,12 @@ class Recovery:
 
 def recoverable(flow: Flow) -> Recovery:
     """Whether answers of a program can be reconstructed from a parity query."""
+    if not isinstance(flow, Flow):
+        raise ClusterError(
+            "what can be recovered is told of a program",
+            found=type(flow).__name__,
+            hint="flour.from_sklearn(model), or plan.flow",
+        )
     outputs = list(flow.outputs.values())
     order = topological(outputs)
     for last in reversed(order):

@@ -17,6 +17,7 @@ from flour.core.errors import FlourError
 from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
+from runtime.http.server import listening
 
 #: Headers that belong to one connection.
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "host"})
@@ -35,7 +36,8 @@ class Front:
     ) -> None:
         """Listen; `told` are what clients are told, `wake` returns when there is a replica."""
         (self.members, self.homes), self.wake = told, wake
-        self._server = _Server((host, port), _Handler)
+        with listening(host, port):
+            self._server = _Server((host, port), _Handler)
         self._server.front = self
         self._started = False
         self.client = ClusterClient(look=self.members, homes=self.homes, refresh=0.05)

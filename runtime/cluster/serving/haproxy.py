@@ -21,6 +21,8 @@ from zlib import crc32
 
 from runtime.cluster.serving.bodies import Homes, Members
 from runtime.errors import ClusterError
+from runtime.http import ServerSettings
+from runtime.http.server import ServerError, check_address
 
 #: The file with the first choice for each model.
 HOMES_MAP = "homes.map"
@@ -82,7 +84,7 @@ class HAProxy:
 
     def __init__(self, bind: str, front: str, place: Path, slots: int) -> None:
         """`place` is a directory for its files."""
-        self._place, self._slots = place, slots
+        self._bind, self._place, self._slots = bind, place, slots
         self._map = place / HOMES_MAP
         self._text = configuration(bind, front, place, slots)
         self._held: dict[int, str] = {}
@@ -103,6 +105,7 @@ class HAProxy:
             self._held = self._found()
             return
         self.stop()
+        self._wait_free()
         path.write_text(self._text, "utf-8")
         self._map.touch()
         done = subprocess.run(  # noqa: S603 (the program that the system has)
@@ -113,6 +116,18 @@ class HAProxy:
         end = time.monotonic() + 5.0
         while not self._runs() and time.monotonic() < end:
             time.sleep(0.02)
+
+    def _wait_free(self) -> None:
+        """Raise where its address is taken, which it would share; the one before may yet end."""
+        host, _, port = self._bind.rpartition(":")
+        end = time.monotonic() + 2.0
+        while True:
+            try:
+                return check_address(ServerSettings(host=host.strip("[]"), port=int(port)))
+            except ServerError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def stop(self) -> None:
         """End it, after the answers to its requests."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from itertools import count
 from pathlib import Path
@@ -21,7 +21,6 @@ from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import MemberState
 from runtime.repository.object_storage import RemotePlans
 from runtime.workers.channel import Channel
-from runtime.workers.desired import Name
 from runtime.workers.errors import ChannelClosed, NotInStep
 from runtime.workers.fleet import Fleet, Member
 
@@ -71,26 +70,10 @@ class ClusterFleet(Fleet):
         self._leases: dict[Member, tuple[str, float]] = {}
         self._granting = threading.Lock()
 
-    def register(
-        self,
-        name: str,
-        source: Path,
-        version: str,
-        *,
-        activate: bool = True,
-        replace: bool = False,
-        notes: Mapping[str, object] | None = None,
-    ) -> str:
-        """As for workers; the plan is put where machines find it that do not see its file."""
+    def _stage(self, source: Path) -> None:
+        """Put a plan where machines find it that do not see its file."""
         if self.plans is not None:
             self.plans.put(source)
-        return super().register(
-            name, source, version, activate=activate, replace=replace, notes=notes
-        )
-
-    def table(self) -> Mapping[str, Name]:
-        """The models as all replicas should have them."""
-        return self._table()
 
     def granted(self, member: Member, node: str, until: float) -> None:
         """A replica may answer until this moment of `time.monotonic`."""

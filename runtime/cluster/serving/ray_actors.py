@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 
-from flour.core.errors import FlourError
+from objectstore import Explained
 from runtime.cluster.serving.bodies import Members
 from runtime.cluster.serving.controller import ClusterSettings, Controller
 from runtime.cluster.serving.haproxy import HAProxy
@@ -98,15 +98,30 @@ class _ControllerActor:
 
     def __init__(self, deployment: Deployment) -> None:
         _prompt()
+        self._haproxy: HAProxy | None = None
+        self._problem: Explained | None = None
+        try:
+            self._start(deployment)
+        except Explained as problem:  # told to whoever asks: Ray would keep the last line of it
+            self._problem = problem
+        except OSError as problem:
+            self._problem = ClusterError(
+                "the controller cannot work here",
+                where=deployment.settings.staging,
+                found=str(problem),
+                hint="--staging is a directory that every machine sees and may write to",
+            )
+
+    def _start(self, deployment: Deployment) -> None:
         settings = deployment.settings
         settings = replace(settings, host=address_here(settings.host))
         place = Path(settings.staging)
         place.mkdir(parents=True, exist_ok=True)
-        self._haproxy: HAProxy | None = None
         self._controller = Controller(settings, RayLauncher(deployment), on_members=self._changed)
         if deployment.haproxy:
-            front = self._controller.front.url
-            self._haproxy = HAProxy(deployment.haproxy, front, place, _SLOTS)
+            front, bind = self._controller.front.url, deployment.haproxy
+            bind = bind.replace("node:", f"{settings.host}:")
+            self._haproxy = HAProxy(bind, front, place, _SLOTS)
             self._haproxy.start()
         self._controller.start()
 
@@ -114,14 +129,19 @@ class _ControllerActor:
         if self._haproxy is not None:
             self._haproxy.update(members, self._controller.placing.homes)
 
+    def _running(self) -> Controller:
+        if self._problem is not None:
+            raise self._problem
+        return self._controller
+
     def address(self) -> tuple[str, int, str]:
         """Where replicas join."""
-        address = self._controller.address()
+        address = self._running().address()
         return address.host, address.port, address.secret
 
     def status(self) -> dict[str, Any]:
         """The replicas and the models."""
-        controller = self._controller
+        controller = self._running()
         index = controller.repository.index()
         return {
             **controller.members().to_json(),
@@ -134,14 +154,16 @@ class _ControllerActor:
         """Have the controller do something."""
         if what not in _ASKED:
             raise ClusterError("a controller cannot do this", found=what)
-        answer = getattr(self._controller, what)(*arguments)
+        answer = getattr(self._running(), what)(*arguments)
         return answer.to_json() if what == "wait_ready" else answer
 
     def stop(self) -> None:
         """End all replicas, and HAProxy."""
-        self._controller.stop()
-        if self._haproxy is not None:
-            self._haproxy.stop()
+        try:
+            self._running().stop()
+        finally:
+            if self._haproxy is not None:
+                self._haproxy.stop()
 
 
 class _ReplicaActor:
@@ -222,7 +244,7 @@ def asked(reference: object, seconds: float) -> Any:
         raise ClusterError("the controller does not answer in time", found=f"{seconds} s") from None
     except ray.exceptions.RayTaskError as problem:
         cause = problem.cause
-        if isinstance(cause, FlourError):
+        if isinstance(cause, Explained):
             raise cause from None
         raise
     except ray.exceptions.ActorUnavailableError:

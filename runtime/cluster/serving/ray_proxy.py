@@ -9,19 +9,23 @@ from __future__ import annotations
 import itertools
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
+from urllib.request import urlopen
 
 import aiohttp
 import msgspec
+import ray
 from ray import serve
 from starlette.requests import Request
 from starlette.responses import Response
 
 from runtime.cluster.serving.bodies import PATH, Members
 from runtime.cluster.serving.client import REPEATABLE
+from runtime.errors import ClusterError
 
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
-_REFRESH, _ATTEMPTS = 1.0, 4
+_REFRESH, _ATTEMPTS, _LOOK_SECONDS = 1.0, 4, 10.0
 
 
 class Passing:
@@ -69,10 +73,26 @@ class Passing:
 
 
 def start(name: str, host: str, port: int, front: str) -> None:
-    """Run it as an application of Ray Serve, with this name."""
-    serve.start(http_options={"host": host, "port": port})
+    """Run it as an application of Ray Serve, with this name.
+
+    A Ray Serve that runs already stays at its own address, whatever is asked for here: so its
+    answer is what counts.
+    """
+    url, ours = f"http://{host}:{port}", not serve.status().proxies
     options = {"max_ongoing_requests": 1000, "ray_actor_options": {"num_cpus": 0}}
-    serve.run(serve.deployment(**options)(Passing).bind(front), name=name, route_prefix="/")
+    try:
+        serve.start(http_options={"host": host, "port": port})
+        serve.run(serve.deployment(**options)(Passing).bind(front), name=name, route_prefix="/")
+        with urlopen(url + PATH, timeout=_LOOK_SECONDS) as found:  # noqa: S310 (HTTP, see above)
+            msgspec.json.decode(found.read(), type=Members)
+    except (OSError, RuntimeError, ray.exceptions.RayError, msgspec.MsgspecError) as problem:
+        (serve.shutdown if ours else partial(serve.delete, name))()
+        raise ClusterError(
+            "Ray Serve does not pass requests on here",
+            where=url,
+            found=str(problem).strip().splitlines()[-1][:300],
+            hint="another --port; where Ray Serve runs already, the one that it was started with",
+        ) from None
 
 
 def stop(name: str) -> None:

@@ -98,13 +98,26 @@ def test_a_budget_is_kept_while_there_is_room() -> None:
     [
         ({"nodes": []}, "need a node"),
         ({"bound": 1.0}, "bound"),
-        ({"hot": 0.0}, "bound"),
+        ({"hot": 0.0}, "hot"),
         ({"loads": {"m1": -1.0}}, "number of requests"),
         ({"loads": {"m1": float("nan")}}, "number of requests"),
+        ({"loads": {"m1": "many"}}, "number of requests"),
+        ({"loads": [1.0]}, "number of requests"),
+        ({"nodes": None}, "need a node"),
+        ({"nodes": "node"}, "need a node"),
+        ({"nodes": [1, 2]}, "need a node"),
+        ({"bound": "x"}, "bound"),
+        ({"hot": None}, "hot"),
+        ({"budget": "x"}, "bytes of a node"),
+        ({"before": {}}, "what assign has answered"),
+        ({"resident": {"m1": 5}}, "plan.resident"),
+        ({"resident": {"m1": {"d": "x"}}}, "plan.resident"),
+        ({"resident": ["m1"]}, "plan.resident"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
-    nodes = given.pop("nodes", NODES)
-    with pytest.raises(ClusterError, match=said):
-        assign(models(5), nodes, **given)  # type: ignore[arg-type] # what is refused
+    wrong = {"resident": models(5), "nodes": NODES, **given}
+    with pytest.raises(ClusterError, match=said) as refused:
+        assign(**wrong)  # type: ignore[arg-type] # what is refused
+    assert (refused.value.where, f"{min(given)}=" in str(refused.value.found)) == ("assign", True)
     assert isinstance(assign({}, NODES), Assignment)

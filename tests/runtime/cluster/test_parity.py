@@ -6,6 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -223,6 +224,85 @@ def test_a_code_says_what_it_needs() -> None:
         Code(1)
     with pytest.raises(ClusterError, match="too few parity answers"):
         Code(2).decode({}, {0: np.zeros(1)})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"group": None},
+        {"group": float("nan")},
+        {"group": "2"},
+        {"parities": [1]},
+        {"encoder": "mean"},
+        {"encoder": ["sum"]},
+        {"encoder": "concatenation", "parities": 2},
+    ],
+    ids=str,
+)
+def test_a_code_that_cannot_be_says_what_was_given(given: dict[str, Any]) -> None:
+    with pytest.raises(ClusterError, match="two queries or more") as refused:
+        Code(**{"group": 2, **given})
+    ((name, value),) = [*given.items()][:1]
+    assert f"{name}={value!r}" in str(refused.value.found)
+    assert "Code(2)" in str(refused.value.hint)
+
+
+#: For what the types do not allow.
+CODE: Any = Code
+FRONT: Any = Coded
+HEDGED: Any = Hedged
+RECOVERABLE: Any = recoverable
+ONE, PARITY = {1: np.ones((2, 3))}, {0: np.ones((2, 3))}
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda: CODE(2).encode(np.zeros((3, 1, 4))), "2 queries"),
+        (lambda: CODE(2).encode([[1.0, 2.0], [3.0]]), "2 queries"),
+        (lambda: CODE(2).encode(np.array([["a"], ["b"]])), "2 queries"),
+        (lambda: CODE(2).encode(5), "2 queries"),
+        (lambda: CODE(2, encoder="concatenation").encode(np.zeros((3, 1, 4))), "2 queries"),
+        (lambda: CODE(2, encoder="concatenation").encode(5), "2 queries"),
+        (lambda: CODE(2).decode(ONE, {0: np.ones((3, 3))}), "a group of 2"),
+        (lambda: CODE(2).decode({1: "x"}, {0: "y"}), "a group of 2"),
+        (lambda: CODE(2).decode([1, np.ones(1)], PARITY), "a group of 2"),
+        (lambda: CODE(2).decode(ONE, PARITY, "x"), "a group of 2"),
+        (lambda: CODE(2).decode(ONE, PARITY, np.ones(2)), "a group of 2"),
+        (lambda: CODE(2).decode(ONE, {7: np.ones((2, 3))}), "a group of 2"),
+    ],
+)
+def test_queries_and_answers_that_do_not_fit_are_explained(
+    call: Callable[[], object], where: str
+) -> None:
+    with pytest.raises(ClusterError) as refused:
+        call()
+    assert where in str(refused.value.where)
+    assert refused.value.found
+    assert refused.value.hint
+
+
+def test_answers_may_be_lists() -> None:
+    assert CODE(2).decode({1: [[1.0, 2.0]]}, {0: [[4, 4]]})[0].tolist() == [[3.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Coded([], [[_replica()]], Code(2)),
+        lambda: Coded([_replica()], [[]], Code(2)),
+        lambda: FRONT([_replica()], [_replica()], Code(2)),
+        lambda: Coded([_replica()], [[_replica()]], Code(2, 2)),
+        lambda: Hedged([]),
+        lambda: HEDGED(5),
+        lambda: RECOVERABLE(flour.vector("x", 2).linear([[1.0, 2.0]], [0.0]).plan()),
+    ],
+)
+def test_front_ends_need_replicas_and_programs(call: Callable[[], object]) -> None:
+    with pytest.raises(ClusterError) as refused:
+        call()
+    assert refused.value.found
+    assert refused.value.hint
 
 
 def test_a_parity_model_tells_its_accuracy_or_is_refused() -> None:

@@ -19,10 +19,12 @@ from objectstore import Blob, FileStore
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from runtime.cluster.serving.autoscaling import Autoscaler, Load
-from runtime.cluster.serving.bodies import Members, MemberState
+from runtime.cluster.serving.bodies import Homes, Members, MemberState
+from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.haproxy import configuration
 from runtime.errors import ClusterError
 from runtime.http import Server, ServerSettings
+from runtime.http.server import ServerError
 from runtime.workers.errors import NotInStep
 from tests.house import until
 from tests.runtime.cluster.clusters import ROW, Asking, Processes, cluster, lost, only
@@ -54,6 +56,14 @@ def tops(controller: Controller, name: str = "a") -> list[Any]:
 
 def by_sign(block: Any) -> Any:
     return np.sign(block[:, 0])
+
+
+def test_a_front_says_that_its_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port, none = busy.getsockname()[1], Members(0, [])
+        with pytest.raises(ServerError, match=f"127.0.0.1:{port}") as refused:
+            Front("127.0.0.1", port, (lambda: none, Homes), lambda: none)
+    assert "another port" in str(refused.value.hint)
 
 
 def test_every_replica_has_followed_when_a_change_is_acknowledged(

@@ -85,7 +85,8 @@ def test_notes_that_cannot_be_followed_are_said_once(
     noted.look()
     watch, keep = (record.getMessage() for record in caplog.records)
     assert "m@1: watch is not done: there is no column 'nobody'" in watch
-    assert "m@1: keep is not done" in keep
+    assert "m@1: keep is not done: there is no option 'a'" in keep
+    assert "options are inputs, sample" in keep
     assert runtime.predict("m", ONE)["score"] == 2.0
 
 

@@ -258,10 +258,14 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
         for wrong in (
             *({"sample": 0}, {"sample": True}, {"private": "show"}, {"subject": "nobody"}),
             *({"seconds": "week"}, {"seconds": -1}, {"rotate": "x"}, {"rotate": None}),
-            *({"most_bytes": -5}, {"most_bytes": "1 GB"}),
+            *({"most_bytes": -5}, {"most_bytes": "1 GB"}, {"inputs": "x"}, {"samplez": 1}),
         ):
             with pytest.raises(ParameterError, match=next(iter(wrong))):
                 runtime.keep("f", tmp_path, **wrong)
+        with pytest.raises(ParameterError, match="folder: a directory"):
+            runtime.keep("f", 5)  # type: ignore[arg-type]  # what is refused
+        with pytest.raises(ParameterError, match=r"options are inputs, sample, (.|\n)*'sample'\?"):
+            runtime.keep("f", tmp_path, samplez=1)
         runtime.keep("f", tmp_path)
         with pytest.raises(BadCall, match="kept already"):
             runtime.keep("f", tmp_path / "other")

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import flour
+from flour.core.errors import FlourError
 from runtime import Runtime
-from runtime.errors import BadCall, UnknownEndpoint
+from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
 from runtime.repository.repository import Repository
 from runtime.rollout import Rollout, resume
 from tests.house import until
@@ -57,7 +58,8 @@ def register(runtime: Runtime, name: str = "m", *, same: bool = True) -> None:
 
 def begun(runtime: Runtime, clock: Clock, **terms: Any) -> Rollout:
     given = {"steps": (20, 50, 100), "dwell": "1 min", "by": "user", "least": 10, **terms}
-    made: Rollout = runtime.rollout("m", "m@2", clock=clock, watch=False, **given)
+    to = given.pop("to", "m@2")
+    made: Rollout = runtime.rollout("m", to, clock=clock, watch=False, **given)
     return made
 
 
@@ -83,7 +85,10 @@ def test_steps_are_taken_and_the_challenger_promoted(runtime: Runtime, clock: Cl
     assert [each.action for each in runtime.history("m")] == [
         *("route", "rollout", "rollout", "rollout", "promote")
     ]
-    runtime.rollback("m")
+    runtime.rollback("m")  # as docs/66-experiments.md says: to the last step, not to before
+    assert dict(runtime.history("m")[-1].route.split) == {"m@2": 100.0}
+    runtime.promote("m", "m@1")
+    assert runtime.history("m")[-1].route.is_direct
     assert runtime.rollout("m") is made
     assert "done" in str(made)
 
@@ -298,7 +303,28 @@ def test_a_route_that_others_change_is_left_alone(runtime: Runtime, clock: Clock
         ({"steps": (20, 10)}, "steps"),
         ({"steps": (20, 120)}, "steps"),
         ({"steps": (0, 10)}, "steps"),
-        ({"dwell": "soon"}, "dwell"),
+        ({"steps": (20, "x")}, "steps"),
+        ({"steps": 5}, "steps"),
+        ({"steps": "5"}, "steps"),
+        ({"dwell": "soon"}, "dwell='soon'"),
+        ({"dwell": "x min"}, "dwell='x min'"),
+        ({"dwell": "1.2.3 min"}, "'10 min'"),
+        ({"dwell": None}, "'10 min'"),
+        ({"dwell": [1]}, "'10 min'"),
+        ({"dwell": True}, "'10 min'"),
+        ({"dwell": -1}, "'10 min'"),
+        ({"alpha": "x"}, "alpha='x'"),
+        ({"least": 2.5}, "least=2.5"),
+        ({"least": "x"}, "least='x'"),
+        ({"webhook": 5}, "webhook=5"),
+        ({"by": 5}, "by=5"),
+        ({"to": 4}, "fraud@4"),
+        ({"who": 5}, "who=5"),
+        ({"require": None}, "'p99 < 5 ms'"),
+        ({"require": 5}, "'p99 < 5 ms'"),
+        ({"require": "errors <= 1 %"}, "'p99 < 5 ms'"),
+        ({"require": "p99 < 5"}, "'p99 < 5 ms'"),
+        ({"stepz": (20,)}, "did you mean 'steps'"),
         ({"alpha": 0.0}, "alpha"),
         ({"least": 0}, "least"),
         ({"header": "x"}, "by"),
@@ -320,7 +346,7 @@ def test_a_route_that_others_change_is_left_alone(runtime: Runtime, clock: Clock
 def test_terms_that_cannot_be(
     runtime: Runtime, clock: Clock, terms: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(Exception, match=said):
+    with pytest.raises(FlourError, match=said):
         begun(runtime, clock, **terms)
     assert runtime.predict("m", ROW)["label"] == 1.0
     assert not runtime.has_route("m") or not runtime.history("m")[-1].route.split
@@ -340,6 +366,40 @@ def test_endpoints_that_cannot_have_one(runtime: Runtime, clock: Clock) -> None:
     runtime.route("m", split={"m@2": 5}, by="user")
     with pytest.raises(BadCall, match="has a split already"):
         begun(runtime, clock)
+
+
+@pytest.mark.parametrize("key", ["usr", "User", "amout"])
+def test_a_key_that_is_nearly_a_column_is_refused_with_what_there_is(
+    runtime: Runtime, clock: Clock, key: str
+) -> None:
+    with pytest.raises(BadRegistration, match=f"no row has a column '{key}'") as refused:
+        begun(runtime, clock, by=key)
+    assert refused.value.found == "user, amount"
+    assert "did you mean" in str(refused.value.hint)
+    with pytest.raises(UnknownEndpoint, match="has no rollout"):
+        runtime.rollout("m")
+
+
+def test_rows_without_columns_have_no_key(runtime: Runtime, clock: Clock) -> None:
+    for version in (1, 2):
+        flow = flour.vector("x", 2).linear([[1.0, float(version)]], [0.0])
+        runtime.register("v", flow, version, activate=version == 1, background=False)
+    with pytest.raises(BadRegistration, match="rows without columns: x") as refused:
+        runtime.rollout("v", "v@2", by="user", clock=clock, watch=False)
+    assert "header=" in str(refused.value.hint)
+    runtime.rollout("v", "v@2", header="x-user", clock=clock, watch=False).abort()
+
+
+def test_a_key_that_no_request_has_is_told_while_it_holds(runtime: Runtime, clock: Clock) -> None:
+    made = begun(runtime, clock, by="session")  # rows may have more columns than the model
+    ask(runtime, 50)
+    clock.now += 61
+    made.look()
+    assert made.reason == "0 of 10 answers of m@2 in this step; have requests 'session'?"
+    for number in range(200):
+        runtime.predict("m", {"user": 1.0, "amount": 1.0, "session": number})
+    made.look()
+    assert made.step == 1
 
 
 def test_a_graph_is_rolled_out_as_a_model_is(runtime: Runtime, clock: Clock) -> None:

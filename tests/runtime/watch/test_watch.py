@@ -479,6 +479,10 @@ def test_drift_is_of_the_last_rows() -> None:
         {"segments": (5,)},
         {"drift": "yes"},
         {"costs": "yes"},
+        {"steps": 5},
+        {"steps": "age"},
+        {"outliers": 5},
+        {"segmentz": ("age",)},
         {"reference": {"age": np.full(50, np.inf)}, "outliers": ("range",)},
     ],
     ids="-".join,
@@ -489,6 +493,16 @@ def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
         with pytest.raises(ParameterError):
             runtime.watch("m", **{"reference": {"age": np.arange(50.0)}, **wrong})
         assert runtime.find("m").watcher is None
+
+
+def test_an_option_that_there_is_not_is_refused_with_those_that_there_are(
+    runtime: Runtime,
+) -> None:
+    with pytest.raises(ParameterError, match="no option 'segmentz'") as refused:
+        runtime.watch("fraud", segmentz=("city",))
+    assert refused.value.where == "watch('fraud')"
+    assert str(refused.value.found).startswith("options are reference, segments, detectors")
+    assert refused.value.hint == "did you mean 'segments'?"
 
 
 @pytest.mark.parametrize("ages", [[1.0], np.ones(9)], ids=["lists", "arrays"])
