@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from flour.core.op import Op
 from flour.core.types import FLOATS
 from flour.language.flow import Flow
+from flour.language.sources import concat
 from flour.onnx.errors import NotNative
 from flour.onnx.narrow import Rounding, in_type
 from flour.onnx.registry import Call, onnx_op
@@ -27,6 +28,7 @@ from flour.onnx.tensor import (
     positive,
     spread,
 )
+from flour.onnx.tensors import dtype_of
 from flour.ops import pairwise
 from flour.ops.compare import Equal
 from flour.ops.onnx_equal import SameText
@@ -312,7 +314,6 @@ def _three(call: Call) -> list[Tensor]:
 
 def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     """Strings are looked up among those of both sides."""
-    from flour.language.sources import concat
     from flour.ops.indexed import PickAt
 
     shape, axis = broadcast([condition, yes, no])
@@ -328,8 +329,6 @@ def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tenso
 
 @onnx_op("Cast", since=6)
 def _cast(call: Call) -> Tensor:
-    from flour.onnx.tensors import dtype_of
-
     return converted(call, call[0], dtype_of(call.attribute("to")), _rounding(call))
 
 

@@ -27,6 +27,7 @@ from flour.ops.segments import (
     SegmentProduct,
     SegmentSum,
 )
+from flour.ops.trigonometry import IsInfinite
 
 #: A function from runs of a length to a number for each.
 Reduce = Callable[[Flow, int], Flow]
@@ -221,7 +222,6 @@ def _whole_log_sum_exp(call: Call, item: Tensor, axes: tuple[int, ...], *, keep:
 def _finite(x: Flow) -> Flow:
     """x, or zero where it is infinite."""
     from flour.ops.source import Fill
-    from flour.ops.trigonometry import IsInfinite
 
     dtype = x.type.dtype  # type: ignore[union-attr]  # vectors only
     return IsInfinite()(x).where(Fill(np.zeros(1, dtype), scalar=True)(x), x)
@@ -293,8 +293,6 @@ def _hardmax(call: Call) -> Tensor:
     axes = _softmax_axes(call, item)
     flat, length = runs(item, axes)
     best = Tensor.of(SegmentPlace(length)(call.flow(flat)), [flat.size // length, 1], None)
-    from flour.ops.pairwise import Same
-
     kinds = Tensor.constant(np.arange(length).reshape(1, length))
     hot = together(call, [best, kinds], lambda x, y: Same()(x, y).cast(item.dtype))
     order = [i for i in range(item.rank) if i not in axes] + list(axes)

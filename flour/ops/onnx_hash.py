@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from flour.core.check import expect
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
 from flour.core.op import Columns, Op
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.strings.hashing import murmur3
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue
 
 _HALF = (1 << 32) - 1
 _KINDS = ("string", "int32", "uint32", "int64", "uint64", *FLOATS)
@@ -55,8 +51,6 @@ class Murmur(Op):
         return (self.positive,)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         hashed = _text if x.dtype == "string" else _number
 
         def one(value: str) -> str:

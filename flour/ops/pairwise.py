@@ -6,18 +6,16 @@ division by zero is zero, so that no row of data can stop a process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.op import Columns, Op
 from flour.core.types import FLOATS, INTS, Category, Scalar, Type, Vector, promote
 from flour.ops.unary import whole
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue
 
 
 class Pairwise(Op, abstract=True):
@@ -65,8 +63,6 @@ class Pairwise(Op, abstract=True):
         return expr if self.result else whole(expr, dtype)
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         wide = promote(x.dtype, y.dtype)
         dtype = self.result or wide
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.emission import Emitter, ScalarValue
 from flour.core.op import Array
 from flour.core.types import Vector
-from flour.language.adapters import Fitted, adapter_of, adapts, public_name
+from flour.language.adapters import Fitted, Importer, adapter_of, adapts, public_name
+from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, ScalarValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 _EPSILON = float(np.spacing(1.0))
 

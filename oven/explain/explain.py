@@ -15,22 +15,19 @@ marked black: they run as Python, or on onnxruntime.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from flour.core.errors import ParameterError, nearest
+from flour.core.node import Node
 from flour.core.provenance import Origin, here
+from flour.language.flow import Flow
 from flour.language.show_html import drawing
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
 from oven.explain import timing
 from oven.explain.page import page, preformatted, table
 from oven.plans import characters
+from oven.plans.plan import Plan
 from oven.run.native_run import LONGEST, room_bytes
-
-if TYPE_CHECKING:
-    from flour.core.node import Node
-    from flour.language.flow import Flow
-    from oven.plans.plan import Plan
 
 FORMS = ("text", "html")
 STAGE_COLUMNS = ("stage", "operators", "reads", "leaves", "parameters", "rooms", "from")

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted
+from flour.language.adapters import Fitted, Importer
+from flour.language.flow import Flow
 from flour.ops.kernel import pairwise_kernel
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 def covariance(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.kernel import pairwise_kernel
 from flour.ops.nearest import WeightedRows
 from flour.ops.neighbours import fitted_points, nearest
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 def _to_training_rows(fit: Fitted, x: Flow, to: Importer, gamma: float | None) -> Flow:
