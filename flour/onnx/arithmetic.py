@@ -97,6 +97,24 @@ def pair(call: Call, op: Op) -> Tensor:
     return two(call, op_of(op))
 
 
+def _adapt(name: str, op: type[pairwise.Pairwise], since: int = 1) -> None:
+    """Import ONNX's operator of this name, of two inputs, as ours."""
+
+    @onnx_op(name, since=since)
+    def paired(call: Call) -> Tensor:
+        return pair(call, op())
+
+
+_adapt("Greater", pairwise.Above)
+_adapt("GreaterOrEqual", pairwise.AtLeast, since=12)
+_adapt("And", pairwise.Both)
+_adapt("Or", pairwise.Either)
+_adapt("Xor", pairwise.OnlyOne)
+_adapt("BitwiseAnd", pairwise.BitAnd, since=18)
+_adapt("BitwiseOr", pairwise.BitOr, since=18)
+_adapt("BitwiseXor", pairwise.BitXor, since=18)
+
+
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
@@ -231,16 +249,6 @@ def _is_text(flow: Flow, texts: NDArray[Any]) -> Flow:
     return Equal([0])(codes)
 
 
-@onnx_op("Greater")
-def _greater(call: Call) -> Tensor:
-    return pair(call, pairwise.Above())
-
-
-@onnx_op("GreaterOrEqual", since=12)
-def _greater_equal(call: Call) -> Tensor:
-    return pair(call, pairwise.AtLeast())
-
-
 @onnx_op("Less")
 def _less(call: Call) -> Tensor:
     return two(call, lambda x, y: pairwise.Above()(y, x))
@@ -251,39 +259,9 @@ def _less_equal(call: Call) -> Tensor:
     return two(call, lambda x, y: pairwise.AtLeast()(y, x))
 
 
-@onnx_op("And")
-def _and(call: Call) -> Tensor:
-    return pair(call, pairwise.Both())
-
-
-@onnx_op("Or")
-def _or(call: Call) -> Tensor:
-    return pair(call, pairwise.Either())
-
-
-@onnx_op("Xor")
-def _xor(call: Call) -> Tensor:
-    return pair(call, pairwise.OnlyOne())
-
-
 @onnx_op("Not")
 def _not(call: Call) -> Tensor:
     return Tensor.of(Not()(call.flow(call[0])), call[0].shape, call[0].axis)
-
-
-@onnx_op("BitwiseAnd", since=18)
-def _bit_and(call: Call) -> Tensor:
-    return pair(call, pairwise.BitAnd())
-
-
-@onnx_op("BitwiseOr", since=18)
-def _bit_or(call: Call) -> Tensor:
-    return pair(call, pairwise.BitOr())
-
-
-@onnx_op("BitwiseXor", since=18)
-def _bit_xor(call: Call) -> Tensor:
-    return pair(call, pairwise.BitXor())
 
 
 @onnx_op("BitwiseNot", since=18)

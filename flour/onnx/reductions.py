@@ -48,10 +48,6 @@ def _min(x: Flow, length: int) -> Flow:
     return x.min().as_vector() if whole else SegmentMin(length)(x)
 
 
-def _product(x: Flow, length: int) -> Flow:
-    return SegmentProduct(length)(x)
-
-
 def reduced_axes(call: Call, item: Tensor, axes: tuple[int, ...] | None) -> tuple[int, ...]:
     """The reduced axes: all of them where none are named (unless that means none)."""
     if not axes:
@@ -153,7 +149,7 @@ def _reduce_prod(call: Call) -> Tensor:
         product = np.empty((), object)
         product[()] = np.prod(call.symbolic(0))
         return Tensor.constant(product.reshape((1,) if call.flag("keepdims") else ()))
-    return _reduce(call, _product, 1)
+    return _reduce(call, lambda x, length: SegmentProduct(length)(x), 1)
 
 
 @onnx_op("ReduceSumSquare")

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from flour.core.emission import Emitter, RowValue
 
-#: What a retry waits at most, in seconds.
-LONGEST_BACKOFF = 30.0
-
 
 class ModelCall(Op):
     """A model of the runtime on some flows; linking a graph puts its program in this place.
