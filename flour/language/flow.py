@@ -148,7 +148,7 @@ class Flow(Signs):
         return pick(self, key)
 
     def _named(self, name: str) -> Flow:
-        record = len(self.outputs) == 1 and self._is_record()
+        record = len(self.outputs) == 1 and isinstance(self.node.type, Record)
         if record and (name not in self.outputs or name in getattr(self.type, "names", ())):
             return self.field(name)
         if name in self.outputs:
@@ -160,9 +160,6 @@ class Flow(Signs):
             hint=nearest(name, self.outputs)
             or "outputs, and columns of a record, are picked by their name",
         )
-
-    def _is_record(self) -> bool:
-        return isinstance(self.node.type, Record)
 
     def named(self, name: str) -> Flow:
         """The same program with its one output called `name`."""

@@ -134,7 +134,7 @@ class Categorise(Encoding):
                     e.line(f"{low} = {middle} + 1")
                 with e.block("else:"):
                     e.line(f"{high} = {middle}")
-            result = e.var(self._lost(e, j))
+            result = e.var(str(UNKNOWN) if self.strict else e.at(self.unknown, j))
             hit = f"{low} < {end} and {e.at(self.values, low, wide)} == {value}"
             with e.block(f"if {hit}:"):
                 e.line(f"{result} = {e.at(self.codes, low)}")
@@ -153,9 +153,6 @@ class Categorise(Encoding):
                 guess = e.let(f"{low} + int64({ahead})", "int64").expr
                 with e.block(f"if {e.at(self.values, guess, wide)} == {value}:"):
                     e.line(f"{low} = {high} = {guess}")
-
-    def _lost(self, e: Emitter, j: str) -> str:
-        return str(UNKNOWN) if self.strict else e.at(self.unknown, j)
 
 
 def _each(e: Emitter, x: RowValue, code: Callable[[str, str], str]) -> RowValue:

@@ -154,13 +154,8 @@ declines(
     *(
         f"sklearn.cluster.{name}"
         for name in (
-            "AgglomerativeClustering",
-            "DBSCAN",
-            "HDBSCAN",
-            "OPTICS",
-            "SpectralBiclustering",
-            "SpectralClustering",
-            "SpectralCoclustering",
+            *("AgglomerativeClustering", "DBSCAN", "HDBSCAN", "OPTICS"),
+            *("SpectralBiclustering", "SpectralClustering", "SpectralCoclustering"),
         )
     ),
 )

@@ -41,11 +41,8 @@ class Murmur(Op):
 
     def reference(self, x: Columns) -> Columns:
         text = x.dtype.kind not in "iuf"
-        codes = [self._hash(v.encode() if text else v.tobytes()) for v in x.reshape(-1)]
+        codes = [murmur3(v.encode() if text else v.tobytes(), self.seed) for v in x.reshape(-1)]
         return np.array(codes, np.int64).astype(self._result_dtype).reshape(x.shape)
-
-    def _hash(self, data: bytes) -> int:
-        return murmur3(data, self.seed)
 
     def structure(self) -> tuple[object, ...]:
         return (self.positive,)

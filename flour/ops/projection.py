@@ -102,13 +102,11 @@ class CircularConvolve(Op):
 # --- adapters -------------------------------------------------------------------------------------
 
 
-@adapts("sklearn.random_projection.GaussianRandomProjection")
-def _gaussian(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    return to.floats(x).linear(fit.components_, [])
-
-
-@adapts("sklearn.random_projection.SparseRandomProjection")
-def _sparse(fit: Fitted, x: Flow, to: Importer) -> Flow:
+@adapts(
+    "sklearn.random_projection.GaussianRandomProjection",
+    "sklearn.random_projection.SparseRandomProjection",
+)
+def _random(fit: Fitted, x: Flow, to: Importer) -> Flow:
     # The products of sparse data are sparse to the library unless dense_output is set; the
     # values are the same, and few of them are zero.
     return to.floats(x).linear(plain(fit.components_), [])
