@@ -2,304 +2,146 @@
 
 from __future__ import annotations
 
-OPERATORS: dict[str, str] = {}
-OPERATORS |= dict.fromkeys("Source".split(), "flour.core.source")
-OPERATORS |= dict.fromkeys("SpreadDistances SumOfEntries".split(), "flour.ops.bayes")
-OPERATORS |= dict.fromkeys("CastLike Minus Over Plus Quotient Times".split(), "flour.ops.binary")
-OPERATORS |= dict.fromkeys("Categorise CategoriseText".split(), "flour.ops.categorise")
-OPERATORS |= dict.fromkeys("Descend".split(), "flour.ops.cluster")
-OPERATORS |= dict.fromkeys(
-    "Equal GreaterEqual Less LessEqual NotEqual Where".split(), "flour.ops.compare"
+
+def _by_name(modules: dict[str, str]) -> dict[str, str]:
+    return {name: module for module, names in modules.items() for name in names.split()}
+
+
+OPERATORS = _by_name(
+    {
+        "flour.core.source": "Source",
+        "flour.ops.bayes": "SpreadDistances SumOfEntries",
+        "flour.ops.binary": "CastLike Minus Over Plus Quotient Times",
+        "flour.ops.categorise": "Categorise CategoriseText",
+        "flour.ops.cluster": "Descend",
+        "flour.ops.compare": "Equal GreaterEqual Less LessEqual NotEqual Where",
+        "flour.ops.csv": "CsvField ParseCsv",
+        "flour.ops.discretise": "Bins",
+        "flour.ops.distance": "Distances SquaredDistances",
+        "flour.ops.elementwise": "Add AsFloat Cast Clip Divide Greater Multiply OneMinus Subtract",
+        "flour.ops.encode": "LookUp OneHot",
+        "flour.ops.gaussian_process": "SolveLower",
+        "flour.ops.graph": "Choose ChooseText Deferred Fetch ModelCall",
+        "flour.ops.impute": "Impute ImputeText IsMissing IsMissingText",
+        "flour.ops.impute_models": "ImputeInTurn ImputeNearest",
+        "flour.ops.indexed": "InRange MatrixProducts PickAt PutAt",
+        "flour.ops.interpolate": "NormalQuantile Ranks",
+        "flour.ops.isotonic": "Interpolate",
+        "flour.ops.kernel": "Power",
+        "flour.ops.linear": "Linear",
+        "flour.ops.link": "Sigmoid Softmax",
+        "flour.ops.manifold": "Barycentre ShortestWay",
+        "flour.ops.mixture": "SumRuns",
+        "flour.ops.nearest": "Closeness Gather Maximum Nearest Scatter Votes WeightedRows",
+        "flour.ops.ngrams": "CharNgrams Damp Hashing Phrases Runs WordNgrams",
+        "flour.ops.normalise": "LogSumExp Proportions",
+        "flour.ops.onnx_cast": "ParseNumbers WriteFloats WriteWhole",
+        "flour.ops.onnx_cut": "CutWords",
+        "flour.ops.onnx_equal": "SameText",
+        "flour.ops.onnx_hash": "Murmur",
+        "flour.ops.onnx_link": "FirstLargest Logistic Probit SoftmaxZero",
+        "flour.ops.onnx_match": "JoinTexts MatchesWhole",
+        "flour.ops.onnx_narrow": "Exponent LowBits Rounded",
+        "flour.ops.onnx_ngrams": "Grams",
+        "flour.ops.onnx_text": "LetterNgrams LowerLetters UpperLetters",
+        "flour.ops.opaque": "Opaque",
+        "flour.ops.pairs": "HashedValues NamedValues",
+        "flour.ops.pairwise": "Above AtLeast BitAnd BitOr BitXor Both Either LargerOf Modulo OnlyOne PowerOf Remainder Same ShiftLeft ShiftRight SmallerOf WholeQuotient",
+        "flour.ops.polynomial": "Products",
+        "flour.ops.projection": "ChiWave CircularConvolve",
+        "flour.ops.pursuit": "MatchingPursuit",
+        "flour.ops.python": "PythonColumns PythonText PythonWords",
+        "flour.ops.record": "Bundle Narrow",
+        "flour.ops.reduce": "ArgMax ArgMin Max Min Norm Sum",
+        "flour.ops.require": "RequireFinite RequirePresent",
+        "flour.ops.scale": "Binarize BoxCox OneIfTiny YeoJohnson",
+        "flour.ops.segments": "RunningProduct RunningSum SegmentMax SegmentMin SegmentPlace SegmentProduct SegmentSum TopPlaces",
+        "flour.ops.source": "Field Fill Pick",
+        "flour.ops.spline": "Splines",
+        "flour.ops.storage": "ToDense ToSparse",
+        "flour.ops.structure": "AsVector Concat Element Select Take TakeText",
+        "flour.ops.svm": "CouplePairs",
+        "flour.ops.target": "UndoBoxCox UndoYeoJohnson",
+        "flour.ops.text": "DropWords Lower Split StripAccents Tokenize Upper",
+        "flour.ops.topics": "TopicWeights",
+        "flour.ops.tree_search": "TreeNearest",
+        "flour.ops.trees.linear_trees": "LinearTrees",
+        "flour.ops.trees.trees": "TreeLeaves Trees",
+        "flour.ops.trigonometry": "Acos Acosh Asin Asinh Atan Atanh BitNot IsInfinite Not",
+        "flour.ops.unary": "Abs Ceil Cos Cosh Erf Exp Expm1 Floor IsNan Log Log10 Log1p Log2 Negate Reciprocal Relu Rint Sign Sin Sinh Sqrt Square Tan Tanh Trunc",
+        "flour.ops.vote": "Duels Share Tally WeightedMedian",
+        "flour.ops.words": "Join Length",
+    }
 )
-OPERATORS |= dict.fromkeys("CsvField ParseCsv".split(), "flour.ops.csv")
-OPERATORS |= dict.fromkeys("Bins".split(), "flour.ops.discretise")
-OPERATORS |= dict.fromkeys("Distances SquaredDistances".split(), "flour.ops.distance")
-OPERATORS |= dict.fromkeys(
-    "Add AsFloat Cast Clip Divide Greater Multiply OneMinus Subtract".split(),
-    "flour.ops.elementwise",
+
+ADAPTERS = _by_name(
+    {
+        "flour.boosters.lightgbm": "lightgbm.sklearn.LGBMClassifier lightgbm.sklearn.LGBMRanker lightgbm.sklearn.LGBMRegressor",
+        "flour.boosters.xgboost": "xgboost.sklearn.XGBClassifier xgboost.sklearn.XGBRFClassifier xgboost.sklearn.XGBRFRegressor xgboost.sklearn.XGBRanker xgboost.sklearn.XGBRegressor",
+        "flour.ops.bayes": "sklearn.naive_bayes.BernoulliNB sklearn.naive_bayes.CategoricalNB sklearn.naive_bayes.ComplementNB sklearn.naive_bayes.GaussianNB sklearn.naive_bayes.MultinomialNB",
+        "flour.ops.cluster": "sklearn.cluster.AffinityPropagation sklearn.cluster.Birch sklearn.cluster.BisectingKMeans sklearn.cluster.KMeans sklearn.cluster.MeanShift sklearn.cluster.MiniBatchKMeans",
+        "flour.ops.discretise": "sklearn.preprocessing.KBinsDiscretizer",
+        "flour.ops.encode": "sklearn.preprocessing.LabelBinarizer sklearn.preprocessing.LabelEncoder sklearn.preprocessing.OneHotEncoder sklearn.preprocessing.OrdinalEncoder sklearn.preprocessing.TargetEncoder",
+        "flour.ops.interpolate": "sklearn.preprocessing.QuantileTransformer",
+        "flour.ops.isotonic": "sklearn.isotonic.IsotonicRegression",
+        "flour.ops.mixture": "sklearn.mixture.BayesianGaussianMixture sklearn.mixture.GaussianMixture",
+        "flour.ops.neighbours": "sklearn.neighbors.KNeighborsClassifier sklearn.neighbors.KNeighborsRegressor sklearn.neighbors.KNeighborsTransformer sklearn.neighbors.LocalOutlierFactor sklearn.neighbors.NearestCentroid sklearn.neighbors.RadiusNeighborsClassifier sklearn.neighbors.RadiusNeighborsRegressor sklearn.neighbors.RadiusNeighborsTransformer",
+        "flour.ops.pairs": "sklearn.feature_extraction.DictVectorizer sklearn.feature_extraction.FeatureHasher",
+        "flour.ops.polynomial": "sklearn.preprocessing.PolynomialFeatures",
+        "flour.ops.projection": "sklearn.cluster.FeatureAgglomeration sklearn.kernel_approximation.AdditiveChi2Sampler sklearn.kernel_approximation.PolynomialCountSketch sklearn.kernel_approximation.RBFSampler sklearn.kernel_approximation.SkewedChi2Sampler sklearn.neighbors.NeighborhoodComponentsAnalysis sklearn.random_projection.GaussianRandomProjection sklearn.random_projection.SparseRandomProjection",
+        "flour.ops.pursuit": "sklearn.decomposition.DictionaryLearning sklearn.decomposition.MiniBatchDictionaryLearning sklearn.decomposition.SparseCoder",
+        "flour.ops.scale": "sklearn.preprocessing.Binarizer sklearn.preprocessing.KernelCenterer sklearn.preprocessing.MaxAbsScaler sklearn.preprocessing.MinMaxScaler sklearn.preprocessing.Normalizer sklearn.preprocessing.PowerTransformer sklearn.preprocessing.RobustScaler sklearn.preprocessing.StandardScaler",
+        "flour.ops.spline": "sklearn.preprocessing.SplineTransformer",
+        "flour.ops.svm": "sklearn.svm.NuSVC sklearn.svm.NuSVR sklearn.svm.OneClassSVM sklearn.svm.SVC sklearn.svm.SVR",
+        "flour.ops.target": "sklearn.compose.TransformedTargetRegressor",
+        "flour.ops.topics": "sklearn.decomposition.LatentDirichletAllocation",
+        "flour.sklearn.estimators.boosting": "sklearn.ensemble.GradientBoostingClassifier sklearn.ensemble.GradientBoostingRegressor sklearn.ensemble.HistGradientBoostingClassifier sklearn.ensemble.HistGradientBoostingRegressor",
+        "flour.sklearn.estimators.calibrate": "sklearn.calibration.CalibratedClassifierCV",
+        "flour.sklearn.estimators.compose": "imblearn.pipeline.Pipeline sklearn.compose.ColumnTransformer sklearn.frozen.FrozenEstimator sklearn.pipeline.FeatureUnion sklearn.pipeline.Pipeline",
+        "flour.sklearn.estimators.covariance": "sklearn.covariance.EllipticEnvelope",
+        "flour.sklearn.estimators.cross_decomposition": "sklearn.cross_decomposition.CCA sklearn.cross_decomposition.PLSCanonical sklearn.cross_decomposition.PLSRegression sklearn.cross_decomposition.PLSSVD",
+        "flour.sklearn.estimators.decomposition": "sklearn.decomposition.FactorAnalysis sklearn.decomposition.FastICA sklearn.decomposition.IncrementalPCA sklearn.decomposition.MiniBatchSparsePCA sklearn.decomposition.PCA sklearn.decomposition.SparsePCA sklearn.decomposition.TruncatedSVD",
+        "flour.sklearn.estimators.discriminant": "sklearn.discriminant_analysis.LinearDiscriminantAnalysis sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis",
+        "flour.sklearn.estimators.dummy": "sklearn.dummy.DummyClassifier sklearn.dummy.DummyRegressor",
+        "flour.sklearn.estimators.ensemble": "sklearn.ensemble.AdaBoostClassifier sklearn.ensemble.AdaBoostRegressor sklearn.ensemble.BaggingClassifier sklearn.ensemble.BaggingRegressor sklearn.ensemble.StackingClassifier sklearn.ensemble.StackingRegressor sklearn.ensemble.VotingClassifier sklearn.ensemble.VotingRegressor",
+        "flour.sklearn.estimators.forests": "sklearn.ensemble.ExtraTreesClassifier sklearn.ensemble.ExtraTreesRegressor sklearn.ensemble.IsolationForest sklearn.ensemble.RandomForestClassifier sklearn.ensemble.RandomForestRegressor sklearn.ensemble.RandomTreesEmbedding sklearn.tree.DecisionTreeClassifier sklearn.tree.DecisionTreeRegressor sklearn.tree.ExtraTreeClassifier sklearn.tree.ExtraTreeRegressor",
+        "flour.sklearn.estimators.function": "sklearn.preprocessing.FunctionTransformer",
+        "flour.sklearn.estimators.gaussian_process": "sklearn.gaussian_process.GaussianProcessClassifier sklearn.gaussian_process.GaussianProcessRegressor sklearn.gaussian_process._BinaryGaussianProcessClassifierLaplace",
+        "flour.sklearn.estimators.impute_models": "sklearn.impute.IterativeImputer sklearn.impute.KNNImputer",
+        "flour.sklearn.estimators.imputers": "sklearn.impute.MissingIndicator sklearn.impute.SimpleImputer",
+        "flour.sklearn.estimators.kernel_models": "sklearn.decomposition.KernelPCA sklearn.kernel_approximation.Nystroem sklearn.kernel_ridge.KernelRidge sklearn.semi_supervised.LabelPropagation sklearn.semi_supervised.LabelSpreading",
+        "flour.sklearn.estimators.linear_models": "sklearn.linear_model.ARDRegression sklearn.linear_model.BayesianRidge sklearn.linear_model.ElasticNet sklearn.linear_model.ElasticNetCV sklearn.linear_model.GammaRegressor sklearn.linear_model.HuberRegressor sklearn.linear_model.Lars sklearn.linear_model.LarsCV sklearn.linear_model.Lasso sklearn.linear_model.LassoCV sklearn.linear_model.LassoLars sklearn.linear_model.LassoLarsCV sklearn.linear_model.LassoLarsIC sklearn.linear_model.LinearRegression sklearn.linear_model.LogisticRegression sklearn.linear_model.LogisticRegressionCV sklearn.linear_model.MultiTaskElasticNet sklearn.linear_model.MultiTaskElasticNetCV sklearn.linear_model.MultiTaskLasso sklearn.linear_model.MultiTaskLassoCV sklearn.linear_model.OrthogonalMatchingPursuit sklearn.linear_model.OrthogonalMatchingPursuitCV sklearn.linear_model.PassiveAggressiveClassifier sklearn.linear_model.PassiveAggressiveRegressor sklearn.linear_model.Perceptron sklearn.linear_model.PoissonRegressor sklearn.linear_model.QuantileRegressor sklearn.linear_model.RANSACRegressor sklearn.linear_model.Ridge sklearn.linear_model.RidgeCV sklearn.linear_model.RidgeClassifier sklearn.linear_model.RidgeClassifierCV sklearn.linear_model.SGDClassifier sklearn.linear_model.SGDOneClassSVM sklearn.linear_model.SGDRegressor sklearn.linear_model.TheilSenRegressor sklearn.linear_model.TweedieRegressor sklearn.svm.LinearSVC sklearn.svm.LinearSVR",
+        "flour.sklearn.estimators.manifold": "sklearn.manifold.Isomap sklearn.manifold.LocallyLinearEmbedding",
+        "flour.sklearn.estimators.multi": "sklearn.multiclass.OneVsOneClassifier sklearn.multiclass.OneVsRestClassifier sklearn.multiclass.OutputCodeClassifier sklearn.multiclass._ConstantPredictor sklearn.multioutput.ClassifierChain sklearn.multioutput.MultiOutputClassifier sklearn.multioutput.MultiOutputRegressor sklearn.multioutput.RegressorChain sklearn.semi_supervised.SelfTrainingClassifier",
+        "flour.sklearn.estimators.network": "sklearn.neural_network.BernoulliRBM sklearn.neural_network.MLPClassifier sklearn.neural_network.MLPRegressor",
+        "flour.sklearn.estimators.search": "sklearn.model_selection.FixedThresholdClassifier sklearn.model_selection.GridSearchCV sklearn.model_selection.HalvingGridSearchCV sklearn.model_selection.HalvingRandomSearchCV sklearn.model_selection.RandomizedSearchCV sklearn.model_selection.TunedThresholdClassifierCV",
+        "flour.sklearn.estimators.selection": "sklearn.feature_selection.GenericUnivariateSelect sklearn.feature_selection.RFE sklearn.feature_selection.RFECV sklearn.feature_selection.SelectFdr sklearn.feature_selection.SelectFpr sklearn.feature_selection.SelectFromModel sklearn.feature_selection.SelectFwe sklearn.feature_selection.SelectKBest sklearn.feature_selection.SelectPercentile sklearn.feature_selection.SequentialFeatureSelector sklearn.feature_selection.VarianceThreshold",
+        "flour.sklearn.estimators.vectorise": "sklearn.feature_extraction.text.CountVectorizer sklearn.feature_extraction.text.HashingVectorizer sklearn.feature_extraction.text.TfidfTransformer sklearn.feature_extraction.text.TfidfVectorizer",
+    }
 )
-OPERATORS |= dict.fromkeys("LookUp OneHot".split(), "flour.ops.encode")
-OPERATORS |= dict.fromkeys("SolveLower".split(), "flour.ops.gaussian_process")
-OPERATORS |= dict.fromkeys("Choose ChooseText Deferred Fetch ModelCall".split(), "flour.ops.graph")
-OPERATORS |= dict.fromkeys("Impute ImputeText IsMissing IsMissingText".split(), "flour.ops.impute")
-OPERATORS |= dict.fromkeys("ImputeInTurn ImputeNearest".split(), "flour.ops.impute_models")
-OPERATORS |= dict.fromkeys("InRange MatrixProducts PickAt PutAt".split(), "flour.ops.indexed")
-OPERATORS |= dict.fromkeys("NormalQuantile Ranks".split(), "flour.ops.interpolate")
-OPERATORS |= dict.fromkeys("Interpolate".split(), "flour.ops.isotonic")
-OPERATORS |= dict.fromkeys("Power".split(), "flour.ops.kernel")
-OPERATORS |= dict.fromkeys("Linear".split(), "flour.ops.linear")
-OPERATORS |= dict.fromkeys("Sigmoid Softmax".split(), "flour.ops.link")
-OPERATORS |= dict.fromkeys("Barycentre ShortestWay".split(), "flour.ops.manifold")
-OPERATORS |= dict.fromkeys("SumRuns".split(), "flour.ops.mixture")
-OPERATORS |= dict.fromkeys(
-    "Closeness Gather Maximum Nearest Scatter Votes WeightedRows".split(), "flour.ops.nearest"
+
+ONNX = _by_name(
+    {
+        "flour.onnx.arithmetic": ":Add :And :BitShift :BitwiseAnd :BitwiseNot :BitwiseOr :BitwiseXor :Cast :CastLike :Div :Equal :Greater :GreaterOrEqual :Less :LessOrEqual :Max :Mean :Min :Mod :Mul :Not :Or :Pow :Sub :Sum :Where :Xor",
+        "flour.onnx.constants": ":Constant :ConstantOfShape :EyeLike :Range",
+        "flour.onnx.control": ":If :Loop :Scan",
+        "flour.onnx.functions": ":Abs :Acos :Acosh :Asin :Asinh :Atan :Atanh :Ceil :Celu :Clip :Cos :Cosh :Dropout :Elu :Erf :Exp :Floor :Gelu :HardSigmoid :HardSwish :Identity :IsInf :IsNaN :LeakyRelu :Log :Mish :Neg :PRelu :Reciprocal :Relu :Round :Selu :Shrink :Sigmoid :Sign :Sin :Sinh :Softplus :Softsign :Sqrt :Swish :Tan :Tanh :ThresholdedRelu",
+        "flour.onnx.indexing": ":Compress :CumProd :CumSum :Gather :GatherElements :GatherND :NonZero :OneHot :Scatter :ScatterElements :ScatterND :TopK :Unique",
+        "flour.onnx.microsoft": "com.microsoft:CDist com.microsoft:MurmurHash3 com.microsoft:Solve",
+        "flour.onnx.ml_categories": "ai.onnx.ml:CategoryMapper ai.onnx.ml:LabelEncoder ai.onnx.ml:OneHotEncoder",
+        "flour.onnx.ml_features": "ai.onnx.ml:ArrayFeatureExtractor ai.onnx.ml:Binarizer ai.onnx.ml:FeatureVectorizer ai.onnx.ml:Imputer ai.onnx.ml:Normalizer ai.onnx.ml:Scaler ai.onnx.ml:ZipMap",
+        "flour.onnx.ml_linear": "ai.onnx.ml:LinearClassifier ai.onnx.ml:LinearRegressor",
+        "flour.onnx.ml_maps": "ai.onnx.ml:CastMap ai.onnx.ml:DictVectorizer",
+        "flour.onnx.ml_svm": "ai.onnx.ml:SVMClassifier ai.onnx.ml:SVMRegressor",
+        "flour.onnx.ml_trees": "ai.onnx.ml:TreeEnsemble ai.onnx.ml:TreeEnsembleClassifier ai.onnx.ml:TreeEnsembleRegressor",
+        "flour.onnx.normalisation": ":BatchNormalization :GroupNormalization :InstanceNormalization :LayerNormalization :LpNormalization :MeanVarianceNormalization :RMSNormalization",
+        "flour.onnx.products": ":Einsum :Gemm :MatMul :MatMulInteger",
+        "flour.onnx.quantising": ":DequantizeLinear :DynamicQuantizeLinear :QLinearMatMul :QuantizeLinear",
+        "flour.onnx.reductions": ":ArgMax :ArgMin :Hardmax :LogSoftmax :ReduceL1 :ReduceL2 :ReduceLogSum :ReduceLogSumExp :ReduceMax :ReduceMean :ReduceMin :ReduceProd :ReduceSum :ReduceSumSquare :Softmax",
+        "flour.onnx.sequences": ":ConcatFromSequence :Optional :OptionalGetElement :OptionalHasElement :SequenceAt :SequenceConstruct :SequenceEmpty :SequenceErase :SequenceInsert :SequenceLength :SequenceMap :SplitToSequence",
+        "flour.onnx.shapes": ":CenterCropPad :Concat :DepthToSpace :Expand :Flatten :Pad :Reshape :ReverseSequence :Shape :Size :Slice :SpaceToDepth :Split :Squeeze :Tile :Transpose :Trilu :Unsqueeze",
+        "flour.onnx.strings": ":RegexFullMatch :StringConcat :StringSplit",
+        "flour.onnx.text_ngrams": ":TfIdfVectorizer",
+        "flour.onnx.text_words": ":StringNormalizer com.microsoft:Tokenizer",
+    }
 )
-OPERATORS |= dict.fromkeys(
-    "CharNgrams Damp Hashing Phrases Runs WordNgrams".split(), "flour.ops.ngrams"
-)
-OPERATORS |= dict.fromkeys("LogSumExp Proportions".split(), "flour.ops.normalise")
-OPERATORS |= dict.fromkeys("ParseNumbers WriteFloats WriteWhole".split(), "flour.ops.onnx_cast")
-OPERATORS |= dict.fromkeys("CutWords".split(), "flour.ops.onnx_cut")
-OPERATORS |= dict.fromkeys("SameText".split(), "flour.ops.onnx_equal")
-OPERATORS |= dict.fromkeys("Murmur".split(), "flour.ops.onnx_hash")
-OPERATORS |= dict.fromkeys(
-    "FirstLargest Logistic Probit SoftmaxZero".split(), "flour.ops.onnx_link"
-)
-OPERATORS |= dict.fromkeys("JoinTexts MatchesWhole".split(), "flour.ops.onnx_match")
-OPERATORS |= dict.fromkeys("Exponent LowBits Rounded".split(), "flour.ops.onnx_narrow")
-OPERATORS |= dict.fromkeys("Grams".split(), "flour.ops.onnx_ngrams")
-OPERATORS |= dict.fromkeys("LetterNgrams LowerLetters UpperLetters".split(), "flour.ops.onnx_text")
-OPERATORS |= dict.fromkeys("Opaque".split(), "flour.ops.opaque")
-OPERATORS |= dict.fromkeys("HashedValues NamedValues".split(), "flour.ops.pairs")
-OPERATORS |= dict.fromkeys(
-    "Above AtLeast BitAnd BitOr BitXor Both Either LargerOf Modulo OnlyOne PowerOf Remainder Same ShiftLeft ShiftRight SmallerOf WholeQuotient".split(),
-    "flour.ops.pairwise",
-)
-OPERATORS |= dict.fromkeys("Products".split(), "flour.ops.polynomial")
-OPERATORS |= dict.fromkeys("ChiWave CircularConvolve".split(), "flour.ops.projection")
-OPERATORS |= dict.fromkeys("MatchingPursuit".split(), "flour.ops.pursuit")
-OPERATORS |= dict.fromkeys("PythonColumns PythonText PythonWords".split(), "flour.ops.python")
-OPERATORS |= dict.fromkeys("Bundle Narrow".split(), "flour.ops.record")
-OPERATORS |= dict.fromkeys("ArgMax ArgMin Max Min Norm Sum".split(), "flour.ops.reduce")
-OPERATORS |= dict.fromkeys("RequireFinite RequirePresent".split(), "flour.ops.require")
-OPERATORS |= dict.fromkeys("Binarize BoxCox OneIfTiny YeoJohnson".split(), "flour.ops.scale")
-OPERATORS |= dict.fromkeys(
-    "RunningProduct RunningSum SegmentMax SegmentMin SegmentPlace SegmentProduct SegmentSum TopPlaces".split(),
-    "flour.ops.segments",
-)
-OPERATORS |= dict.fromkeys("Field Fill Pick".split(), "flour.ops.source")
-OPERATORS |= dict.fromkeys("Splines".split(), "flour.ops.spline")
-OPERATORS |= dict.fromkeys("ToDense ToSparse".split(), "flour.ops.storage")
-OPERATORS |= dict.fromkeys(
-    "AsVector Concat Element Select Take TakeText".split(), "flour.ops.structure"
-)
-OPERATORS |= dict.fromkeys("CouplePairs".split(), "flour.ops.svm")
-OPERATORS |= dict.fromkeys("UndoBoxCox UndoYeoJohnson".split(), "flour.ops.target")
-OPERATORS |= dict.fromkeys(
-    "DropWords Lower Split StripAccents Tokenize Upper".split(), "flour.ops.text"
-)
-OPERATORS |= dict.fromkeys("TopicWeights".split(), "flour.ops.topics")
-OPERATORS |= dict.fromkeys("TreeNearest".split(), "flour.ops.tree_search")
-OPERATORS |= dict.fromkeys("LinearTrees".split(), "flour.ops.trees.linear_trees")
-OPERATORS |= dict.fromkeys("TreeLeaves Trees".split(), "flour.ops.trees.trees")
-OPERATORS |= dict.fromkeys(
-    "Acos Acosh Asin Asinh Atan Atanh BitNot IsInfinite Not".split(), "flour.ops.trigonometry"
-)
-OPERATORS |= dict.fromkeys(
-    "Abs Ceil Cos Cosh Erf Exp Expm1 Floor IsNan Log Log10 Log1p Log2 Negate Reciprocal Relu Rint Sign Sin Sinh Sqrt Square Tan Tanh Trunc".split(),
-    "flour.ops.unary",
-)
-OPERATORS |= dict.fromkeys("Duels Share Tally WeightedMedian".split(), "flour.ops.vote")
-OPERATORS |= dict.fromkeys("Join Length".split(), "flour.ops.words")
-ADAPTERS: dict[str, str] = {}
-ADAPTERS |= dict.fromkeys(
-    "lightgbm.sklearn.LGBMClassifier lightgbm.sklearn.LGBMRanker lightgbm.sklearn.LGBMRegressor".split(),
-    "flour.boosters.lightgbm",
-)
-ADAPTERS |= dict.fromkeys(
-    "xgboost.sklearn.XGBClassifier xgboost.sklearn.XGBRFClassifier xgboost.sklearn.XGBRFRegressor xgboost.sklearn.XGBRanker xgboost.sklearn.XGBRegressor".split(),
-    "flour.boosters.xgboost",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.naive_bayes.BernoulliNB sklearn.naive_bayes.CategoricalNB sklearn.naive_bayes.ComplementNB sklearn.naive_bayes.GaussianNB sklearn.naive_bayes.MultinomialNB".split(),
-    "flour.ops.bayes",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.cluster.AffinityPropagation sklearn.cluster.Birch sklearn.cluster.BisectingKMeans sklearn.cluster.KMeans sklearn.cluster.MeanShift sklearn.cluster.MiniBatchKMeans".split(),
-    "flour.ops.cluster",
-)
-ADAPTERS |= dict.fromkeys("sklearn.preprocessing.KBinsDiscretizer".split(), "flour.ops.discretise")
-ADAPTERS |= dict.fromkeys(
-    "sklearn.preprocessing.LabelBinarizer sklearn.preprocessing.LabelEncoder sklearn.preprocessing.OneHotEncoder sklearn.preprocessing.OrdinalEncoder sklearn.preprocessing.TargetEncoder".split(),
-    "flour.ops.encode",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.preprocessing.QuantileTransformer".split(), "flour.ops.interpolate"
-)
-ADAPTERS |= dict.fromkeys("sklearn.isotonic.IsotonicRegression".split(), "flour.ops.isotonic")
-ADAPTERS |= dict.fromkeys(
-    "sklearn.mixture.BayesianGaussianMixture sklearn.mixture.GaussianMixture".split(),
-    "flour.ops.mixture",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.neighbors.KNeighborsClassifier sklearn.neighbors.KNeighborsRegressor sklearn.neighbors.KNeighborsTransformer sklearn.neighbors.LocalOutlierFactor sklearn.neighbors.NearestCentroid sklearn.neighbors.RadiusNeighborsClassifier sklearn.neighbors.RadiusNeighborsRegressor sklearn.neighbors.RadiusNeighborsTransformer".split(),
-    "flour.ops.neighbours",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.feature_extraction.DictVectorizer sklearn.feature_extraction.FeatureHasher".split(),
-    "flour.ops.pairs",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.preprocessing.PolynomialFeatures".split(), "flour.ops.polynomial"
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.cluster.FeatureAgglomeration sklearn.kernel_approximation.AdditiveChi2Sampler sklearn.kernel_approximation.PolynomialCountSketch sklearn.kernel_approximation.RBFSampler sklearn.kernel_approximation.SkewedChi2Sampler sklearn.neighbors.NeighborhoodComponentsAnalysis sklearn.random_projection.GaussianRandomProjection sklearn.random_projection.SparseRandomProjection".split(),
-    "flour.ops.projection",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.decomposition.DictionaryLearning sklearn.decomposition.MiniBatchDictionaryLearning sklearn.decomposition.SparseCoder".split(),
-    "flour.ops.pursuit",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.preprocessing.Binarizer sklearn.preprocessing.KernelCenterer sklearn.preprocessing.MaxAbsScaler sklearn.preprocessing.MinMaxScaler sklearn.preprocessing.Normalizer sklearn.preprocessing.PowerTransformer sklearn.preprocessing.RobustScaler sklearn.preprocessing.StandardScaler".split(),
-    "flour.ops.scale",
-)
-ADAPTERS |= dict.fromkeys("sklearn.preprocessing.SplineTransformer".split(), "flour.ops.spline")
-ADAPTERS |= dict.fromkeys(
-    "sklearn.svm.NuSVC sklearn.svm.NuSVR sklearn.svm.OneClassSVM sklearn.svm.SVC sklearn.svm.SVR".split(),
-    "flour.ops.svm",
-)
-ADAPTERS |= dict.fromkeys("sklearn.compose.TransformedTargetRegressor".split(), "flour.ops.target")
-ADAPTERS |= dict.fromkeys(
-    "sklearn.decomposition.LatentDirichletAllocation".split(), "flour.ops.topics"
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.ensemble.GradientBoostingClassifier sklearn.ensemble.GradientBoostingRegressor sklearn.ensemble.HistGradientBoostingClassifier sklearn.ensemble.HistGradientBoostingRegressor".split(),
-    "flour.sklearn.estimators.boosting",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.calibration.CalibratedClassifierCV".split(), "flour.sklearn.estimators.calibrate"
-)
-ADAPTERS |= dict.fromkeys(
-    "imblearn.pipeline.Pipeline sklearn.compose.ColumnTransformer sklearn.frozen.FrozenEstimator sklearn.pipeline.FeatureUnion sklearn.pipeline.Pipeline".split(),
-    "flour.sklearn.estimators.compose",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.covariance.EllipticEnvelope".split(), "flour.sklearn.estimators.covariance"
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.cross_decomposition.CCA sklearn.cross_decomposition.PLSCanonical sklearn.cross_decomposition.PLSRegression sklearn.cross_decomposition.PLSSVD".split(),
-    "flour.sklearn.estimators.cross_decomposition",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.decomposition.FactorAnalysis sklearn.decomposition.FastICA sklearn.decomposition.IncrementalPCA sklearn.decomposition.MiniBatchSparsePCA sklearn.decomposition.PCA sklearn.decomposition.SparsePCA sklearn.decomposition.TruncatedSVD".split(),
-    "flour.sklearn.estimators.decomposition",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis".split(),
-    "flour.sklearn.estimators.discriminant",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.dummy.DummyClassifier sklearn.dummy.DummyRegressor".split(),
-    "flour.sklearn.estimators.dummy",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.ensemble.AdaBoostClassifier sklearn.ensemble.AdaBoostRegressor sklearn.ensemble.BaggingClassifier sklearn.ensemble.BaggingRegressor sklearn.ensemble.StackingClassifier sklearn.ensemble.StackingRegressor sklearn.ensemble.VotingClassifier sklearn.ensemble.VotingRegressor".split(),
-    "flour.sklearn.estimators.ensemble",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.ensemble.ExtraTreesClassifier sklearn.ensemble.ExtraTreesRegressor sklearn.ensemble.IsolationForest sklearn.ensemble.RandomForestClassifier sklearn.ensemble.RandomForestRegressor sklearn.ensemble.RandomTreesEmbedding sklearn.tree.DecisionTreeClassifier sklearn.tree.DecisionTreeRegressor sklearn.tree.ExtraTreeClassifier sklearn.tree.ExtraTreeRegressor".split(),
-    "flour.sklearn.estimators.forests",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.preprocessing.FunctionTransformer".split(), "flour.sklearn.estimators.function"
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.gaussian_process.GaussianProcessClassifier sklearn.gaussian_process.GaussianProcessRegressor sklearn.gaussian_process._BinaryGaussianProcessClassifierLaplace".split(),
-    "flour.sklearn.estimators.gaussian_process",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.impute.IterativeImputer sklearn.impute.KNNImputer".split(),
-    "flour.sklearn.estimators.impute_models",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.impute.MissingIndicator sklearn.impute.SimpleImputer".split(),
-    "flour.sklearn.estimators.imputers",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.decomposition.KernelPCA sklearn.kernel_ridge.KernelRidge sklearn.semi_supervised.LabelPropagation sklearn.semi_supervised.LabelSpreading".split(),
-    "flour.sklearn.estimators.kernel_models",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.linear_model.ARDRegression sklearn.linear_model.BayesianRidge sklearn.linear_model.ElasticNet sklearn.linear_model.ElasticNetCV sklearn.linear_model.GammaRegressor sklearn.linear_model.HuberRegressor sklearn.linear_model.Lars sklearn.linear_model.LarsCV sklearn.linear_model.Lasso sklearn.linear_model.LassoCV sklearn.linear_model.LassoLars sklearn.linear_model.LassoLarsCV sklearn.linear_model.LassoLarsIC sklearn.linear_model.LinearRegression sklearn.linear_model.LogisticRegression sklearn.linear_model.LogisticRegressionCV sklearn.linear_model.MultiTaskElasticNet sklearn.linear_model.MultiTaskElasticNetCV sklearn.linear_model.MultiTaskLasso sklearn.linear_model.MultiTaskLassoCV sklearn.linear_model.OrthogonalMatchingPursuit sklearn.linear_model.OrthogonalMatchingPursuitCV sklearn.linear_model.PassiveAggressiveClassifier sklearn.linear_model.PassiveAggressiveRegressor sklearn.linear_model.Perceptron sklearn.linear_model.PoissonRegressor sklearn.linear_model.QuantileRegressor sklearn.linear_model.RANSACRegressor sklearn.linear_model.Ridge sklearn.linear_model.RidgeCV sklearn.linear_model.RidgeClassifier sklearn.linear_model.RidgeClassifierCV sklearn.linear_model.SGDClassifier sklearn.linear_model.SGDOneClassSVM sklearn.linear_model.SGDRegressor sklearn.linear_model.TheilSenRegressor sklearn.linear_model.TweedieRegressor sklearn.svm.LinearSVC sklearn.svm.LinearSVR".split(),
-    "flour.sklearn.estimators.linear_models",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.manifold.Isomap sklearn.manifold.LocallyLinearEmbedding".split(),
-    "flour.sklearn.estimators.manifold",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.multiclass.OneVsOneClassifier sklearn.multiclass.OneVsRestClassifier sklearn.multiclass.OutputCodeClassifier sklearn.multiclass._ConstantPredictor sklearn.multioutput.ClassifierChain sklearn.multioutput.MultiOutputClassifier sklearn.multioutput.MultiOutputRegressor sklearn.multioutput.RegressorChain sklearn.semi_supervised.SelfTrainingClassifier".split(),
-    "flour.sklearn.estimators.multi",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.neural_network.BernoulliRBM sklearn.neural_network.MLPClassifier sklearn.neural_network.MLPRegressor".split(),
-    "flour.sklearn.estimators.network",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.kernel_approximation.Nystroem".split(), "flour.sklearn.estimators.nystroem"
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.model_selection.FixedThresholdClassifier sklearn.model_selection.GridSearchCV sklearn.model_selection.HalvingGridSearchCV sklearn.model_selection.HalvingRandomSearchCV sklearn.model_selection.RandomizedSearchCV sklearn.model_selection.TunedThresholdClassifierCV".split(),
-    "flour.sklearn.estimators.search",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.feature_selection.GenericUnivariateSelect sklearn.feature_selection.RFE sklearn.feature_selection.RFECV sklearn.feature_selection.SelectFdr sklearn.feature_selection.SelectFpr sklearn.feature_selection.SelectFromModel sklearn.feature_selection.SelectFwe sklearn.feature_selection.SelectKBest sklearn.feature_selection.SelectPercentile sklearn.feature_selection.SequentialFeatureSelector sklearn.feature_selection.VarianceThreshold".split(),
-    "flour.sklearn.estimators.selection",
-)
-ADAPTERS |= dict.fromkeys(
-    "sklearn.feature_extraction.text.CountVectorizer sklearn.feature_extraction.text.HashingVectorizer sklearn.feature_extraction.text.TfidfTransformer sklearn.feature_extraction.text.TfidfVectorizer".split(),
-    "flour.sklearn.estimators.vectorise",
-)
-ONNX: dict[str, str] = {}
-ONNX |= dict.fromkeys(
-    ":Add :And :BitShift :BitwiseAnd :BitwiseNot :BitwiseOr :BitwiseXor :Cast :CastLike :Div :Equal :Greater :GreaterOrEqual :Less :LessOrEqual :Max :Mean :Min :Mod :Mul :Not :Or :Pow :Sub :Sum :Where :Xor".split(),
-    "flour.onnx.arithmetic",
-)
-ONNX |= dict.fromkeys(":Constant :ConstantOfShape :EyeLike :Range".split(), "flour.onnx.constants")
-ONNX |= dict.fromkeys(":If :Loop :Scan".split(), "flour.onnx.control")
-ONNX |= dict.fromkeys(
-    ":Abs :Acos :Acosh :Asin :Asinh :Atan :Atanh :Ceil :Celu :Clip :Cos :Cosh :Dropout :Elu :Erf :Exp :Floor :Gelu :HardSigmoid :HardSwish :Identity :IsInf :IsNaN :LeakyRelu :Log :Mish :Neg :PRelu :Reciprocal :Relu :Round :Selu :Shrink :Sigmoid :Sign :Sin :Sinh :Softplus :Softsign :Sqrt :Swish :Tan :Tanh :ThresholdedRelu".split(),
-    "flour.onnx.functions",
-)
-ONNX |= dict.fromkeys(
-    ":Compress :CumProd :CumSum :Gather :GatherElements :GatherND :NonZero :OneHot :Scatter :ScatterElements :ScatterND :TopK :Unique".split(),
-    "flour.onnx.indexing",
-)
-ONNX |= dict.fromkeys(
-    "com.microsoft:CDist com.microsoft:MurmurHash3 com.microsoft:Solve".split(),
-    "flour.onnx.microsoft",
-)
-ONNX |= dict.fromkeys(
-    "ai.onnx.ml:CategoryMapper ai.onnx.ml:LabelEncoder ai.onnx.ml:OneHotEncoder".split(),
-    "flour.onnx.ml_categories",
-)
-ONNX |= dict.fromkeys(
-    "ai.onnx.ml:ArrayFeatureExtractor ai.onnx.ml:Binarizer ai.onnx.ml:FeatureVectorizer ai.onnx.ml:Imputer ai.onnx.ml:Normalizer ai.onnx.ml:Scaler ai.onnx.ml:ZipMap".split(),
-    "flour.onnx.ml_features",
-)
-ONNX |= dict.fromkeys(
-    "ai.onnx.ml:LinearClassifier ai.onnx.ml:LinearRegressor".split(), "flour.onnx.ml_linear"
-)
-ONNX |= dict.fromkeys("ai.onnx.ml:CastMap ai.onnx.ml:DictVectorizer".split(), "flour.onnx.ml_maps")
-ONNX |= dict.fromkeys(
-    "ai.onnx.ml:SVMClassifier ai.onnx.ml:SVMRegressor".split(), "flour.onnx.ml_svm"
-)
-ONNX |= dict.fromkeys(
-    "ai.onnx.ml:TreeEnsemble ai.onnx.ml:TreeEnsembleClassifier ai.onnx.ml:TreeEnsembleRegressor".split(),
-    "flour.onnx.ml_trees",
-)
-ONNX |= dict.fromkeys(
-    ":BatchNormalization :GroupNormalization :InstanceNormalization :LayerNormalization :LpNormalization :MeanVarianceNormalization :RMSNormalization".split(),
-    "flour.onnx.normalisation",
-)
-ONNX |= dict.fromkeys(":Einsum :Gemm :MatMul :MatMulInteger".split(), "flour.onnx.products")
-ONNX |= dict.fromkeys(
-    ":DequantizeLinear :DynamicQuantizeLinear :QLinearMatMul :QuantizeLinear".split(),
-    "flour.onnx.quantising",
-)
-ONNX |= dict.fromkeys(
-    ":ArgMax :ArgMin :Hardmax :LogSoftmax :ReduceL1 :ReduceL2 :ReduceLogSum :ReduceLogSumExp :ReduceMax :ReduceMean :ReduceMin :ReduceProd :ReduceSum :ReduceSumSquare :Softmax".split(),
-    "flour.onnx.reductions",
-)
-ONNX |= dict.fromkeys(
-    ":ConcatFromSequence :Optional :OptionalGetElement :OptionalHasElement :SequenceAt :SequenceConstruct :SequenceEmpty :SequenceErase :SequenceInsert :SequenceLength :SequenceMap :SplitToSequence".split(),
-    "flour.onnx.sequences",
-)
-ONNX |= dict.fromkeys(
-    ":CenterCropPad :Concat :DepthToSpace :Expand :Flatten :Pad :Reshape :ReverseSequence :Shape :Size :Slice :SpaceToDepth :Split :Squeeze :Tile :Transpose :Trilu :Unsqueeze".split(),
-    "flour.onnx.shapes",
-)
-ONNX |= dict.fromkeys(":RegexFullMatch :StringConcat :StringSplit".split(), "flour.onnx.strings")
-ONNX |= dict.fromkeys(":TfIdfVectorizer".split(), "flour.onnx.text_ngrams")
-ONNX |= dict.fromkeys(":StringNormalizer com.microsoft:Tokenizer".split(), "flour.onnx.text_words")

@@ -11,9 +11,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self, TypeAlias
+from typing import IO, Any, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from objectstore import layout
 from objectstore.atomic import write_file
@@ -22,9 +23,6 @@ from objectstore.digest import array_digest
 from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob, StoreClosed, StoreError
 from objectstore.mapping import frozen, frozen_bytes, read_only, release
 from objectstore.strings import Parameter, Strings, live_parameter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A value in a manifest."""

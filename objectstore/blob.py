@@ -7,18 +7,15 @@ and, in one process, is one object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from objectstore.digest import array_digest, check_digest
 from objectstore.errors import UnstorableValue
 from objectstore.interning import Interned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 ALIGNMENT = 64
 """Bytes: a cache line and the widest vector register; a blob's data starts at a multiple of it."""

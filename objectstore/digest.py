@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from objectstore.errors import BadDigest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DIGEST_CHARS = 32
 """Length of a digest as text."""

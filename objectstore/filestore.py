@@ -20,20 +20,17 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from objectstore import atomic, layout
 from objectstore.archive import Archive
+from objectstore.atomic import Chunk
 from objectstore.blob import Blob
 from objectstore.digest import check_digest, is_digest
 from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob
 from objectstore.owners import Owners
 from objectstore.store import FsckReport, Store
 from objectstore.strings import Parameter, Strings
-
-if TYPE_CHECKING:
-    from objectstore.atomic import Chunk
 
 _SUFFIX = ".blob"
 

@@ -13,7 +13,6 @@ class HasDigest(Protocol):
     @property
     def digest(self) -> str:
         """The digest of the content."""
-        ...
 
 
 T = TypeVar("T", bound=HasDigest)

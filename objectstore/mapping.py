@@ -14,16 +14,14 @@ import stat
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import finalize
 
 import numpy as np
+from numpy.typing import NDArray
 
 from objectstore.blob import aligned_room, only_read
 from objectstore.errors import StoreError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SMALL = 4096
 """A file of at most one page is read: mapping it would cost as much memory as it saves."""

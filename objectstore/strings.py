@@ -7,21 +7,17 @@ was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, cast, overload
+from typing import Final, cast, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from objectstore.blob import Blob
 from objectstore.digest import strings_digest
 from objectstore.errors import DamagedBlob, UnstorableValue
 from objectstore.interning import Interned
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 _ENCODING: Final = ("utf-8", "surrogatepass")
 

@@ -405,18 +405,6 @@ def _sigmoid(x: Flow, options: Fields) -> Flow:
     return (x if slope == 1.0 else x.multiply([slope])).sigmoid()
 
 
-def _exp(x: Flow, options: Fields) -> Flow:  # noqa: ARG001 (a link has no options)
-    return x.exp()
-
-
-def _softmax(x: Flow, options: Fields) -> Flow:  # noqa: ARG001 (as above)
-    return x.softmax()
-
-
-def _log1p_exp(x: Flow, options: Fields) -> Flow:  # noqa: ARG001 (as above)
-    return x.exp().log1p()
-
-
 _LINKS: dict[str, Callable[[Flow, Fields], Flow]] = {
     **dict.fromkeys(
         ("", "none", "custom", "regression", "regression_l2", "regression_l1", "huber", "fair"),
@@ -424,9 +412,9 @@ _LINKS: dict[str, Callable[[Flow, Fields], Flow]] = {
     ),
     **dict.fromkeys(("quantile", "mape", "lambdarank", "rank_xendcg"), _identity),
     **dict.fromkeys(("binary", "multiclassova", "cross_entropy"), _sigmoid),
-    **dict.fromkeys(("poisson", "gamma", "tweedie"), _exp),
-    "multiclass": _softmax,
-    "cross_entropy_lambda": _log1p_exp,
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), lambda x, _: x.exp()),
+    "multiclass": lambda x, _: x.softmax(),
+    "cross_entropy_lambda": lambda x, _: x.exp().log1p(),
 }
 
 

@@ -472,7 +472,7 @@ _EXPONENTIAL = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "su
 def converted(model: Model, scores: Flow) -> Flow:
     """The answer of Booster.predict from the margins, by the objective."""
     name = model.objective
-    link = _LINKS.get(name, _identity if name.startswith("rank:") else None)
+    link = _LINKS.get(name, flat if name.startswith("rank:") else None)
     if link is None:
         raise UnsupportedSetting(f"the objective {name!r} is not known here")
     return link(scores)
@@ -484,39 +484,15 @@ def flat(x: Flow) -> Flow:
     return x.element(0) if isinstance(kind, Vector) and kind.width == 1 else x
 
 
-def _identity(x: Flow) -> Flow:
-    return flat(x)
-
-
-def _sigmoid(x: Flow) -> Flow:
-    return flat(x.sigmoid())
-
-
-def _exp(x: Flow) -> Flow:
-    return flat(x.exp())
-
-
-def _above_zero(x: Flow) -> Flow:
-    return flat(x.greater([0.0]).cast("float32"))
-
-
-def _best(x: Flow) -> Flow:
-    return x.arg_max().cast("float32")
-
-
-def _shares(x: Flow) -> Flow:
-    return x.softmax()
-
-
 _LINKS: dict[str, Callable[[Flow], Flow]] = {
-    **dict.fromkeys(("reg:squarederror", "reg:linear", "reg:squaredlogerror"), _identity),
-    **dict.fromkeys(("reg:pseudohubererror", "reg:absoluteerror", "reg:quantileerror"), _identity),
-    **dict.fromkeys(("binary:logistic", "reg:logistic"), _sigmoid),
-    **dict.fromkeys(_EXPONENTIAL, _exp),
-    "binary:logitraw": _identity,
-    "binary:hinge": _above_zero,
-    "multi:softmax": _best,
-    "multi:softprob": _shares,
+    **dict.fromkeys(("reg:squarederror", "reg:linear", "reg:squaredlogerror"), flat),
+    **dict.fromkeys(("reg:pseudohubererror", "reg:absoluteerror", "reg:quantileerror"), flat),
+    **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda x: flat(x.sigmoid())),
+    **dict.fromkeys(_EXPONENTIAL, lambda x: flat(x.exp())),
+    "binary:logitraw": flat,
+    "binary:hinge": lambda x: flat(x.greater([0.0]).cast("float32")),
+    "multi:softmax": lambda x: x.arg_max().cast("float32"),
+    "multi:softprob": lambda x: x.softmax(),
 }
 
 

@@ -12,17 +12,14 @@ that an array has few of them and the last one is a small part of it.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from objectstore import Blob, UnstorableValue, combine
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: No piece is shorter: in a store each is a file of its own, with a name in every list.
 PIECE_BYTES = 1 << 13

@@ -29,7 +29,6 @@ class Nodes(Protocol):
 
     def nodes(self) -> Iterable[Node]:
         """All of its nodes."""
-        ...
 
 
 class Program(Protocol):
@@ -38,7 +37,6 @@ class Program(Protocol):
     @property
     def flow(self) -> Nodes:
         """The program as it was written: rules may have put its encoders into other operators."""
-        ...
 
 
 def knows_nan_of(plan: Program) -> Callable[[], bool]:

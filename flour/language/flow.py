@@ -148,7 +148,7 @@ class Flow(Signs):
         return pick(self, key)
 
     def _named(self, name: str) -> Flow:
-        record = len(self.outputs) == 1 and self._is_record()
+        record = len(self.outputs) == 1 and isinstance(self.node.type, Record)
         if record and (name not in self.outputs or name in getattr(self.type, "names", ())):
             return self.field(name)
         if name in self.outputs:
@@ -160,9 +160,6 @@ class Flow(Signs):
             hint=nearest(name, self.outputs)
             or "outputs, and columns of a record, are picked by their name",
         )
-
-    def _is_record(self) -> bool:
-        return isinstance(self.node.type, Record)
 
     def named(self, name: str) -> Flow:
         """The same program with its one output called `name`."""
@@ -193,8 +190,12 @@ class Flow(Signs):
             op = take(table)
         return apply(op, self)
 
-    def _apply(self, name: str, others: Sequence[Any], **fields: object) -> Flow:
-        return build(name, fields, self, *others)
+    def _apply(self, name: str, others: Sequence[Any], *values: object, **fields: object) -> Flow:
+        kind = operator(name)
+        assert kind is not None, f"no operator is called {name}"
+        with _AtTheCall(kind):
+            op = kind(*values, **fields)
+        return apply(op, self, *others)
 
     def rounded(self, decimals: int) -> Flow:
         """The same program whose outputs of floats have so many decimals, as numpy rounds them."""
@@ -318,15 +319,6 @@ def apply(op: Op, *inputs: Flow) -> Flow:
     with _AtTheCall(type(op)):
         made = node(op, [item.node for item in inputs])
     return Flow({"output": made}, origin, inputs)
-
-
-def build(name: str, fields: Mapping[str, object], *inputs: Flow) -> Flow:
-    """A program that applies the operator of this name and parameters (the fluent methods)."""
-    kind = operator(name)
-    assert kind is not None, f"no operator is called {name}"
-    with _AtTheCall(kind):
-        op = kind(**fields)
-    return apply(op, *inputs)
 
 
 class _AtTheCall:

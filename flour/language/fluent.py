@@ -28,14 +28,14 @@ class Fluent(Numbers):
         `places` picks the rows. The weights add up to one; `reg` times the sum of squared distances
         is added to the diagonal of the equations, so that there is always an answer.
         """
-        return self._apply("Barycentre", (places,), points=points, reg=reg)
+        return self._apply("Barycentre", (places,), points, reg)
 
     def bins(self, edges: ArrayLike, starts: ArrayLike) -> Flow:
         """The number of its column's edges that x has reached (int64): edge <= x; NaN reaches all.
 
         Column j's edges are edges[starts[j]:starts[j + 1]], ascending.
         """
-        return self._apply("Bins", (), edges=edges, starts=starts)
+        return self._apply("Bins", (), edges, starts)
 
     def cast_like(self, y: Flow) -> Flow:
         """x in the dtype of y, as arithmetic in place (`y += x`) leaves it."""
@@ -56,16 +56,7 @@ class Fluent(Numbers):
         Column j's values are values[starts[j]:starts[j + 1]], ascending, and codes go with them. A
         value that is not among them has the code `unknown`; with `strict` it is an error.
         """
-        return self._apply(
-            "Categorise",
-            (),
-            values=values,
-            codes=codes,
-            starts=starts,
-            missing=missing,
-            unknown=unknown,
-            strict=strict,
-        )
+        return self._apply("Categorise", (), values, codes, starts, missing, unknown, strict)
 
     def categorise_text(
         self,
@@ -84,15 +75,7 @@ class Fluent(Numbers):
         that is not among them has the code `unknown`; with `strict` it is an error.
         """
         return self._apply(
-            "CategoriseText",
-            (),
-            texts=texts,
-            codes=codes,
-            starts=starts,
-            none=none,
-            missing=missing,
-            unknown=unknown,
-            strict=strict,
+            "CategoriseText", (), texts, codes, starts, none, missing, unknown, strict
         )
 
     def char_ngrams(
@@ -109,15 +92,7 @@ class Fluent(Numbers):
         Runs of white space count as one space. With `within_words` no run crosses the edge of a word,
         which has a space on either side.
         """
-        return self._apply(
-            "CharNgrams",
-            (),
-            vocabulary=vocabulary,
-            low=low,
-            high=high,
-            within_words=within_words,
-            dtype=dtype,
-        )
+        return self._apply("CharNgrams", (), vocabulary, low, high, within_words, dtype)
 
     def circular_convolve(self, y: Flow) -> Flow:
         """The circular convolution of two vectors: the inverse transform of the product of spectra."""
@@ -141,14 +116,14 @@ class Fluent(Numbers):
         probabilities are improved step by step, class by class, until every class is within 0.005 /
         classes of its optimum; the result depends on this stopping rule.
         """
-        return self._apply("CouplePairs", (), classes=classes)
+        return self._apply("CouplePairs", (), classes)
 
     def descend(self, left: ArrayLike, right: ArrayLike) -> Flow:
         """The leaf a row reaches: at node j it goes right if column j is above zero, else left.
 
         `left` and `right` hold the number of the next node, or -1 - leaf. Children come after parents.
         """
-        return self._apply("Descend", (), left=left, right=right)
+        return self._apply("Descend", (), left, right)
 
     def distances(
         self, points: ArrayLike, metric: str, p: float = 2.0, weights: ArrayLike = ()
@@ -157,11 +132,11 @@ class Fluent(Numbers):
 
         `weights` are factors for minkowski and variances for seuclidean; empty means none.
         """
-        return self._apply("Distances", (), points=points, metric=metric, p=p, weights=weights)
+        return self._apply("Distances", (), points, metric, p, weights)
 
     def drop_words(self, words: Sequence[str]) -> Flow:
         """The words that are not in a list (of stop words)."""
-        return self._apply("DropWords", (), words=words)
+        return self._apply("DropWords", (), words)
 
     def duels(self, confidence: Flow, classes: int) -> Flow:
         """Per class, its wins over the others one against one, confidences breaking ties.
@@ -170,15 +145,15 @@ class Fluent(Numbers):
         wins, and `confidence` how clearly (negative for the earlier). The sum of a class's confidences
         s counts as s / (3 (|s| + 1)), less than half a win.
         """
-        return self._apply("Duels", (confidence,), classes=classes)
+        return self._apply("Duels", (confidence,), classes)
 
     def element(self, column: int) -> Flow:
         """One column of a vector as a scalar."""
-        return self._apply("Element", (), column=column)
+        return self._apply("Element", (), column)
 
     def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
         """The same values for every row; the input gives only the number of rows."""
-        return self._apply("Fill", (), values=values, scalar=scalar)
+        return self._apply("Fill", (), values, scalar)
 
     def gather(self, places: Flow) -> Flow:
         """The columns of one vector that another vector of numbers picks, row by row.
@@ -189,7 +164,7 @@ class Fluent(Numbers):
 
     def hashed_values(self, width: int, dtype: str = "float64", *, signed: bool = True) -> Flow:
         """Numbers added up in the columns their names hash to; half negated with `signed`."""
-        return self._apply("HashedValues", (), width=width, signed=signed, dtype=dtype)
+        return self._apply("HashedValues", (), width, signed, dtype)
 
     def hashing(
         self, width: int, dtype: str = "float64", *, signed: bool = True, binary: bool = False
@@ -198,7 +173,7 @@ class Fluent(Numbers):
 
         `binary` makes every column that any word fell into a one, even where signs cancelled.
         """
-        return self._apply("Hashing", (), width=width, signed=signed, binary=binary, dtype=dtype)
+        return self._apply("Hashing", (), width, signed, binary, dtype)
 
     def impute_in_turn(
         self,
@@ -214,15 +189,7 @@ class Fluent(Numbers):
         Step s writes column targets[s] as the row's product with weights[s] plus biases[s], limited
         to the column's [low, high]. A row without any value is left as it was filled.
         """
-        return self._apply(
-            "ImputeInTurn",
-            (filled,),
-            targets=targets,
-            weights=weights,
-            biases=biases,
-            low=low,
-            high=high,
-        )
+        return self._apply("ImputeInTurn", (filled,), targets, weights, biases, low, high)
 
     def impute_nearest(
         self, points: ArrayLike, means: ArrayLike, count: int, *, closeness: bool = False
@@ -234,21 +201,19 @@ class Fluent(Numbers):
         or (`closeness`) one over its distance; among rows equally far the first are taken. Where no row
         can be compared, the column's entry in `means` is used.
         """
-        return self._apply(
-            "ImputeNearest", (), points=points, means=means, count=count, closeness=closeness
-        )
+        return self._apply("ImputeNearest", (), points, means, count, closeness)
 
     def impute_text(self, marker: str, text: Sequence[str], values: Sequence[str]) -> Flow:
         """The string, or its column's value where it is missing."""
-        return self._apply("ImputeText", (), marker=marker, text=text, values=values)
+        return self._apply("ImputeText", (), marker, text, values)
 
     def is_missing_text(self, marker: str, text: Sequence[str]) -> Flow:
         """Whether a string is missing: is the marker."""
-        return self._apply("IsMissingText", (), marker=marker, text=text)
+        return self._apply("IsMissingText", (), marker, text)
 
     def join(self, separator: str = " ") -> Flow:
         """The words as one document, with a separator between them."""
-        return self._apply("Join", (), separator=separator)
+        return self._apply("Join", (), separator)
 
     def join_texts(self, y: Flow) -> Flow:
         """The document x followed by the document y."""
@@ -263,14 +228,14 @@ class Fluent(Numbers):
 
         An empty bias adds nothing.
         """
-        return self._apply("Linear", (), weights=weights, bias=bias)
+        return self._apply("Linear", (), weights, bias)
 
     def look_up(self, table: ArrayLike, starts: ArrayLike, other: ArrayLike) -> Flow:
         """The entry of each column's own table for its code; `other` for a code out of range.
 
         Column j's table is table[starts[j]:starts[j + 1]].
         """
-        return self._apply("LookUp", (), table=table, starts=starts, other=other)
+        return self._apply("LookUp", (), table, starts, other)
 
     def lower(self) -> Flow:
         """The document in lower case, by Unicode's full rules (which may change its length)."""
@@ -281,7 +246,7 @@ class Fluent(Numbers):
 
         A missing string does not.
         """
-        return self._apply("MatchesWhole", (), pattern=pattern)
+        return self._apply("MatchesWhole", (), pattern)
 
     def matching_pursuit(self, gram: ArrayLike, atoms: int) -> Flow:
         """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms.
@@ -290,19 +255,19 @@ class Fluent(Numbers):
         are fitted again through a Cholesky factor of their products `gram`. It ends early when the
         residual is zero or the next atom depends on the others.
         """
-        return self._apply("MatchingPursuit", (), gram=gram, atoms=atoms)
+        return self._apply("MatchingPursuit", (), gram, atoms)
 
     def matrix_products(self, y: Flow, left: int, inner: int, right: int) -> Flow:
         """Matrix products of two flows: `count` times (left, inner) @ (inner, right), side by side."""
-        return self._apply("MatrixProducts", (y,), left=left, inner=inner, right=right)
+        return self._apply("MatrixProducts", (y,), left, inner, right)
 
     def named_values(self, vocabulary: Sequence[str], dtype: str = "float64") -> Flow:
         """The numbers of the vocabulary's names, a column for each; those of one name are added up."""
-        return self._apply("NamedValues", (), vocabulary=vocabulary, dtype=dtype)
+        return self._apply("NamedValues", (), vocabulary, dtype)
 
     def narrow(self, labels: Sequence[str]) -> Flow:
         """Some columns of a record, in this order, still as a record."""
-        return self._apply("Narrow", (), labels=labels)
+        return self._apply("Narrow", (), labels)
 
     def nearest(self, count: int, *, heap: bool = False) -> Flow:
         """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last.
@@ -310,14 +275,14 @@ class Fluent(Numbers):
         With `heap`, equals for the last place are chosen as scikit-learn's heap does, which gives the
         number 0 for what is not finite.
         """
-        return self._apply("Nearest", (), count=count, heap=heap)
+        return self._apply("Nearest", (), count, heap)
 
     def one_hot_codes(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
         """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range.
 
         Code c of input column j is output column starts[j] + c, up to starts[j + 1].
         """
-        return self._apply("OneHot", (), starts=starts, dtype=dtype)
+        return self._apply("OneHot", (), starts, dtype)
 
     def parse_csv(
         self, labels: Sequence[str], kinds: tuple[object, ...], separator: str = ","
@@ -326,11 +291,11 @@ class Fluent(Numbers):
 
         An empty field is a missing number (NaN) in a column of floats, and None in one of categories.
         """
-        return self._apply("ParseCsv", (), labels=labels, kinds=kinds, separator=separator)
+        return self._apply("ParseCsv", (), labels, kinds, separator)
 
     def phrases(self, low: int = 1, high: int = 1) -> Flow:
         """All phrases of `low` to `high` words, as words themselves."""
-        return self._apply("Phrases", (), low=low, high=high)
+        return self._apply("Phrases", (), low, high)
 
     def pick_at(self, places: Flow) -> Flow:
         """The column of x that each index names; an index outside picks the nearest column."""
@@ -344,7 +309,7 @@ class Fluent(Numbers):
         Terms are numbered as they are made, the columns first, so that a cube is a square times a
         column. With `bias` a one comes ahead of the terms that are kept.
         """
-        return self._apply("Products", (), left=left, right=right, skip=skip, bias=bias)
+        return self._apply("Products", (), left, right, skip, bias)
 
     def proportions(self) -> Flow:
         """x over its row sum; a row that sums to zero becomes equal shares."""
@@ -356,14 +321,7 @@ class Fluent(Numbers):
         With a reduction, the update is added to what is there, or multiplied, or the larger or smaller
         of both stays. An index outside means the nearest column.
         """
-        return self._apply(
-            "PutAt",
-            (
-                places,
-                updates,
-            ),
-            reduction=reduction,
-        )
+        return self._apply("PutAt", (places, updates), reduction)
 
     def ranks(
         self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
@@ -374,60 +332,54 @@ class Fluent(Numbers):
         counts (they differ where quantiles repeat). Numbers within `margin` of an end, or beyond it,
         get the rank 0 or 1. With `sparse`, zeros stay zeros.
         """
-        return self._apply(
-            "Ranks", (), quantiles=quantiles, ranks=ranks, margin=margin, sparse=sparse
-        )
+        return self._apply("Ranks", (), quantiles, ranks, margin, sparse)
 
     def running_product(
         self, length: int, *, without_own: bool = False, backwards: bool = False
     ) -> Flow:
         """The products of each run so far: with each column's own value or without, from either end."""
-        return self._apply(
-            "RunningProduct", (), length=length, without_own=without_own, backwards=backwards
-        )
+        return self._apply("RunningProduct", (), length, without_own, backwards)
 
     def running_sum(
         self, length: int, *, without_own: bool = False, backwards: bool = False
     ) -> Flow:
         """The sums of each run so far: with each column's own value or without, from either end."""
-        return self._apply(
-            "RunningSum", (), length=length, without_own=without_own, backwards=backwards
-        )
+        return self._apply("RunningSum", (), length, without_own, backwards)
 
     def runs(self, low: int = 1, high: int = 1, *, within_words: bool = False) -> Flow:
         """All runs of `low` to `high` characters, as words."""
-        return self._apply("Runs", (), low=low, high=high, within_words=within_words)
+        return self._apply("Runs", (), low, high, within_words)
 
     def scatter(self, values: Flow, width: int) -> Flow:
         """A sparse vector of `width` columns, each value in the column that `places` gives it."""
-        return self._apply("Scatter", (values,), width=width)
+        return self._apply("Scatter", (values,), width)
 
     def segment_max(self, length: int) -> Flow:
         """The largest of each run; NaN if any is NaN."""
-        return self._apply("SegmentMax", (), length=length)
+        return self._apply("SegmentMax", (), length)
 
     def segment_min(self, length: int) -> Flow:
         """The smallest of each run; NaN if any is NaN."""
-        return self._apply("SegmentMin", (), length=length)
+        return self._apply("SegmentMin", (), length)
 
     def segment_place(self, length: int, *, smallest: bool = False, last: bool = False) -> Flow:
         """The index of the largest (or smallest) of each run: the first of equals, or the last.
 
         Column by column, as onnxruntime does it: NaN wins only in a run's first column.
         """
-        return self._apply("SegmentPlace", (), length=length, smallest=smallest, last=last)
+        return self._apply("SegmentPlace", (), length, smallest, last)
 
     def segment_product(self, length: int) -> Flow:
         """The product of each run."""
-        return self._apply("SegmentProduct", (), length=length)
+        return self._apply("SegmentProduct", (), length)
 
     def segment_sum(self, length: int) -> Flow:
         """The sum of each run."""
-        return self._apply("SegmentSum", (), length=length)
+        return self._apply("SegmentSum", (), length)
 
     def select(self, columns: ArrayLike) -> Flow:
         """Columns by number, in this order; a column may be picked more than once."""
-        return self._apply("Select", (), columns=columns)
+        return self._apply("Select", (), columns)
 
     def share(self) -> Flow:
         """x over its row sum; a row that sums to zero stays as it is."""
@@ -438,7 +390,7 @@ class Fluent(Numbers):
 
         `places` picks rows of the table; a number outside it picks its nearest row.
         """
-        return self._apply("ShortestWay", (distances,), table=table)
+        return self._apply("ShortestWay", (distances,), table)
 
     def softmax(self) -> Flow:
         """exp(x) over its row sum, shifted by the row's maximum first."""
@@ -446,7 +398,7 @@ class Fluent(Numbers):
 
     def solve_lower(self, matrix: ArrayLike) -> Flow:
         """The y for which matrix @ y = x; the matrix is lower triangular."""
-        return self._apply("SolveLower", (), matrix=matrix)
+        return self._apply("SolveLower", (), matrix)
 
     def splines(
         self,
@@ -464,38 +416,29 @@ class Fluent(Numbers):
         slope, high, high slope)), by their polynomials, periodically, or not at all. Only the first
         `keep` splines of a column are kept.
         """
-        return self._apply(
-            "Splines",
-            (),
-            knots=knots,
-            bounds=bounds,
-            ends=ends,
-            degree=degree,
-            beyond=beyond,
-            keep=keep,
-        )
+        return self._apply("Splines", (), knots, bounds, ends, degree, beyond, keep)
 
     def split(self, separator: str = ",") -> Flow:
         """The document cut at every separator; the pieces may be empty."""
-        return self._apply("Split", (), separator=separator)
+        return self._apply("Split", (), separator)
 
     def spread_distances(self, centres: ArrayLike, spreads: ArrayLike) -> Flow:
         """The sum over columns of (x - centre)^2 / spread, for each row of `centres`.
 
         The squared distance to each centre, measured in the spread (variance) around it.
         """
-        return self._apply("SpreadDistances", (), centres=centres, spreads=spreads)
+        return self._apply("SpreadDistances", (), centres, spreads)
 
     def squared_distances(self, points: ArrayLike) -> Flow:
         """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, computed in float64.
 
         Float32 data and float32 points give the result rounded to float32, as the library does.
         """
-        return self._apply("SquaredDistances", (), points=points)
+        return self._apply("SquaredDistances", (), points)
 
     def strip_accents(self, *, ascii: bool = False) -> Flow:
         """The document decomposed (NFKD), without its combining marks, or without all but ASCII."""
-        return self._apply("StripAccents", (), ascii=ascii)
+        return self._apply("StripAccents", (), ascii)
 
     def sum_of_entries(self, table: ArrayLike, starts: ArrayLike) -> Flow:
         """The sum over columns of a table's row, picked by that column's whole number.
@@ -503,18 +446,18 @@ class Fluent(Numbers):
         The tables of all columns are stacked in `table`; `starts` has the first row of each. A
         number outside its table picks the nearest end of the table.
         """
-        return self._apply("SumOfEntries", (), table=table, starts=starts)
+        return self._apply("SumOfEntries", (), table, starts)
 
     def sum_runs(self, run: int) -> Flow:
         """The sum of every `run` consecutive columns."""
-        return self._apply("SumRuns", (), run=run)
+        return self._apply("SumRuns", (), run)
 
     def tally(self, weights: ArrayLike, against: ArrayLike, classes: int) -> Flow:
         """Per class, the weights of the columns that name it plus the `against` of those that do not.
 
         The columns hold class numbers in [0, classes); they are added up in order.
         """
-        return self._apply("Tally", (), weights=weights, against=against, classes=classes)
+        return self._apply("Tally", (), weights, against, classes)
 
     def to_dense(self) -> Flow:
         """The same values, all of them stored."""
@@ -526,14 +469,14 @@ class Fluent(Numbers):
 
     def tokenize(self, pattern: str = "(?u)\\b\\w\\w+\\b") -> Flow:
         """The document's words: every match of a regular expression, or of its one group."""
-        return self._apply("Tokenize", (), pattern=pattern)
+        return self._apply("Tokenize", (), pattern)
 
     def top_places(self, length: int, count: int, *, smallest: bool = False) -> Flow:
         """The indices of the `count` largest (or smallest) of each run, best first, ties in order.
 
         NaN is larger than every number.
         """
-        return self._apply("TopPlaces", (), length=length, count=count, smallest=smallest)
+        return self._apply("TopPlaces", (), length, count, smallest)
 
     def topic_weights(self, words: ArrayLike, prior: float, tolerance: float, rounds: int) -> Flow:
         """The weight of each topic (a row of `words`) in a document of word counts, not normalised.
@@ -542,9 +485,7 @@ class Fluent(Numbers):
         topics, until the mean change falls below `tolerance` or `rounds` are over. The counts have the
         dtype of `words`.
         """
-        return self._apply(
-            "TopicWeights", (), words=words, prior=prior, tolerance=tolerance, rounds=rounds
-        )
+        return self._apply("TopicWeights", (), words, prior, tolerance, rounds)
 
     def upper(self) -> Flow:
         """The document in upper case, by Unicode's full rules (which may change its length)."""
@@ -552,31 +493,25 @@ class Fluent(Numbers):
 
     def votes(self, weights: Flow, classes: int) -> Flow:
         """The total weight of each of `classes` codes, from codes and (if given) their weights."""
-        return self._apply("Votes", (weights,), classes=classes)
+        return self._apply("Votes", (weights,), classes)
 
     def weighted_median(self, weights: ArrayLike) -> Flow:
         """The smallest column at which the columns in ascending order hold half of all weight."""
-        return self._apply("WeightedMedian", (), weights=weights)
+        return self._apply("WeightedMedian", (), weights)
 
     def weighted_rows(self, weights: Flow, table: ArrayLike) -> Flow:
         """The rows of a table that a vector of numbers picks, added up, each times its weight if given.
 
         A number outside the table picks its nearest row.
         """
-        return self._apply("WeightedRows", (weights,), table=table)
+        return self._apply("WeightedRows", (weights,), table)
 
     def where(self, yes: Flow, no: Flow) -> Flow:
         """`yes` where x is true, else `no`: column by column, scalars meet every column."""
-        return self._apply(
-            "Where",
-            (
-                yes,
-                no,
-            ),
-        )
+        return self._apply("Where", (yes, no))
 
     def word_ngrams(
         self, vocabulary: Sequence[str], low: int = 1, high: int = 1, dtype: str = "float64"
     ) -> Flow:
         """The count of each phrase of the vocabulary, `low` to `high` words long."""
-        return self._apply("WordNgrams", (), vocabulary=vocabulary, low=low, high=high, dtype=dtype)
+        return self._apply("WordNgrams", (), vocabulary, low, high, dtype)

@@ -16,7 +16,9 @@ class Numbers:
 
     __slots__ = ()
 
-    def _apply(self, name: str, others: Sequence[Numbers], **fields: object) -> Flow:
+    def _apply(
+        self, name: str, others: Sequence[Numbers], *values: object, **fields: object
+    ) -> Flow:
         """The flow of this operator over self and others; a flow knows how."""
         raise NotImplementedError
 
@@ -38,7 +40,7 @@ class Numbers:
 
     def add(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x + operand, column by column."""
-        return self._apply("Add", (), operand=operand, wide=wide)
+        return self._apply("Add", (), operand, wide)
 
     def arg_max(self) -> Flow:
         """The number of the largest column: the first of equals, the first NaN before all."""
@@ -50,7 +52,7 @@ class Numbers:
 
     def as_float(self, dtype: str = "float64") -> Flow:
         """Ints and bools become float64, floats stay what they are (what check_array does)."""
-        return self._apply("AsFloat", (), dtype=dtype)
+        return self._apply("AsFloat", (), dtype)
 
     def asin(self) -> Flow:
         """The angle whose sine is x: NaN beyond one."""
@@ -74,7 +76,7 @@ class Numbers:
 
     def binarize(self, threshold: float) -> Flow:
         """1 where x > threshold, else 0, in x's own dtype."""
-        return self._apply("Binarize", (), threshold=threshold)
+        return self._apply("Binarize", (), threshold)
 
     def bit_and(self, y: Flow) -> Flow:
         """The bits that x and y both have."""
@@ -98,11 +100,11 @@ class Numbers:
 
     def box_cox(self, exponents: ArrayLike) -> Flow:
         """The Box-Cox power transform, an exponent a column, in float64; NaN below zero."""
-        return self._apply("BoxCox", (), exponents=exponents)
+        return self._apply("BoxCox", (), exponents)
 
     def cast(self, dtype: str) -> Flow:
         """The values in another dtype, converted as numpy's astype does."""
-        return self._apply("Cast", (), dtype=dtype)
+        return self._apply("Cast", (), dtype)
 
     def ceil(self) -> Flow:
         """The smallest whole number that is not below x."""
@@ -114,11 +116,11 @@ class Numbers:
         sqrt(x interval) for step 0, else sqrt(2 x interval / cosh(pi step interval)) times the cosine
         or sine of step * interval * log(x).
         """
-        return self._apply("ChiWave", (), step=step, interval=interval, sine=sine)
+        return self._apply("ChiWave", (), step, interval, sine)
 
     def clip(self, low: ArrayLike, high: ArrayLike) -> Flow:
         """x limited to [low, high], column by column; NaN stays NaN."""
-        return self._apply("Clip", (), low=low, high=high)
+        return self._apply("Clip", (), low, high)
 
     def cos(self) -> Flow:
         """The cosine of x, in radians."""
@@ -134,7 +136,7 @@ class Numbers:
 
     def divide(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x / operand, column by column."""
-        return self._apply("Divide", (), operand=operand, wide=wide)
+        return self._apply("Divide", (), operand, wide)
 
     def either(self, y: Flow) -> Flow:
         """Whether x or y is true, or both are."""
@@ -142,7 +144,7 @@ class Numbers:
 
     def equal(self, operand: ArrayLike) -> Flow:
         """Whether x == operand, column by column; never for NaN."""
-        return self._apply("Equal", (), operand=operand)
+        return self._apply("Equal", (), operand)
 
     def erf(self) -> Flow:
         """The error function of x."""
@@ -162,15 +164,15 @@ class Numbers:
 
     def greater(self, operand: ArrayLike) -> Flow:
         """Whether x > operand, column by column; never for NaN."""
-        return self._apply("Greater", (), operand=operand)
+        return self._apply("Greater", (), operand)
 
     def greater_equal(self, operand: ArrayLike) -> Flow:
         """Whether x >= operand, column by column; never for NaN."""
-        return self._apply("GreaterEqual", (), operand=operand)
+        return self._apply("GreaterEqual", (), operand)
 
     def impute(self, marker: float, values: ArrayLike) -> Flow:
         """x, or its column's value where x is missing."""
-        return self._apply("Impute", (), marker=marker, values=values)
+        return self._apply("Impute", (), marker, values)
 
     def interpolate(self, knots: ArrayLike, heights: ArrayLike) -> Flow:
         """The height at x of the straight lines between (knots, heights); NaN outside them.
@@ -178,15 +180,15 @@ class Numbers:
         Knots ascend. In float64 a number that is a knot gets exactly its height; in float32 it is
         reached along the line from the left (numpy interpolates float64, scipy the rest).
         """
-        return self._apply("Interpolate", (), knots=knots, heights=heights)
+        return self._apply("Interpolate", (), knots, heights)
 
     def is_infinite(self, *, above: bool = True, below: bool = True) -> Flow:
         """Whether x is infinite: above, below, or either way."""
-        return self._apply("IsInfinite", (), above=above, below=below)
+        return self._apply("IsInfinite", (), above, below)
 
     def is_missing(self, marker: float) -> Flow:
         """Whether x is missing: is the marker."""
-        return self._apply("IsMissing", (), marker=marker)
+        return self._apply("IsMissing", (), marker)
 
     def is_nan(self) -> Flow:
         """Whether x is not a number; never for whole numbers."""
@@ -198,11 +200,11 @@ class Numbers:
 
     def less(self, operand: ArrayLike) -> Flow:
         """Whether x < operand, column by column; never for NaN."""
-        return self._apply("Less", (), operand=operand)
+        return self._apply("Less", (), operand)
 
     def less_equal(self, operand: ArrayLike) -> Flow:
         """Whether x <= operand, column by column; never for NaN."""
-        return self._apply("LessEqual", (), operand=operand)
+        return self._apply("LessEqual", (), operand)
 
     def log(self) -> Flow:
         """The natural logarithm of x: NaN below zero."""
@@ -250,7 +252,7 @@ class Numbers:
 
     def multiply(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x * operand, column by column."""
-        return self._apply("Multiply", (), operand=operand, wide=wide)
+        return self._apply("Multiply", (), operand, wide)
 
     def negate(self) -> Flow:
         """-x."""
@@ -258,7 +260,7 @@ class Numbers:
 
     def norm(self, kind: str) -> Flow:
         """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
-        return self._apply("Norm", (), kind=kind)
+        return self._apply("Norm", (), kind)
 
     def normal_quantile(self) -> Flow:
         """The number that a standard normal variable stays below with probability x."""
@@ -270,11 +272,11 @@ class Numbers:
 
     def not_equal(self, operand: ArrayLike) -> Flow:
         """Whether x != operand, column by column; always for NaN."""
-        return self._apply("NotEqual", (), operand=operand)
+        return self._apply("NotEqual", (), operand)
 
     def one_if_tiny(self, epsilons: float) -> Flow:
         """x, or 1 where x is 0 or below `epsilons` of its float width: safe to divide by."""
-        return self._apply("OneIfTiny", (), epsilons=epsilons)
+        return self._apply("OneIfTiny", (), epsilons)
 
     def one_minus(self) -> Flow:
         """1 - x: the probability of the other class."""
@@ -297,7 +299,7 @@ class Numbers:
 
     def power(self, exponent: float) -> Flow:
         """x ** exponent: NaN where x is below zero and the exponent is not whole."""
-        return self._apply("Power", (), exponent=exponent)
+        return self._apply("Power", (), exponent)
 
     def power_of(self, y: Flow) -> Flow:
         """x to the power of y; whole numbers wrap around, and negative powers of them are cut off."""
@@ -305,7 +307,7 @@ class Numbers:
 
     def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """operand / x, column by column (`1 / flow` is written so)."""
-        return self._apply("Quotient", (), operand=operand, wide=wide)
+        return self._apply("Quotient", (), operand, wide)
 
     def reciprocal(self) -> Flow:
         """1 / x."""
@@ -369,7 +371,7 @@ class Numbers:
 
     def subtract(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x - operand, column by column."""
-        return self._apply("Subtract", (), operand=operand, wide=wide)
+        return self._apply("Subtract", (), operand, wide)
 
     def sum(self) -> Flow:
         """The sum of all columns."""
@@ -393,11 +395,11 @@ class Numbers:
 
     def undo_box_cox(self, exponents: ArrayLike) -> Flow:
         """The number whose Box-Cox transform is x, an exponent a column, in float64."""
-        return self._apply("UndoBoxCox", (), exponents=exponents)
+        return self._apply("UndoBoxCox", (), exponents)
 
     def undo_yeo_johnson(self, exponents: ArrayLike) -> Flow:
         """The number whose Yeo-Johnson transform is x, an exponent a column, in the wider width."""
-        return self._apply("UndoYeoJohnson", (), exponents=exponents)
+        return self._apply("UndoYeoJohnson", (), exponents)
 
     def whole_quotient(self, y: Flow) -> Flow:
         """x / y of whole numbers, rounded towards zero; zero where y is zero."""
@@ -405,4 +407,4 @@ class Numbers:
 
     def yeo_johnson(self, exponents: ArrayLike) -> Flow:
         """The Yeo-Johnson power transform, an exponent a column, in the wider float width."""
-        return self._apply("YeoJohnson", (), exponents=exponents)
+        return self._apply("YeoJohnson", (), exponents)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +26,6 @@ from flour.language.flow import Flow, outputs
 from flour.language.late import deferrable, output_nodes
 from flour.language.signs import Operand
 from flour.language.sources import type_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Rounds of a loop: a graph has each of them as nodes of its own.
 MOST_TIMES = 64

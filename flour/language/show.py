@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from flour.core.chunked_array import Pieces
 from flour.core.node import Node
@@ -21,10 +20,8 @@ from flour.core.op import Op
 from flour.core.provenance import Origin
 from flour.core.source import Source
 from flour.core.types import Type
+from flour.language.flow import Flow
 from objectstore import Blob, Strings
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
 
 _FEW = 4
 _LONGEST = 60

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
 
 from flour.core.errors import ParameterError
 from flour.core.node import Node
 from flour.core.provenance import here
+from flour.language.flow import Flow
 from flour.language.show import Line, lines, mermaid, text
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
 
 WIDTH, HEIGHT, ACROSS, DOWN, EDGE = 236, 74, 24, 46, 16
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from flour.core.op import Op
 from flour.core.types import FLOATS
 from flour.language.flow import Flow
+from flour.language.sources import concat
 from flour.onnx.errors import NotNative
 from flour.onnx.narrow import Rounding, in_type
 from flour.onnx.registry import Call, onnx_op
@@ -27,6 +28,7 @@ from flour.onnx.tensor import (
     positive,
     spread,
 )
+from flour.onnx.tensors import dtype_of
 from flour.ops import pairwise
 from flour.ops.compare import Equal
 from flour.ops.onnx_equal import SameText
@@ -93,6 +95,24 @@ def two(
 def pair(call: Call, op: Op) -> Tensor:
     """An operator that is one of ours."""
     return two(call, op_of(op))
+
+
+def _adapt(name: str, op: type[pairwise.Pairwise], since: int = 1) -> None:
+    """Import ONNX's operator of this name, of two inputs, as ours."""
+
+    @onnx_op(name, since=since)
+    def paired(call: Call) -> Tensor:
+        return pair(call, op())
+
+
+_adapt("Greater", pairwise.Above)
+_adapt("GreaterOrEqual", pairwise.AtLeast, since=12)
+_adapt("And", pairwise.Both)
+_adapt("Or", pairwise.Either)
+_adapt("Xor", pairwise.OnlyOne)
+_adapt("BitwiseAnd", pairwise.BitAnd, since=18)
+_adapt("BitwiseOr", pairwise.BitOr, since=18)
+_adapt("BitwiseXor", pairwise.BitXor, since=18)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
@@ -229,16 +249,6 @@ def _is_text(flow: Flow, texts: NDArray[Any]) -> Flow:
     return Equal([0])(codes)
 
 
-@onnx_op("Greater")
-def _greater(call: Call) -> Tensor:
-    return pair(call, pairwise.Above())
-
-
-@onnx_op("GreaterOrEqual", since=12)
-def _greater_equal(call: Call) -> Tensor:
-    return pair(call, pairwise.AtLeast())
-
-
 @onnx_op("Less")
 def _less(call: Call) -> Tensor:
     return two(call, lambda x, y: pairwise.Above()(y, x))
@@ -249,39 +259,9 @@ def _less_equal(call: Call) -> Tensor:
     return two(call, lambda x, y: pairwise.AtLeast()(y, x))
 
 
-@onnx_op("And")
-def _and(call: Call) -> Tensor:
-    return pair(call, pairwise.Both())
-
-
-@onnx_op("Or")
-def _or(call: Call) -> Tensor:
-    return pair(call, pairwise.Either())
-
-
-@onnx_op("Xor")
-def _xor(call: Call) -> Tensor:
-    return pair(call, pairwise.OnlyOne())
-
-
 @onnx_op("Not")
 def _not(call: Call) -> Tensor:
     return Tensor.of(Not()(call.flow(call[0])), call[0].shape, call[0].axis)
-
-
-@onnx_op("BitwiseAnd", since=18)
-def _bit_and(call: Call) -> Tensor:
-    return pair(call, pairwise.BitAnd())
-
-
-@onnx_op("BitwiseOr", since=18)
-def _bit_or(call: Call) -> Tensor:
-    return pair(call, pairwise.BitOr())
-
-
-@onnx_op("BitwiseXor", since=18)
-def _bit_xor(call: Call) -> Tensor:
-    return pair(call, pairwise.BitXor())
 
 
 @onnx_op("BitwiseNot", since=18)
@@ -312,7 +292,6 @@ def _three(call: Call) -> list[Tensor]:
 
 def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     """Strings are looked up among those of both sides."""
-    from flour.language.sources import concat
     from flour.ops.indexed import PickAt
 
     shape, axis = broadcast([condition, yes, no])
@@ -328,8 +307,6 @@ def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tenso
 
 @onnx_op("Cast", since=6)
 def _cast(call: Call) -> Tensor:
-    from flour.onnx.tensors import dtype_of
-
     return converted(call, call[0], dtype_of(call.attribute("to")), _rounding(call))
 
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.strings.dictionary import differ, hashes
 from flour.tracing.replay import Called
-from flour.tracing.traced_array import noted
+from flour.tracing.traced_array import TracedArray, noted
 from objectstore import Blob, Strings
-
-if TYPE_CHECKING:
-    from flour.tracing.traced_array import TracedArray
 
 Later = Callable[[], Any]
 

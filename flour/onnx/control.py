@@ -6,22 +6,17 @@ body once for a row. An inner graph may not depend on other rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.scan_distances import distances
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Listed, refuse_words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from flour.onnx.registry import Call
 
 #: A loop of more rounds is not unrolled: the program would be too large.
 MOST_ROUNDS = 64

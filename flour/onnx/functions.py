@@ -22,32 +22,13 @@ Function = Callable[[Flow], Flow]
 
 #: Operators that are a method of a flow, wherever its dtype is one of ours.
 _METHODS = {
-    "Abs": "abs",
-    "Acos": "acos",
-    "Acosh": "acosh",
-    "Asin": "asin",
-    "Asinh": "asinh",
-    "Atan": "atan",
-    "Atanh": "atanh",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Floor": "floor",
+    **{name: name.lower() for name in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan")},
+    **{name: name.lower() for name in ("Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh")},
+    **{name: name.lower() for name in ("Exp", "Log", "Sqrt", "Erf", "Sigmoid", "Reciprocal")},
+    **{name: name.lower() for name in ("Abs", "Sign", "Relu", "Floor", "Ceil")},
     "IsNaN": "is_nan",
-    "Log": "log",
     "Neg": "negate",
-    "Reciprocal": "reciprocal",
-    "Relu": "relu",
     "Round": "rint",
-    "Sigmoid": "sigmoid",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Sqrt": "sqrt",
-    "Tan": "tan",
-    "Tanh": "tanh",
 }
 
 
@@ -95,17 +76,16 @@ def _is_inf(call: Call) -> Tensor:
 @onnx_op("Clip")
 def _clip(call: Call) -> Tensor:
     low, high = (call.attribute(name) for name in ("min", "max"))
-    bounds = [None if value is None else _like(call[0], value) for value in (low, high)]
+    bounds = [
+        None if value is None else Tensor.constant(np.array(value, call[0].dtype))
+        for value in (low, high)
+    ]
     return _between(call, bounds[0], bounds[1])
 
 
 @onnx_op("Clip", since=11)
 def _clip_by_inputs(call: Call) -> Tensor:
     return _between(call, call.optional(1), call.optional(2))
-
-
-def _like(item: Tensor, value: float) -> Tensor:
-    return Tensor.constant(np.array(value, item.dtype))
 
 
 def _between(call: Call, low: Tensor | None, high: Tensor | None) -> Tensor:

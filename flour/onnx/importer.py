@@ -186,7 +186,7 @@ class Importer:
         if not self.native_only:
             self._settle(port.name for port in graph.outputs)
         self._complain()
-        answers = tuple(Answer(port, self._output(port)) for port in graph.outputs)
+        answers = tuple(Answer(port, self.values[port.name]) for port in graph.outputs)
         flows = {item.port.name: self._flow(item.tensor) for item in answers}
         return OnnxProgram(self.model, _reading(outputs(**flows)), entries, answers, self.static)
 
@@ -228,9 +228,6 @@ class Importer:
         shape = ((1,) if rows else ()) + tuple(size for size in inner if isinstance(size, int))
         sizes_fit(shape, "the input")
         return shape, 0 if rows else None
-
-    def _output(self, port: Port) -> Tensor:
-        return self.values[port.name]
 
     def _flow(self, tensor: Tensor) -> Flow:
         """An output's flow: dense as ONNX's tensors are, one value per row a scalar."""

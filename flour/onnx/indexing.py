@@ -18,6 +18,7 @@ from flour.onnx.registry import Call, onnx_op
 from flour.onnx.shapes import off_rows
 from flour.onnx.tensor import Tensor, positive, sizes_fit, spread
 from flour.ops.indexed import InRange, PickAt, PutAt
+from flour.ops.pairwise import Same
 from flour.ops.segments import RunningProduct, RunningSum, TopPlaces
 from flour.ops.source import Fill
 
@@ -255,8 +256,6 @@ def _one_hot(call: Call) -> Tensor:
     kinds = Tensor.constant(np.arange(depth).reshape(sizes))
 
     def choose(x: Flow, kind: Flow, yes: Flow, no: Flow) -> Flow:
-        from flour.ops.pairwise import Same
-
         return Same()(x, kind).where(yes, no)
 
     return together(call, [Tensor.of(flow, shape, axis), kinds, on, off], choose)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.types import FLOATS
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import matrix
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import MICROSOFT
 from flour.ops.onnx_hash import Murmur
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
 
 
 @onnx_op("CDist", domain=MICROSOFT)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import ML
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import NAN_TEXT, NONE_TEXT, Tensor
 from flour.ops.source import Fill
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
 
 #: The most entries of the tables of a row: every value has one of its own.
 MOST_ENTRIES = 1 << 22

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from flour.language.flow import Flow
 from flour.onnx.attributes import floats
 from flour.onnx.errors import NotNative
+from flour.onnx.registry import Call
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import Logistic, Probit, SoftmaxZero
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
 
 ML = "ai.onnx.ml"
 #: ONNX rows that one row of a program may hold, each with code of its own.

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.types import FLOATS, Vector
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import ML, MOST_ROWS, joined, matrix, narrow, single
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.ops.require import RequireFinite
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
 
 
 def _per_feature(item: Tensor, values: Any, what: str) -> Any:

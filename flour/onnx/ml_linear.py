@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import (
     ML,
     Classes,
+    Matrix,
     classes,
     link_name,
     linked,
@@ -18,14 +20,9 @@ from flour.onnx.ml_common import (
     rest,
     single,
 )
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
+from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.ml_common import Matrix
-    from flour.onnx.registry import Call
-    from flour.onnx.tensor import Tensor
 
 
 def _weights(call: Call, outputs: int, width: int) -> Any:

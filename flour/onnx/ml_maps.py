@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_categories import MOST_ENTRIES
 from flour.onnx.ml_common import ML
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Map
-
-if TYPE_CHECKING:
-    from flour.onnx.registry import Call
 
 
 @onnx_op("DictVectorizer", domain=ML)

@@ -7,10 +7,11 @@ probabilities of more than two classes are coupled in float64.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import (
     ML,
@@ -24,13 +25,9 @@ from flour.onnx.ml_common import (
     rest,
     single,
 )
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
+from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest, Logistic
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
-    from flour.onnx.tensor import Tensor
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.onnx.errors import DamagedModel
 from flour.onnx.ml_tree_tables import MEMBER, MODES, Forest
-
-if TYPE_CHECKING:
-    from flour.onnx.registry import Call
+from flour.onnx.registry import Call
 
 
 def _whole(call: Call, name: str) -> Any:

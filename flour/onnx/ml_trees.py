@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.language.flow import Flow
 from flour.onnx.errors import DamagedModel, NotNative
 from flour.onnx.ml_common import (
     ML,
     Classes,
+    Matrix,
     classes,
     joined,
     link_name,
@@ -28,15 +30,10 @@ from flour.onnx.ml_common import (
 )
 from flour.onnx.ml_tree_reading import forest_of_nodes, forest_of_tensors
 from flour.onnx.ml_tree_tables import Forest, tables
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
+from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest
 from flour.ops.trees.trees import TreeLeaves, Trees
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.ml_common import Matrix
-    from flour.onnx.registry import Call
-    from flour.onnx.tensor import Tensor
 
 _TARGETS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 

@@ -17,18 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.op import Op
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
+from flour.onnx.registry import Call
 from flour.onnx.tensor import NARROW, Tensor, carrier
-
-if TYPE_CHECKING:
-    from flour.core.op import Op
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
 
 #: Operators that handle narrow types themselves, or pass whole tensors to inner graphs.
 _KNOWING = frozenset(

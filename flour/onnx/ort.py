@@ -18,12 +18,10 @@ import numpy as np
 from flour.core.errors import OpaqueFailed
 from flour.onnx.guards import guard
 from flour.onnx.proving import prove
+from flour.ops.opaque import Opaque
 
 if TYPE_CHECKING:
     from onnx import GraphProto
-
-if TYPE_CHECKING:
-    from flour.ops.opaque import Opaque
 
 #: The log level of onnxruntime: nothing below fatal, as its errors are raised anyway.
 _FATAL = 4

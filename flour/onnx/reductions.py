@@ -27,6 +27,7 @@ from flour.ops.segments import (
     SegmentProduct,
     SegmentSum,
 )
+from flour.ops.trigonometry import IsInfinite
 
 #: A function from runs of a length to a number for each.
 Reduce = Callable[[Flow, int], Flow]
@@ -45,10 +46,6 @@ def _max(x: Flow, length: int) -> Flow:
 def _min(x: Flow, length: int) -> Flow:
     whole = x.type.width == length  # type: ignore[union-attr]  # vectors only
     return x.min().as_vector() if whole else SegmentMin(length)(x)
-
-
-def _product(x: Flow, length: int) -> Flow:
-    return SegmentProduct(length)(x)
 
 
 def reduced_axes(call: Call, item: Tensor, axes: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -152,7 +149,7 @@ def _reduce_prod(call: Call) -> Tensor:
         product = np.empty((), object)
         product[()] = np.prod(call.symbolic(0))
         return Tensor.constant(product.reshape((1,) if call.flag("keepdims") else ()))
-    return _reduce(call, _product, 1)
+    return _reduce(call, lambda x, length: SegmentProduct(length)(x), 1)
 
 
 @onnx_op("ReduceSumSquare")
@@ -221,7 +218,6 @@ def _whole_log_sum_exp(call: Call, item: Tensor, axes: tuple[int, ...], *, keep:
 def _finite(x: Flow) -> Flow:
     """x, or zero where it is infinite."""
     from flour.ops.source import Fill
-    from flour.ops.trigonometry import IsInfinite
 
     dtype = x.type.dtype  # type: ignore[union-attr]  # vectors only
     return IsInfinite()(x).where(Fill(np.zeros(1, dtype), scalar=True)(x), x)
@@ -293,8 +289,6 @@ def _hardmax(call: Call) -> Tensor:
     axes = _softmax_axes(call, item)
     flat, length = runs(item, axes)
     best = Tensor.of(SegmentPlace(length)(call.flow(flat)), [flat.size // length, 1], None)
-    from flour.ops.pairwise import Same
-
     kinds = Tensor.constant(np.arange(length).reshape(1, length))
     hot = together(call, [best, kinds], lambda x, y: Same()(x, y).cast(item.dtype))
     order = [i for i in range(item.rank) if i not in axes] + list(axes)

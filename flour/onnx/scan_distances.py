@@ -7,16 +7,14 @@ rows and adds up the columns. Unrolled, it would be a part of the program for ev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from flour.language.flow import Flow
+from flour.onnx.model import GraphDef, NodeDef
+from flour.onnx.registry import Call
 from flour.onnx.tensor import Tensor
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.model import GraphDef, NodeDef
-    from flour.onnx.registry import Call
 
 #: The metric of each body, by its operators in order, each of which reads the one before it.
 _CHAINS = {

@@ -8,21 +8,17 @@ classifier for each of several labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flour.onnx.control import MOST_ROUNDS
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.shapes import joined, off_rows
 from flour.onnx.tensor import Tensor, positive
 from flour.onnx.tensors import dtype_of
 from flour.onnx.words import Listed
-
-if TYPE_CHECKING:
-    from flour.onnx.registry import Call
 
 
 def _list(call: Call, index: int = 0) -> Listed:

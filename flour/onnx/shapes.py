@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.language.sources import concat
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Rows, Tensor, positive, sizes_fit
@@ -173,8 +174,6 @@ def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
 
 def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
     """The tensors one behind another along an axis."""
-    from flour.language.sources import concat
-
     if len({item.axis for item in items}) > 1:
         raise NotNative("values with rows beside values without")
     axis = items[0].axis
@@ -284,8 +283,6 @@ def _tiled_by_rows(item: Tensor, repeats: list[Any]) -> Tensor:
 
 def filled(call: Call, item: Tensor, table: Indices, value: object, axis: int | None) -> Tensor:
     """The values at these indices; a constant where the table has -1."""
-    from flour.language.sources import concat
-
     sizes_fit(table.shape, "the result")
     fill = np.array([value], item.value.dtype if item.value is not None else item.dtype)
     if item.value is not None:

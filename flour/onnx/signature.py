@@ -8,6 +8,7 @@ from flour.data.coerce import WHOLE_DTYPES
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import parsed
 from flour.onnx.tensor import NARROW
+from flour.onnx.tensors import dtype_of
 from flour.onnx.words import Listed
 
 _NAMES = {dtype: name for name, dtype in WHOLE_DTYPES.items()}
@@ -80,8 +81,6 @@ def type_name(proto: Any) -> str:
 
 
 def _element(kind: int) -> str:
-    from flour.onnx.tensors import dtype_of
-
     if not kind:
         return "undefined"
     dtype = dtype_of(kind)

@@ -6,20 +6,18 @@ by the definition. Labels out of a table of numbers are looked up in a table of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import FLOATS
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
+from flour.onnx.registry import Call
 from flour.onnx.tensor import Tensor, native_dtype
 from flour.ops.onnx_cast import ParseNumbers, WriteFloats, WriteWhole, text_of
 from flour.ops.structure import AsVector, Take, TakeText
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
 
 
 def parsed(call: Call, item: Tensor, dtype: str) -> Tensor:

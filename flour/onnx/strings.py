@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.onnx.errors import NotNative
 from flour.onnx.re2 import translated, with_ends
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor, broadcast
 from flour.onnx.text_words import document
 from flour.ops.onnx_match import JoinTexts, MatchesWhole
 from flour.strings.patterns import automaton, first_is_longest
-
-if TYPE_CHECKING:
-    from flour.onnx.registry import Call
 
 
 def _known(item: Tensor) -> NDArray[np.object_] | None:

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from flour.language.flow import Flow
 from flour.onnx.attributes import WordList
 from flour.onnx.errors import DamagedModel, NotNative
 from flour.onnx.ml_categories import key_index
 from flour.onnx.ml_common import joined, narrow
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.steps import steps
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import EVERY
@@ -25,10 +26,6 @@ from flour.ops.onnx_text import LetterNgrams
 from flour.ops.source import Fill
 from flour.ops.text import Tokenize
 from objectstore import combine
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
 
 #: The prefix of this module's keys in `steps`.
 _PHRASES = "onnx phrases"

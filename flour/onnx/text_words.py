@@ -7,24 +7,20 @@ RE2's (a word is made of ASCII letters, digits and underscores), a token is a wh
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flour.core.types import Text, Vector
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.re2 import outside, translated
-from flour.onnx.registry import onnx_op
+from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import MANY, Words
 from flour.ops.onnx_cut import CutWords, cuts_natively
 from flour.ops.onnx_text import LowerLetters, UpperLetters
 from flour.ops.structure import AsVector
 from flour.strings.patterns import Automaton, automaton, first_is_longest
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from flour.onnx.registry import Call
 
 MICROSOFT = "com.microsoft"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric, vector
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.op import Arity, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from objectstore import Blob
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, ScalarValue
 
 
 class Elementwise(Op, abstract=True):
@@ -72,8 +70,6 @@ class Elementwise(Op, abstract=True):
         return self.replace(**changed) if changed else self
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         dtype = self.result or x.dtype
         if isinstance(x, ScalarValue):
             return e.let(self.element(e, "0", x), dtype)

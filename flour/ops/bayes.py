@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.check import expect, fitted, is_float, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import INTS, Vector, promote
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.linear import affine
 from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 class SpreadDistances(Op):

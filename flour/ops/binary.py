@@ -7,20 +7,18 @@ does. Flows are written with the ordinary signs: `(x - mean) / spread`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.op import Columns, Op
 from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse, densify
 from flour.core.types import FLOATS, Scalar, Type, Vector, promote
 from flour.ops.elementwise import Cast, WithParameter
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue
 
 
 class Binary(Op, abstract=True):
@@ -68,8 +66,6 @@ class Binary(Op, abstract=True):
         return f"({left} {self.symbol} {right})"
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         dtype = self.dtype(x.dtype, y.dtype)
 
         def expression(_: str, left: str, right: str) -> str:

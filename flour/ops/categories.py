@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from flour.core.check import is_string
 from flour.core.types import Record, Vector
+from flour.language.adapters import Importer
+from flour.language.flow import Flow
 from flour.ops.categorise import UNKNOWN, Categorise, CategoriseText, flatten
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 class Coding(NamedTuple):

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, numeric
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Array, Columns, Op, Table
 from flour.core.types import Category, Scalar, Type, Vector, promote
 from flour.tracing.traced_array import as_array
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue
 
 
 def check_runs(who: str, starts: Array, count: int, *columns: Array) -> None:
@@ -136,7 +134,7 @@ class Categorise(Encoding):
                     e.line(f"{low} = {middle} + 1")
                 with e.block("else:"):
                     e.line(f"{high} = {middle}")
-            result = e.var(self._lost(e, j))
+            result = e.var(str(UNKNOWN) if self.strict else e.at(self.unknown, j))
             hit = f"{low} < {end} and {e.at(self.values, low, wide)} == {value}"
             with e.block(f"if {hit}:"):
                 e.line(f"{result} = {e.at(self.codes, low)}")
@@ -156,14 +154,9 @@ class Categorise(Encoding):
                 with e.block(f"if {e.at(self.values, guess, wide)} == {value}:"):
                     e.line(f"{low} = {high} = {guess}")
 
-    def _lost(self, e: Emitter, j: str) -> str:
-        return str(UNKNOWN) if self.strict else e.at(self.unknown, j)
-
 
 def _each(e: Emitter, x: RowValue, code: Callable[[str, str], str]) -> RowValue:
     """The code of every value of a vector, or of the one of a scalar."""
-    from flour.core.emission import ScalarValue
-
     if isinstance(x, ScalarValue):
         return e.let(code("0", x.expr), "int64")
     return e.map(code, x, dtype="int64", width=x.width)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Scalar, Type
-from flour.language.adapters import Fitted, adapts, declines
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
+from flour.language.adapters import Fitted, Importer, adapts, declines
+from flour.language.flow import Flow
 
 
 class Descend(Op):
@@ -157,13 +154,8 @@ declines(
     *(
         f"sklearn.cluster.{name}"
         for name in (
-            "AgglomerativeClustering",
-            "DBSCAN",
-            "HDBSCAN",
-            "OPTICS",
-            "SpectralBiclustering",
-            "SpectralClustering",
-            "SpectralCoclustering",
+            *("AgglomerativeClustering", "DBSCAN", "HDBSCAN", "OPTICS"),
+            *("SpectralBiclustering", "SpectralClustering", "SpectralCoclustering"),
         )
     ),
 )

@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, ScalarValue
 
 
 class Comparison(Elementwise, abstract=True):
@@ -95,8 +93,6 @@ class Where(Op):
         return np.where(*sides)
 
     def emit(self, e: Emitter, x: RowValue, yes: RowValue, no: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         dtype = promote(yes.dtype, no.dtype)
 
         def choose(_: str, mask: str, left: str, right: str) -> str:

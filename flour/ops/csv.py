@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from csv import Error as CsvError
 from csv import reader
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.check import text
+from flour.core.emission import Emitter, Room, ScalarValue, TextValue, Value
 from flour.core.errors import NotRectangular, ParameterError, WrongDtype
 from flour.core.op import Columns, Op
 from flour.core.types import Category, Record, Scalar, Text, Type
 from flour.ops.text import SLACK, document
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, TextValue, Value
 
 
 class ParseCsv(Op):
@@ -108,8 +106,6 @@ class CsvField(ParseCsv):
 
     def emit(self, e: Emitter, x: Value) -> Value:
         """Walk to the field; a record with anything unusual in it is left to the reference."""
-        from flour.core.emission import Room, ScalarValue, TextValue
-
         line = document(e, x)
         made = e.room(Room(line.growth, SLACK))
         where, size, number, at = (e.var("0") for _ in range(4))

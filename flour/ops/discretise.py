@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from flour.core.check import fitted, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Type, Vector, dtype_name, promote
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.categorise import ascends, check_runs, flatten
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 class Bins(Op):

@@ -8,21 +8,19 @@ second, for every metric.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
+from flour.core.emission import Column, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Type, Vector
 from flour.ops.metrics import METRICS, Pair, Sums
 from flour.ops.product import multiply, product
-
-if TYPE_CHECKING:
-    from flour.core.emission import Column, Emitter, RowValue, VectorValue
 
 
 class PointDistances(Op, abstract=True):

@@ -6,19 +6,17 @@ scale and multiplying by its reciprocal differ in the last bit, and so do (x - m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, FLOATS, Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise, FloatElementwise
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, ScalarValue
 
 
 class WithParameter(FloatElementwise, abstract=True):
@@ -185,8 +183,6 @@ class Cast(Elementwise):
         return x.astype(self.dtype)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         if isinstance(x, ScalarValue):
             return e.let(self._code(e, x.expr, x.dtype), self.dtype)
         return e.map(

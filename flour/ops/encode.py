@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
+from flour.core.emission import Emitter, Push, Room, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, INTS, Type, Vector, dtype_name
-from flour.language.adapters import Fitted, adapts, declines
+from flour.language.adapters import Fitted, Importer, adapts, declines
+from flour.language.flow import Flow
 from flour.ops.categories import Coding, codes_of
 from flour.ops.categorise import check_runs, flatten
 from flour.ops.elementwise import one
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, Push, RowValue, VectorValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 def _codes(kind: Type, width: int, who: str) -> Vector:
@@ -76,8 +73,6 @@ class OneHot(Op):
                     push(column, _true(self.dtype))
 
             x.each(put)
-
-        from flour.core.emission import Room
 
         most = Room(0, len(self.starts) - 1)
         return e.sparse(self.dtype, int(self.starts.array[-1]), each, most=most)

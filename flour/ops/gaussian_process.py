@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from flour.core.check import expect, fitted, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import Type, Vector
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
 
 
 class SolveLower(Op):

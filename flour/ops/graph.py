@@ -10,6 +10,7 @@ import numpy as np
 
 from flour.core.callables import Function
 from flour.core.check import expect, is_string, numeric
+from flour.core.emission import ScalarValue
 from flour.core.errors import (
     CoroutineEnded,
     FlourError,
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from flour.core.emission import Emitter, RowValue
-
-#: What a retry waits at most, in seconds.
-LONGEST_BACKOFF = 30.0
 
 
 class ModelCall(Op):
@@ -96,8 +94,6 @@ class Choose(Op):
         return made
 
     def emit(self, e: Emitter, *inputs: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         count = len(inputs) // 2
         dtype = promote(*(value.dtype for value in inputs[count:]))
 

@@ -6,20 +6,18 @@ A marker says which values are missing: NaN or any number for columns of numbers
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted
+from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op, Table
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise
 from flour.ops.categorise import find_text, hash_tables
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 
 
 class Marked(Elementwise, abstract=True):

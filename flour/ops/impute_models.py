@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, is_float, vector
+from flour.core.emission import At, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Type, Vector
-
-if TYPE_CHECKING:
-    from flour.core.emission import At, Emitter, RowValue, VectorValue
 
 
 class ImputeNearest(Op):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric, vector
+from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
 from flour.ops.unary import whole
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -73,8 +71,6 @@ class InRange(Op):
         return x
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         last = e.size(self.size - 1)
         if isinstance(x, ScalarValue):
             bad = f"{x.expr} < 0 or {x.expr} > {last}"

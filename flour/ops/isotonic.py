@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import numeric
+from flour.core.emission import Emitter, ScalarValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array
 from flour.core.types import Type
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, ScalarValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 class Interpolate(FloatElementwise):

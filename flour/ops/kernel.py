@@ -5,18 +5,16 @@ They are compositions: distances or products, then a function of each number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.emission import Emitter, ScalarValue
+from flour.language.adapters import Importer
+from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
 from flour.ops.neighbours import cosine_similarity
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, ScalarValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 class Power(FloatElementwise):

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import fitted, vector
+from flour.core.emission import Column, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Type, Vector, promote
+from flour.language.flow import Flow
 from flour.ops.product import multiply, product
 from flour.ops.reduce import zero
 from flour.tracing.traced_array import as_array
-
-if TYPE_CHECKING:
-    from flour.core.emission import Column, Emitter, RowValue, VectorValue
-    from flour.language.flow import Flow
-
 
 #: Up to this many outputs of a sparse row are summed in a register each.
 _FEW = 4

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.ops.bases import FloatElementwise
-from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
-
 from flour.core.check import expect, is_float, vector
+from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Type
+from flour.ops.bases import FloatElementwise
+from flour.ops.reduce import zero
 
 
 class Sigmoid(FloatElementwise):
@@ -32,8 +29,6 @@ class Sigmoid(FloatElementwise):
         return f"sigmoid({x.expr})"
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         if isinstance(x, ScalarValue):
             return e.let(f"sigmoid_alone({x.expr})", x.dtype)
         intrinsic = _for_width("sigmoid", x.width)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.check import expect, fitted, is_float, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, INTS, Type, Vector, promote
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
 
 
 class ShortestWay(Op):

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Type, Vector
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 class SumRuns(Op):
@@ -127,14 +125,6 @@ def _turned(fit: Fitted, x: Flow, to: Importer, roots: list[Any]) -> Flow:
     return squares.sum_runs(fit.means_.shape[1]).cast_like(to.floats(x))
 
 
-def _full(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    return _turned(fit, x, to, list(fit.precisions_cholesky_))
-
-
-def _tied(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    return _turned(fit, x, to, [fit.precisions_cholesky_] * len(fit.means_))
-
-
 def _diag(fit: Fitted, x: Flow, to: Importer) -> Flow:
     # Squares are taken in the data's own float width, as the library takes them.
     precisions, x = fit.precisions_cholesky_**2, to.floats(x)
@@ -151,4 +141,9 @@ def _spherical(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return crossed + length.as_vector().linear(precisions[:, None], [])
 
 
-_FORMS = {"full": _full, "tied": _tied, "diag": _diag, "spherical": _spherical}
+_FORMS: dict[str, Callable[[Fitted, Flow, Importer], Flow]] = {
+    "full": lambda fit, x, to: _turned(fit, x, to, list(fit.precisions_cholesky_)),
+    "tied": lambda fit, x, to: _turned(fit, x, to, [fit.precisions_cholesky_] * len(fit.means_)),
+    "diag": _diag,
+    "spherical": _spherical,
+}

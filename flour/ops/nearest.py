@@ -6,12 +6,13 @@ those that scikit-learn's heap keeps; flour/ops/tree_search.py has that heap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
+from flour.core.emission import Emitter, Push, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.sparse import Sparse
@@ -20,9 +21,6 @@ from flour.ops.binary import Binary
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
 from flour.ops.tree_search import emit_push, emit_sorted, push
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, Push, RowValue, VectorValue
 
 #: The largest finite float64, as native code writes it: only an infinity is larger.
 LARGEST = "1.7976931348623157e308"

@@ -6,19 +6,16 @@ measuring every point, so that among points equally far the same ones are taken.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted, adapts, declines
+from flour.language.adapters import Fitted, Importer, adapts, declines
+from flour.language.flow import Flow
 from flour.ops.metrics import METRICS
 from flour.ops.nearest import Closeness, Maximum, Scatter, Votes, WeightedRows
 from flour.ops.tree_search import REDUCED, TreeNearest, tree_nodes
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 #: Training points of more numbers than this are refused: searching them all would take too long.
 MOST = 2**28

@@ -11,12 +11,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, text, tokens
+from flour.core.emission import (
+    Emitter,
+    Push,
+    Room,
+    ScalarValue,
+    TextValue,
+    TokensValue,
+    Value,
+    VectorValue,
+)
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.sparse import Sparse
@@ -27,18 +37,6 @@ from flour.strings import unicode
 from flour.strings.dictionary import triples
 from flour.strings.hashing import murmur3
 from objectstore import Blob, Strings
-
-if TYPE_CHECKING:
-    from flour.core.emission import (
-        Emitter,
-        Push,
-        Room,
-        ScalarValue,
-        TextValue,
-        TokensValue,
-        Value,
-        VectorValue,
-    )
 
 _SPACES = re.compile(r"\s\s+")
 #: The number of n-grams that are looked up at a time.
@@ -366,8 +364,6 @@ class Runs(Op):
         return (self.within_words,)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
-        from flour.core.emission import TokensValue
-
         letters = _letters(e, document(e, x), within_words=self.within_words)
         sizes = range(self.low, self.high + 1)
         most = _characters(letters).times(len(sizes))
@@ -389,8 +385,6 @@ Plain = Callable[[str, str], None]
 
 def _letters(e: Emitter, x: TextValue, *, within_words: bool) -> TextValue:
     """The document with its white space as n-grams of characters need it."""
-    from flour.core.emission import Room
-
     growth = x.growth * (2 if within_words else 1)
     text = e.room(Room(growth, SLACK))
     index, blocks = map(e.address, unicode.spaces())
@@ -401,8 +395,6 @@ def _letters(e: Emitter, x: TextValue, *, within_words: bool) -> TextValue:
 
 def _characters(letters: TextValue) -> Room:
     """The largest number of characters there can be."""
-    from flour.core.emission import Room
-
     return Room(letters.growth, 2)
 
 
@@ -494,8 +486,6 @@ class _Counts:
 
     def __init__(self, e: Emitter, most: Room, width: int) -> None:
         """Room for the counts of at most `most` n-grams over `width` columns."""
-        from flour.core.emission import Room
-
         self._e, self._width = e, width
         self._most = Room(most.each, most.fixed, min(most.most, width))
         # A batch of entries is appended without a check of the room left, hence the spare room.

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Scalar, Type
 from flour.ops.bases import Reduction
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
 
 
 class Proportions(Op):

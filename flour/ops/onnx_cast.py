@@ -12,17 +12,15 @@ import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.check import expect
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue
 
 _SPACE = r"[ \t\n\v\f\r]*"
 _FLOAT = re.compile(
@@ -118,8 +116,6 @@ class ParseNumbers(Op):
             ) from None
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         reader = _read_float if self.dtype in FLOATS else _read_whole
 
         def one(value: str) -> str:
@@ -179,8 +175,6 @@ class WriteWhole(Op):
         return _texts(x)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         width = 1 if isinstance(x, ScalarValue) else x.width
         # Sixteen bytes behind a string may be read.
         cells = e.scratch("int64", width * _CELL + 2)

@@ -6,18 +6,14 @@ Each pattern cuts the pieces that the patterns before it left, and sees nothing 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from flour.core.check import text
+from flour.core.emission import Emitter, Room, TokensValue, Value
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Tokens, Type
 from flour.ops.text import document
-from flour.strings.patterns import automaton, first_is_longest
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, TokensValue, Value
-    from flour.strings.patterns import Automaton
+from flour.strings.patterns import Automaton, automaton, first_is_longest
 
 _SIZE = (1 << 32) - 1
 
@@ -64,8 +60,6 @@ class CutWords(Op):
         return (len(self.patterns), self.least > 1)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
-        from flour.core.emission import Room, TokensValue
-
         source = document(e, x)
         most = Room(source.growth, 1)
         words, number = e.room(most.times(8)), e.var("int64(1)")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from flour.core.emission import Emitter
 from flour.core.op import Columns
 from flour.ops.pairwise import Pairwise
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter
 
 
 class SameText(Pairwise):

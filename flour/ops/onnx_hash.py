@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from flour.core.check import expect
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
 from flour.core.op import Columns, Op
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.strings.hashing import murmur3
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue
 
 _HALF = (1 << 32) - 1
 _KINDS = ("string", "int32", "uint32", "int64", "uint64", *FLOATS)
@@ -45,18 +41,13 @@ class Murmur(Op):
 
     def reference(self, x: Columns) -> Columns:
         text = x.dtype.kind not in "iuf"
-        codes = [self._hash(v.encode() if text else v.tobytes()) for v in x.reshape(-1)]
+        codes = [murmur3(v.encode() if text else v.tobytes(), self.seed) for v in x.reshape(-1)]
         return np.array(codes, np.int64).astype(self._result_dtype).reshape(x.shape)
-
-    def _hash(self, data: bytes) -> int:
-        return murmur3(data, self.seed)
 
     def structure(self) -> tuple[object, ...]:
         return (self.positive,)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         hashed = _text if x.dtype == "string" else _number
 
         def one(value: str) -> str:

@@ -6,20 +6,18 @@ them in the last bits, where numbers are zero, and where they are NaN.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
+from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Type
 from flour.ops.bases import FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import ArgMax, zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 
 
 class Logistic(FloatElementwise):
@@ -36,8 +34,6 @@ class Logistic(FloatElementwise):
         return _folded(e, x.expr, x.dtype, "sigmoid_alone")
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         if isinstance(x, ScalarValue):
             return super().emit(e, x)
         intrinsic, dtype = "sigmoid" if x.width >= 8 else "sigmoid_alone", x.dtype

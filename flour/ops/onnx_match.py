@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flour.core.check import expect, text
+from flour.core.emission import Emitter, Room, RowValue, ScalarValue, TextValue, Value
 from flour.core.errors import ParameterError
 from flour.core.op import Columns, Op
 from flour.core.types import Scalar, Text, Type, Vector
 from flour.ops.text import SLACK, document
 from flour.strings.patterns import automaton, first_is_longest
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, TextValue, Value
 
 
 class JoinTexts(Op):
@@ -32,8 +29,6 @@ class JoinTexts(Op):
         return joined
 
     def emit(self, e: Emitter, x: Value, y: Value) -> TextValue:
-        from flour.core.emission import Room, TextValue
-
         first, second = document(e, x), document(e, y)
         growth = first.growth + second.growth
         text = e.room(Room(growth, SLACK))
@@ -75,8 +70,6 @@ class MatchesWhole(Op):
         return matcher is not None and not matcher.trims and first_is_longest(self.pattern)
 
     def emit(self, e: Emitter, x: RowValue | TextValue) -> RowValue:
-        from flour.core.emission import Room, ScalarValue, TextValue
-
         matcher = automaton(self.pattern)
         assert matcher is not None, "only patterns with an automaton are native"
         growth = x.growth if isinstance(x, TextValue) else 1

@@ -6,20 +6,17 @@ every one of them exactly; these operators round to them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
 from flour.core.types import INTS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from flour.core.emission import Emitter, RowValue
 
 
 class Format(NamedTuple):
@@ -136,8 +133,6 @@ def _through(e: Emitter, buffer: str, value: str, source: str, target: str) -> s
 
 def _mapped(e: Emitter, x: RowValue, dtype: str, function: Callable[[str], str]) -> RowValue:
     """A function of every element, or of the one number."""
-    from flour.core.emission import ScalarValue
-
     if isinstance(x, ScalarValue):
         return e.let(function(x.expr), dtype)
     return e.map(lambda _, value: function(value), x, dtype=dtype, width=x.width)

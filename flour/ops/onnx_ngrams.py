@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Type, Vector
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
 
 _NONE = -1
 

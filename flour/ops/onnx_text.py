@@ -7,20 +7,16 @@ one character to one. Its n-grams of characters leave white space unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from flour.core.check import text
+from flour.core.emission import Emitter, Value, VectorValue
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import Type, Vector
 from flour.ops.ngrams import LONGEST, check_counts, count_runs, counted
 from flour.ops.text import Lower, Upper, document
 from flour.strings import unicode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from flour.core.emission import Emitter, Value, VectorValue
 
 
 class LowerLetters(Lower):

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.check import pairs
+from flour.core.emission import Emitter, PairsValue, Push, Room, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op, Table
+from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Pairs, Tokens, Type, Vector
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.ngrams import stacked
 from flour.ops.text import looked_up, numbered
 from flour.strings.hashing import murmur3
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, PairsValue, Push, VectorValue
-    from flour.core.sparse import Sparse
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 #: Hashes from here on, as unsigned numbers, are half of all: their values are negated.
 _NEGATIVE = 0x80000000
@@ -131,8 +128,6 @@ class _Sums:
 
     def __init__(self, e: Emitter, x: PairsValue, width: int, dtype: str) -> None:
         """For the pairs of a row."""
-        from flour.core.emission import Room
-
         self._e, self._x, self._width, self._dtype = e, x, width, dtype
         self._most = Room(x.most.each, x.most.fixed, min(x.most.most, width))
         self._columns, self._sums = (e.room(self._most.times(8)) for _ in range(2))

@@ -6,18 +6,16 @@ division by zero is zero, so that no row of data can stop a process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect
+from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.op import Columns, Op
 from flour.core.types import FLOATS, INTS, Category, Scalar, Type, Vector, promote
 from flour.ops.unary import whole
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue
 
 
 class Pairwise(Op, abstract=True):
@@ -26,6 +24,8 @@ class Pairwise(Op, abstract=True):
     #: The dtypes it takes, and the dtype of the result (None: the inputs').
     takes: ClassVar[tuple[str, ...]] = (*FLOATS, *INTS)
     result: ClassVar[str | None] = None
+    #: The function on arrays of one dtype, and as an expression of two locals.
+    function: ClassVar[np.ufunc]
     code: ClassVar[str] = "?"
 
     def infer(self, x: Type, y: Type) -> Type:
@@ -48,8 +48,7 @@ class Pairwise(Op, abstract=True):
         return kind  # type: ignore[return-value]  # checked above
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        """The function on arrays of one dtype."""
-        raise NotImplementedError(f"{self.name}.compute")
+        return type(self).function(x, y)
 
     def reference(self, x: Columns, y: Columns) -> Columns:
         if x.ndim < y.ndim:
@@ -65,8 +64,6 @@ class Pairwise(Op, abstract=True):
         return expr if self.result else whole(expr, dtype)
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         wide = promote(x.dtype, y.dtype)
         dtype = self.result or wide
 
@@ -87,21 +84,17 @@ class Pairwise(Op, abstract=True):
 class LargerOf(Pairwise):
     """The larger of two; NaN if either is NaN."""
 
+    function = np.maximum
     commutative = True
     code = "maximum({x}, {y})"
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return np.maximum(x, y)
 
 
 class SmallerOf(Pairwise):
     """The smaller of two; NaN if either is NaN."""
 
+    function = np.minimum
     commutative = True
     code = "minimum({x}, {y})"
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return np.minimum(x, y)
 
 
 # --- comparisons ----------------------------------------------------------------------------------
@@ -110,33 +103,27 @@ class SmallerOf(Pairwise):
 class Above(Pairwise):
     """Whether x > y; never for NaN."""
 
+    function = np.greater
     result = "bool"
     code = "({x} > {y})"
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x > y
 
 
 class AtLeast(Pairwise):
     """Whether x >= y; never for NaN."""
 
+    function = np.greater_equal
     result = "bool"
     code = "({x} >= {y})"
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x >= y
 
 
 class Same(Pairwise):
     """Whether x == y; never for NaN."""
 
+    function = np.equal
     takes = (*FLOATS, *INTS, "bool")
     result = "bool"
     commutative = True
     code = "({x} == {y})"
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x == y
 
 
 # --- logic and bits -------------------------------------------------------------------------------
@@ -145,70 +132,58 @@ class Same(Pairwise):
 class Both(Pairwise):
     """Whether x and y are both true."""
 
+    function = np.bitwise_and
     takes = ("bool",)
     result = "bool"
     commutative = True
     code = "({x} and {y})"
 
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x & y
-
 
 class Either(Pairwise):
     """Whether x or y is true, or both are."""
 
+    function = np.bitwise_or
     takes = ("bool",)
     result = "bool"
     commutative = True
     code = "({x} or {y})"
 
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x | y
-
 
 class OnlyOne(Pairwise):
     """Whether exactly one of x and y is true."""
 
+    function = np.bitwise_xor
     takes = ("bool",)
     result = "bool"
     commutative = True
     code = "({x} != {y})"
 
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x ^ y
-
 
 class BitAnd(Pairwise):
     """The bits that x and y both have."""
 
+    function = np.bitwise_and
     takes = INTS
     commutative = True
     code = "({x} & {y})"
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x & y
 
 
 class BitOr(Pairwise):
     """The bits that x or y has."""
 
+    function = np.bitwise_or
     takes = INTS
     commutative = True
     code = "({x} | {y})"
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x | y
 
 
 class BitXor(Pairwise):
     """The bits in which x and y differ."""
 
+    function = np.bitwise_xor
     takes = INTS
     commutative = True
     code = "({x} ^ {y})"
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x ^ y
 
 
 class ShiftLeft(Pairwise):
@@ -285,8 +260,7 @@ class WholeQuotient(Pairwise):
 class Modulo(Pairwise):
     """The remainder with the sign of y, as Python's; for whole numbers zero where y is zero."""
 
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return np.mod(x, y)
+    function = np.mod
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
         if dtype in FLOATS:
@@ -302,8 +276,7 @@ class Modulo(Pairwise):
 class Remainder(Pairwise):
     """The remainder with the sign of x, as C's fmod; for whole numbers zero where y is zero."""
 
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return np.fmod(x, y)
+    function = np.fmod
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
         if dtype in FLOATS:

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from flour.core.emission import Column, Emitter
 from objectstore import Blob
-
-if TYPE_CHECKING:
-    from flour.core.emission import Column, Emitter
 
 # The longest vector registers, in bytes; shorter ones divide it.
 _WIDEST = 64

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
+from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.op import Arity, Bound, Columns, Op
 from flour.core.types import Type, Vector, promote
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.ops.bases import FloatElementwise
 from flour.ops.linear import affine, plain
 from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 class ChiWave(FloatElementwise):
@@ -105,13 +102,11 @@ class CircularConvolve(Op):
 # --- adapters -------------------------------------------------------------------------------------
 
 
-@adapts("sklearn.random_projection.GaussianRandomProjection")
-def _gaussian(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    return to.floats(x).linear(fit.components_, [])
-
-
-@adapts("sklearn.random_projection.SparseRandomProjection")
-def _sparse(fit: Fitted, x: Flow, to: Importer) -> Flow:
+@adapts(
+    "sklearn.random_projection.GaussianRandomProjection",
+    "sklearn.random_projection.SparseRandomProjection",
+)
+def _random(fit: Fitted, x: Flow, to: Importer) -> Flow:
     # The products of sparse data are sparse to the library unless dense_output is set; the
     # values are the same, and few of them are zero.
     return to.floats(x).linear(plain(fit.components_), [])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +16,8 @@ from flour.core.op import Columns, Op
 from flour.core.raw_columns import Made
 from flour.core.sparse import densify
 from flour.core.types import Record, Scalar, Type, Vector
+from flour.language.flow import Flow
 from flour.ops.source import Field, Pick, check_columns, places
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
 
 
 class Narrow(Op):

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_string, numeric
+from flour.core.emission import Column, Emitter, RowValue, ScalarValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.node import Node, node
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Scalar, Type, Vector
-
-if TYPE_CHECKING:
-    from flour.core.emission import Column, Emitter, RowValue
-    from flour.language.flow import Flow
+from flour.language.flow import Flow
 
 LARGEST = float(np.finfo(np.float64).max)
 #: The largest number that float32 does not round to infinity.
@@ -119,8 +117,6 @@ class RequireFinite(Op):
         return widths.get(float(self.largest.array[0]), "") if whole else ""
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         if x.dtype not in FLOATS:
             return x
         if isinstance(x, ScalarValue):
@@ -211,8 +207,6 @@ class RequirePresent(Op):
         return (self.none,)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         def look(_: str, cell: str) -> None:
             length = e.let(f"ld_int64({cell}, 1)", "int64").expr
             with e.block(f"if {length} {'< 0' if self.none else '== -2'}:"):

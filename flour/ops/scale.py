@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect
+from flour.core.emission import Emitter, ScalarValue
 from flour.core.op import Array
 from flour.core.types import FLOATS, Scalar, Type, Vector
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, ScalarValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 class Binarize(Elementwise):

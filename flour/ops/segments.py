@@ -6,19 +6,17 @@ runs of that axis's length, once the axis is brought to the end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
+from flour.core.emission import At, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import FLOATS, Type, Vector
 from flour.ops.unary import whole
-
-if TYPE_CHECKING:
-    from flour.core.emission import At, Emitter, RowValue, VectorValue
 
 
 class Segments(Op, abstract=True):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flour.core.emission import Emitter, RowValue
 from flour.core.errors import ParameterError, TypeMismatch, nearest
 from flour.core.op import Array, Columns, Op
 from flour.core.raw_columns import NO_COLUMN, Made
 from flour.core.reference import row_count
 from flour.core.types import Category, Record, Scalar, Type, Vector, promote
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue
 
 
 def check_columns(record: Type, labels: Sequence[str]) -> None:

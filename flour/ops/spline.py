@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, is_float, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.raw_columns import Made
 from flour.core.types import Type, Vector
-from flour.language.adapters import Fitted, adapts
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 
 CONSTANT, LINEAR, CONTINUE, PERIODIC, ERROR = MODES = (
     "constant",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flour.core.check import vector
+from flour.core.emission import Emitter, VectorValue
 from flour.core.op import Columns, Op
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Type, Vector
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, VectorValue
 
 
 class ToDense(Op):

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_string, numeric
+from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.op import Arity, Array, Columns, Op, Table
 from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse, hstack
 from flour.core.types import INTS, Category, Scalar, Type, Vector, promote
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 
 
 class Concat(Op):
@@ -172,8 +169,6 @@ class Take(Op):
         return self.table.array[np.clip(x, 0, len(self.table) - 1)]
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.core.emission import ScalarValue
-
         dtype = str(self.table.dtype.name)
         address, last = e.address(self.table), e.size(len(self.table) - 1)
 

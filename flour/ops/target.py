@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.emission import Emitter, ScalarValue
 from flour.core.op import Array
 from flour.core.types import Vector
-from flour.language.adapters import Fitted, adapter_of, adapts, public_name
+from flour.language.adapters import Fitted, Importer, adapter_of, adapts, public_name
+from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, ScalarValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 _EPSILON = float(np.spacing(1.0))
 
@@ -118,14 +116,6 @@ def _undo_standard(fit: Fitted, x: Flow, _to: Importer) -> Flow:
     return x.add(fit.mean_) if fit.with_mean else x
 
 
-def _undo_min_max(fit: Fitted, x: Flow, _to: Importer) -> Flow:
-    return x.subtract(fit.min_, wide=True).divide(fit.scale_, wide=True)
-
-
-def _undo_max_abs(fit: Fitted, x: Flow, _to: Importer) -> Flow:
-    return x.multiply(fit.scale_, wide=True)
-
-
 def _undo_robust(fit: Fitted, x: Flow, _to: Importer) -> Flow:
     x = x.multiply(fit.scale_, wide=True) if fit.with_scaling else x
     return x.add(fit.center_, wide=True) if fit.with_centering else x
@@ -137,10 +127,12 @@ def _undo_power(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return x.undo_box_cox(fit.lambdas_) if box_cox else x.undo_yeo_johnson(fit.lambdas_)
 
 
-_INVERSES = {
+_INVERSES: dict[str, Callable[[Fitted, Flow, Importer], Flow]] = {
     "sklearn.preprocessing.StandardScaler": _undo_standard,
-    "sklearn.preprocessing.MinMaxScaler": _undo_min_max,
-    "sklearn.preprocessing.MaxAbsScaler": _undo_max_abs,
+    "sklearn.preprocessing.MinMaxScaler": lambda fit, x, _to: x.subtract(
+        fit.min_, wide=True
+    ).divide(fit.scale_, wide=True),
+    "sklearn.preprocessing.MaxAbsScaler": lambda fit, x, _to: x.multiply(fit.scale_, wide=True),
     "sklearn.preprocessing.RobustScaler": _undo_robust,
     "sklearn.preprocessing.PowerTransformer": _undo_power,
 }

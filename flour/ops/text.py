@@ -11,12 +11,13 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from flour.core.check import text, tokens
+from flour.core.emission import Emitter, Room, ScalarValue, TextValue, TokensValue, Value
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import Text, Tokens, Type
@@ -24,9 +25,6 @@ from flour.strings import unicode
 from flour.strings.dictionary import dictionary
 from flour.strings.patterns import Automaton, automaton
 from objectstore import Blob, Strings
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, TextValue, TokensValue, Value
 
 #: A word, and its place in a document: its first character, and the one behind its last.
 Placed: TypeAlias = tuple[str, int, int]
@@ -68,8 +66,6 @@ class TextMap(Op, abstract=True):
         raise NotImplementedError(f"{self.name}.mapping")
 
     def emit(self, e: Emitter, x: Value) -> TextValue:
-        from flour.core.emission import Room, TextValue
-
         source, table = document(e, x), self.mapping()
         growth = source.growth * table.growth
         text = e.room(Room(growth, SLACK))
@@ -87,8 +83,6 @@ _SMALL = 0x2020202020202020
 
 def document(e: Emitter, x: Value) -> TextValue:
     """A document as a slice of UTF-8 bytes; rows without one are refused."""
-    from flour.core.emission import ScalarValue, TextValue
-
     if isinstance(x, TextValue):
         return x
     assert isinstance(x, ScalarValue), "a document, or a cell with one"
@@ -184,8 +178,6 @@ class Tokenize(Op):
         return (matcher is not None and matcher.trims,)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
-        from flour.core.emission import Room, TokensValue
-
         source, matcher = document(e, x), automaton(self.pattern)
         assert matcher is not None, "only patterns with an automaton are native"
         most = Room(source.growth, 1)
@@ -229,8 +221,6 @@ class Split(Op):
         return [document.split(self.separator) for document in x]
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
-        from flour.core.emission import Room, TokensValue
-
         source = document(e, x)
         raw = self.separator.encode("utf-8", "surrogatepass")
         # Documents may be read beyond their end, and so may the separator they are compared with.

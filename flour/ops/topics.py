@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Type, Vector
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 #: scikit-learn's default is 100; without a limit a file could ask for a year's worth of them.
 MOST_ROUNDS = 100_000

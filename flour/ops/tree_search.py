@@ -8,19 +8,17 @@ leaf in the tree's order; and `push` as its heap of bounded size.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
+from flour.core.emission import At, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, Type, Vector
 from flour.ops.metrics import METRICS, Pair, Sums
-
-if TYPE_CHECKING:
-    from flour.core.emission import At, Emitter, RowValue, VectorValue
 
 #: Metrics whose sums are what a tree compares, and how a distance becomes such a sum again.
 REDUCED = {

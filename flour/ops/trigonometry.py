@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect
+from flour.core.emission import Emitter, ScalarValue
 from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise
 from flour.ops.unary import FloatFunction, ZeroToZero, whole
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, ScalarValue
 
 
 class Asin(ZeroToZero):

@@ -6,20 +6,17 @@ Each class is a row of a table: numpy's function is the meaning, `code` is the s
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect
+from flour.core.emission import Column, Emitter, ScalarValue
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Column, Emitter, ScalarValue
-
 
 #: Loops over fewer numbers are hardly vector code: the lanes of a register of float32.
 LANES = 16

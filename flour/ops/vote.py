@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from flour.core.check import expect, fitted, is_float, vector
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import INTS, Scalar, Type, Vector
 from flour.ops.reduce import zero
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, RowValue, VectorValue
 
 
 class Tally(Op):

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.check import expect, is_string, tokens
+from flour.core.emission import Emitter, Room, TextValue, TokensValue, Value
 from flour.core.op import Columns, Op
 from flour.core.types import Scalar, Text, Tokens, Type
 from flour.ops.text import SLACK, document
 from objectstore import Blob
-
-if TYPE_CHECKING:
-    from flour.core.emission import Emitter, TextValue, TokensValue, Value
 
 
 class Join(Op):
@@ -31,8 +29,6 @@ class Join(Op):
         return texts
 
     def emit(self, e: Emitter, x: TokensValue) -> TextValue:
-        from flour.core.emission import Room, TextValue
-
         raw = self.separator.encode("utf-8", "surrogatepass")
         # Sixteen bytes behind what is copied are read as well.
         separator = e.address(Blob.of(np.frombuffer(raw + bytes(SLACK), np.uint8)))
@@ -62,8 +58,6 @@ class Length(Op):
         return np.array([len(row) for row in x], np.int64)
 
     def emit(self, e: Emitter, x: Value) -> Any:
-        from flour.core.emission import TokensValue
-
         if isinstance(x, TokensValue):
             return e.let(x.number, "int64")
         text, count = document(e, x), e.var("0")

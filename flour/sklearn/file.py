@@ -12,13 +12,8 @@ from typing import Any
 from flour.core.errors import ImportRefused
 
 
-def read_pickle(data: bytes, where: str | None = None) -> Any:
-    """The object in a pickle or joblib file; a failure is an error in four parts."""
-    return read_with_version(data, where)[0]
-
-
 def read_with_version(data: bytes, where: str | None = None) -> tuple[Any, str]:
-    """The same, and the version of scikit-learn that wrote it."""
+    """The object in a pickle or joblib file, and the version of scikit-learn that wrote it."""
     import joblib
     import sklearn
 

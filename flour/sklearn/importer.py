@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -314,7 +313,3 @@ def _joined(inner: str | None, outer: str) -> str | None:
     if not inner or not outer or inner.startswith(outer.rstrip("'")):
         return inner or outer or None
     return f"{inner}, {outer}"
-
-
-Children = Sequence[tuple[str, Any]]
-Build = Callable[[Fitted, Flow, Importer], Any]

@@ -13,17 +13,14 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Offset(NamedTuple):

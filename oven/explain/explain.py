@@ -15,22 +15,18 @@ marked black: they run as Python, or on onnxruntime.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from flour.core.errors import ParameterError, nearest
-from flour.core.provenance import Origin, here
+from flour.core.node import Node
+from flour.core.provenance import here
 from flour.language.show_html import drawing
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
 from oven.explain import timing
 from oven.explain.page import page, preformatted, table
 from oven.plans import characters
+from oven.plans.plan import Plan
 from oven.run.native_run import LONGEST, room_bytes
-
-if TYPE_CHECKING:
-    from flour.core.node import Node
-    from flour.language.flow import Flow
-    from oven.plans.plan import Plan
 
 FORMS = ("text", "html")
 STAGE_COLUMNS = ("stage", "operators", "reads", "leaves", "parameters", "rooms", "from")
@@ -52,21 +48,6 @@ def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object 
     if stage == "timed":
         return _timed(plan, form, data)
     return STEPS[stage](plan, form)
-
-
-# --- graphs -------------------------------------------------------------------------------------
-
-
-def _logical(plan: Plan, form: str) -> str:
-    return _graph(plan.flow, form)
-
-
-def _optimised(plan: Plan, form: str) -> str:
-    return _graph(plan.optimised, form)
-
-
-def _graph(flow: Flow, form: str) -> str:
-    return flow.show(form)
 
 
 # --- stages -------------------------------------------------------------------------------------
@@ -151,12 +132,8 @@ def origins(plan: Plan, stage: Stage) -> list[str]:
     found = sorted({origin for item in stage.nodes for origin in origins_of.get(item, ())})
     steps: dict[str, dict[str, None]] = {}
     for origin in found:
-        steps.setdefault(_file_line(origin), {})[origin.step] = None
+        steps.setdefault(str(origin._replace(step="")), {})[origin.step] = None
     return [_named(where, list(names)) for where, names in steps.items()]
-
-
-def _file_line(origin: Origin) -> str:
-    return str(origin._replace(step=""))
 
 
 def _named(where: str, steps: Iterable[str]) -> str:
@@ -169,18 +146,6 @@ def _black(plan: Plan) -> set[int]:
 
 
 # --- code ---------------------------------------------------------------------------------------
-
-
-def _source(plan: Plan, form: str) -> str:
-    return _code(plan, form, "Source", lambda stage: stage.source)
-
-
-def _llvm(plan: Plan, form: str) -> str:
-    return _code(plan, form, "LLVM IR", llvm_of)
-
-
-def _asm(plan: Plan, form: str) -> str:
-    return _code(plan, form, "Assembly", assembly_of)
 
 
 def llvm_of(stage: Stage) -> str:
@@ -263,11 +228,11 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 STEPS: dict[str, Callable[[Plan, str], str]] = {
-    "logical": _logical,
-    "optimised": _optimised,
+    "logical": lambda plan, form: plan.flow.show(form),
+    "optimised": lambda plan, form: plan.optimised.show(form),
     "stages": _stages,
-    "source": _source,
-    "llvm": _llvm,
-    "asm": _asm,
+    "source": lambda plan, form: _code(plan, form, "Source", lambda stage: stage.source),
+    "llvm": lambda plan, form: _code(plan, form, "LLVM IR", llvm_of),
+    "asm": lambda plan, form: _code(plan, form, "Assembly", assembly_of),
     "timed": lambda plan, form: _timed(plan, form, None),
 }

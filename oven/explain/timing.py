@@ -11,7 +11,7 @@ from csv import writer
 from dataclasses import dataclass
 from io import StringIO
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +33,8 @@ from flour.core.types import (
 from flour.data.coerce import WHOLE_DTYPES, coerce
 from flour.ops.csv import ParseCsv
 from oven.codegen.stages import Stage, Value
+from oven.plans.plan import Plan
 from oven.run.native_run import NativeRun, RowsRefused
-
-if TYPE_CHECKING:
-    from oven.plans.plan import Plan
 
 SAMPLE_ROWS = 256
 REPEATS = 7

@@ -23,17 +23,8 @@ from objectstore import Blob
 KEEPING = frozenset(
     {
         *("Fill", "Concat", "Select", "Element", "AsVector", "Take", "ToDense", "ToSparse"),
-        *(
-            "Subtract",
-            "Add",
-            "Multiply",
-            "Divide",
-            "Clip",
-            "AsFloat",
-            "Cast",
-            "CastLike",
-            "OneMinus",
-        ),
+        *("Subtract", "Add", "Multiply", "Divide", "OneMinus"),
+        *("Clip", "AsFloat", "Cast", "CastLike"),
         *("OneHot", "LookUp", "Plus", "Minus", "Times", "Abs", "Negate", "Relu", "Sign", "Square"),
         *("Linear", "Sigmoid", "Softmax", "Sum", "Max", "Min", "Norm", "RequireFinite"),
     }

@@ -33,21 +33,17 @@ class Answering(Protocol):
     @property
     def inputs(self) -> Mapping[str, Type]:
         """The inputs by name."""
-        ...
 
     @property
     def outputs(self) -> Mapping[str, Type]:
         """The outputs by name."""
-        ...
 
     @property
     def mixes_rows(self) -> bool:
         """Whether the answers for a row depend on other rows."""
-        ...
 
     def run(self, data: object) -> dict[str, Any]:
         """The answers for a block of rows."""
-        ...
 
 
 def run_arrow(plan: Answering, data: object) -> Arrow:

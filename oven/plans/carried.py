@@ -12,16 +12,14 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from objectstore import Archive, Blob, StoreError
 from oven.compiler import cache, levels, machine, packs
 from oven.plans import ahead
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def compiled(plan: Path, names: Sequence[str]) -> dict[str, Blob]:

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import unicodedata
 import warnings
-from typing import TYPE_CHECKING
 
+from flour.language.flow import Flow
 from oven.errors import OtherUnicode
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
 
 VERSION = unicodedata.unidata_version
 """Of Unicode, as the running Python has it."""

@@ -16,17 +16,15 @@ from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import flour
 import objectstore
 from objectstore import combine, layout
 from oven.compiler import cache as code
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MOST_BYTES = 256 << 20
 """Of all images together; some kilobytes for each plan."""

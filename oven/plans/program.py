@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from flour.language.flow import Flow
 from oven.codegen.ports import find_ports
-from oven.codegen.stages import cut
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
-    from oven.codegen.stages import Stage
+from oven.codegen.stages import Stage, cut
 
 
 class PlanProgram:

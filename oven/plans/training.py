@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
 from objectstore import Archive, Blob, StoreError
 from oven.errors import DamagedPlan
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Most bytes of it.
 MOST = 4 << 20

@@ -74,10 +74,8 @@ def _attributed(plan: Plan, options: argparse.Namespace) -> Attribution:
 def _rows(plan: Plan, options: argparse.Namespace, path: str, count: int) -> object:
     """The first rows of a file."""
     from runtime.cli import reading
-    from runtime.cli.blocks import Options
 
-    form = reading.format_of(path, options.format)
-    how = Options(form, count, options.header, options.separator)
+    how = reading.options_of(options, path, rows=count)
     for block in reading.blocks(path, plan.inputs, how):
         # A block may have a row more, that its header was told by.
         data = plan.reader.nulls.of_file(block.data)

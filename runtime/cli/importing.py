@@ -16,7 +16,6 @@ from runtime.cli.progress import Progress
 
 if TYPE_CHECKING:
     from oven import Plan
-    from runtime.cli.blocks import Options
     from runtime.cli.comparing import Compared
     from runtime.repository.files import Folder
     from runtime.repository.listing import Model
@@ -164,7 +163,7 @@ def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]
     path = options.training or options.verify
     if not path or path == "-":
         return known
-    blocks = reading.blocks(path, plan.inputs, _how(options, path))
+    blocks = reading.blocks(path, plan.inputs, reading.options_of(options, path))
     tables = (table_of(block.data, plan.inputs) for block in blocks)
     first = next(tables, {})
     if not first and not options.training:
@@ -181,20 +180,13 @@ def _compared(
     options: argparse.Namespace, plan: Plan, form: str, source: object, progress: Progress
 ) -> Compared:
     from flour.sklearn.originals import original
+    from runtime.cli import reading
     from runtime.cli.comparing import compare_file
 
-    path, how = options.verify, _how(options, options.verify)
+    path, how = options.verify, reading.options_of(options, options.verify)
     total = Path(path).stat().st_size if Path(path).is_file() else 0
     with Progress("verify", total, hidden=not progress.shown) as inner:
         return compare_file(plan, original(form, source), path, how, options.tolerance, inner.at)
-
-
-def _how(options: argparse.Namespace, path: str) -> Options:
-    from runtime.cli import reading
-    from runtime.cli.blocks import Options
-
-    form = reading.format_of(path, options.format)
-    return Options(form, header=options.header, separator=options.separator)
 
 
 def _private(options: argparse.Namespace, plan: Plan) -> list[str]:

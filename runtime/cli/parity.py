@@ -137,11 +137,9 @@ class _Data:
 def _read(plan: Plan, options: argparse.Namespace) -> _Data:
     """The rows of the file, with their labels by the order of the model's probabilities."""
     from runtime.cli import reading
-    from runtime.cli.blocks import Options
 
     keep = (options.labels,) if options.labels else ()
-    form = reading.format_of(options.rows, options.format)
-    how = Options(form, header=options.header, separator=options.separator, keep=keep)
+    how = reading.options_of(options, options.rows, keep=keep)
     rows, answered, chosen, told = [], [], [], list[str]()
     for block in reading.blocks(options.rows, plan.inputs, how):
         answers = plan.run(block.data)

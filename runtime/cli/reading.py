@@ -6,6 +6,7 @@ A file is never in memory as a whole. Every block has the lines of its rows, so 
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import re
@@ -50,6 +51,12 @@ def format_of(path: str, told: str | None) -> str:
             hint="say so: --format " + "|".join(FORMATS),
         )
     return form
+
+
+def options_of(given: argparse.Namespace, path: str, **more: Any) -> Options:
+    """The options of reading this file, by the arguments of a command, and more of them."""
+    form = format_of(path, given.format)
+    return Options(form, header=given.header, separator=given.separator, **more)
 
 
 def size(path: str) -> int:

@@ -54,7 +54,6 @@ def run(options: argparse.Namespace, out: Output) -> int:
 def _against(options: argparse.Namespace, opened: Opened) -> tuple[int, tuple[str, ...]]:
     from flour.sklearn.originals import original
     from runtime.cli import reading
-    from runtime.cli.blocks import Options
     from runtime.cli.comparing import compare_file
     from runtime.cli.models import find
     from runtime.repository import formats
@@ -64,11 +63,7 @@ def _against(options: argparse.Namespace, opened: Opened) -> tuple[int, tuple[st
     raw: Any = folder.read(model.path)
     if model.form == formats.SKLEARN:
         raw = formats.estimator(raw, str(model.path))
-    how = Options(
-        reading.format_of(options.rows, options.format),
-        header=options.header,
-        separator=options.separator,
-    )
+    how = reading.options_of(options, options.rows)
     compared = compare_file(
         opened.plan, original(model.form, raw), options.rows, how, options.tolerance
     )

@@ -166,12 +166,9 @@ class GraphPlan:
 
     def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
         """The graph's steps, and then each of its plans as plans explain themselves."""
-        if stage in ("logical", "optimised"):
+        if stage in ("logical", "optimised") or form == "html":
             text: str = extension("show")(self.flow, form)
             return text
-        if form == "html":
-            page: str = extension("show")(self.flow, form)
-            return page
         parts = [draw(self.graph)]
         for number, plan in self._plans.items():
             parts += [f"--- step {number}", plan.explain(stage, form, data)]

@@ -64,19 +64,8 @@ class ModelCodec:
     """What the front end has worked out for one version."""
 
     __slots__ = (
-        *(
-            "class_names",
-            "counts",
-            "direct",
-            "inputs",
-            "outputs",
-            "places",
-            "prefix",
-            "quick_type",
-            "quick_width",
-            "rows",
-        ),
-        *("template", "usual", "version"),
+        *("class_names", "counts", "direct", "inputs", "outputs", "places", "prefix"),
+        *("quick_type", "quick_width", "rows", "template", "usual", "version"),
     )
 
     def __init__(self, version: ModelVersion) -> None:

@@ -41,15 +41,12 @@ class App(Protocol):
 
     def respond(self, request: Request) -> Answer:
         """Answer a request."""
-        ...
 
     def is_late(self, waited: float, deadline: bytes | None) -> bool:
         """Whether a request will be refused, as it was unread for so long."""
-        ...
 
     def observed(self, request: Request, response: Response, seconds: float) -> None:
         """Called when a response has been handed to the system."""
-        ...
 
 
 class _Refused(Exception):

@@ -25,32 +25,20 @@ from runtime.http.problems import HttpError
 from runtime.http.tensors import BYTES, Tensor, objects
 
 
-def _as_is(text: str) -> str:
-    return text
-
-
-def _from_base64(text: str) -> str:
-    return base64.b64decode(text, validate=True).decode()
-
-
 def _iso_time(text: str) -> str:
     datetime.fromisoformat(text)
     return text
-
-
-def _json_value(text: str) -> Any:
-    return json.loads(text)
 
 
 #: The form of a table, and of its columns whose values are JSON.
 TABLE, TABLE_JSON = "pd", "pd_json"
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    "np": _as_is,
-    TABLE: _as_is,
-    TABLE_JSON: _json_value,
-    "str": _as_is,
-    "base64": _from_base64,
+    "np": str,
+    TABLE: str,
+    TABLE_JSON: json.loads,
+    "str": str,
+    "base64": lambda text: base64.b64decode(text, validate=True).decode(),
     "datetime": _iso_time,
 }
 
@@ -71,7 +59,7 @@ def content_type(parameters: dict[str, Any] | None, where: str) -> str | None:
 def read(tensor: Tensor, kind: str | None, where: str) -> Tensor:
     """The tensor with its texts decoded by the content type."""
     reader = _READERS[kind or "np"]
-    if reader is _as_is or tensor.datatype != BYTES:
+    if reader is str or tensor.datatype != BYTES:
         return tensor
     texts = [
         text if text is None else _decode_text(reader, text, f"{where}.data[{index}]")

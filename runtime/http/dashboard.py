@@ -44,17 +44,14 @@ def _quantile(share: float, by: str) -> str:
     return f"histogram_quantile({share}, sum by ({by}, le) (rate({name}{{{_MODEL}}}[5m])))"
 
 
+def _rate(name: str, by: str = "model") -> tuple[str, str]:
+    """The rate of a counter of models, by one label, and its legend."""
+    return f"sum by ({by}) (rate({name}{{{_MODEL}}}[5m]))", f"{{{{{by}}}}}"
+
+
 PANELS = (
-    Panel(
-        "Requests",
-        "reqps",
-        ((f"sum by (model) (rate(pretzel_http_requests_total{{{_MODEL}}}[5m]))", "{{model}}"),),
-    ),
-    Panel(
-        "Requests by status",
-        "reqps",
-        ((f"sum by (status) (rate(pretzel_http_requests_total{{{_MODEL}}}[5m]))", "{{status}}"),),
-    ),
+    Panel("Requests", "reqps", (_rate("pretzel_http_requests_total"),)),
+    Panel("Requests by status", "reqps", (_rate("pretzel_http_requests_total", "status"),)),
     Panel(
         "Time of a request",
         "s",
@@ -62,16 +59,8 @@ PANELS = (
             (_quantile(share, "model"), f"{{{{model}}}} p{100 * share:g}") for share in (0.5, 0.99)
         ),
     ),
-    Panel(
-        "Rows",
-        "rps",
-        ((f"sum by (model) (rate(pretzel_rows_total{{{_MODEL}}}[5m]))", "{{model}}"),),
-    ),
-    Panel(
-        "Calls by engine",
-        "cps",
-        ((f"sum by (engine) (rate(pretzel_engine_calls_total{{{_MODEL}}}[5m]))", "{{engine}}"),),
-    ),
+    Panel("Rows", "rps", (_rate("pretzel_rows_total"),)),
+    Panel("Calls by engine", "cps", (_rate("pretzel_engine_calls_total", "engine"),)),
     Panel(
         "Behind",
         "s",
@@ -95,10 +84,7 @@ PANELS = (
         "percentunit",
         (
             ("rate(pretzel_process_cpu_seconds_total[5m])", "processes"),
-            (
-                f"sum by (model) (rate(pretzel_compute_seconds_total{{{_MODEL}}}[5m]))",
-                "{{model}}",
-            ),
+            _rate("pretzel_compute_seconds_total"),
         ),
     ),
     Panel(

@@ -54,15 +54,12 @@ class Repository(Protocol):
 
     def index(self) -> Sequence[ModelState]:
         """Every model that is known, loaded or not."""
-        ...
 
     def load(self, name: str) -> object:
         """Load or reload a model; it is in service when this returns."""
-        ...
 
     def unload(self, name: str) -> object:
         """Take a model out of service."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +78,9 @@ class Answering(Protocol):
 
     def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
-        ...
 
     def answer(self, call: InferCall) -> Future[dict[str, Any]]:
         """A future of the answers; cancelling it gives the call up."""
-        ...
 
 
 class Direct:
@@ -111,7 +106,6 @@ class Guard(Protocol):
 
     def __call__(self, request: Request) -> Response | None:
         """An answer that ends the request here, or None to let it in."""
-        ...
 
 
 class Observer(Protocol):
@@ -119,7 +113,6 @@ class Observer(Protocol):
 
     def __call__(self, request: Request, response: Response, seconds: float) -> None:
         """Note it; this runs on the event loop's thread."""
-        ...
 
 
 class Peers(Protocol):
@@ -135,19 +128,15 @@ class Peers(Protocol):
 
         It is called on a thread of its own, and should take milliseconds at most.
         """
-        ...
 
     async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
         """What the others answer, by their number; who takes longer, or ends, is left out."""
-        ...
 
     async def settled(self) -> None:
         """Return when all have followed the changes of models and routes so far."""
-        ...
 
     async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
         """Ask the one process that judges rollouts for all; see `runtime.rollout.judged`."""
-        ...
 
 
 class Alone:

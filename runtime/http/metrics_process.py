@@ -34,26 +34,19 @@ def families() -> list[Family]:
 
 
 def _memory() -> list[Family]:
-    sizes = []
-    resident = resident_bytes()
-    if resident is not None:
-        rss = Family(
-            "pretzel_process_resident_bytes",
-            "gauge",
-            "Memory in use; what processes share is counted in each.",
+    known = (
+        ("resident", resident_bytes(), "counted in each"),
+        ("proportional", proportional_bytes(), "divided among them"),
+    )
+    return [
+        Family(
+            *(f"pretzel_process_{name}_bytes", "gauge"),
+            f"Memory in use; what processes share is {shared}.",
+            [((), size)],
         )
-        rss.add(resident)
-        sizes.append(rss)
-    proportional = proportional_bytes()
-    if proportional is not None:
-        pss = Family(
-            "pretzel_process_proportional_bytes",
-            "gauge",
-            "Memory in use; what processes share is divided among them.",
-        )
-        pss.add(proportional)
-        sizes.append(pss)
-    return sizes
+        for name, size, shared in known
+        if size is not None
+    ]
 
 
 def resident_bytes() -> int | None:

@@ -144,18 +144,8 @@ class Figures:
         return merged
 
 
+@uncollected()
 def _page(
-    service: HandlerContext,
-    snapshot: Snapshot,
-    wanted: str,
-    refresh: int,
-    drawn: Callable[[], str],
-) -> bytes:
-    with uncollected():
-        return _render(service, snapshot, wanted, refresh, drawn)
-
-
-def _render(
     service: HandlerContext,
     snapshot: Snapshot,
     wanted: str,

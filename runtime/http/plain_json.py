@@ -80,10 +80,6 @@ async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -
     return answer if isinstance(answer, Response) else await answer
 
 
-def _cut_rows(_front: ModelCodec, body: bytes | memoryview) -> RowPieces | None:
-    return rows_in_pieces(body)
-
-
 def _cut(front: ModelCodec, body: bytes | memoryview) -> RowPieces | ColumnPieces | None:
     return rows_in_pieces(body) or column_pieces(body, front.version.inputs)
 
@@ -163,8 +159,8 @@ def instances(service: HandlerContext, request: Request) -> Answer:
 
 
 async def _many_instances(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
-    form = partial(_predictions, front)
-    whole = await in_pieces(service, front, request, _cut_rows, _read, form)
+    form, cut = partial(_predictions, front), lambda _, body: rows_in_pieces(body)
+    whole = await in_pieces(service, front, request, cut, _read, form)
     if whole is not None:
         return whole
     with uncollected():

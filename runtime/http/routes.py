@@ -131,21 +131,20 @@ class Router:
 
     def template(self, method: str, path: str) -> str | None:
         """The path of the route in the table; None if no route matches."""
-        listed = "GET" if method == "HEAD" else method
-        plain = path.rstrip("/") or "/"
-        for pattern, methods in self._patterns:
-            if pattern.fullmatch(plain) is not None:
-                return methods[listed].path if listed in methods else None
-        return None
+        route = self._route(method, path)
+        return route.path if route else None
 
     def right(self, method: str, path: str) -> str:
         """The right that a request needs; "" for one that no route matches."""
-        listed = "GET" if method == "HEAD" else method
+        route = self._route(method, path)
+        return route.right if route else ""
+
+    def _route(self, method: str, path: str) -> Route | None:
         plain = path.rstrip("/") or "/"
         for pattern, methods in self._patterns:
             if pattern.fullmatch(plain) is not None:
-                return methods[listed].right if listed in methods else ""
-        return ""
+                return methods.get("GET" if method == "HEAD" else method)
+        return None
 
     def _remember(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
         target = self._find("GET" if method == "HEAD" else method, path)

@@ -46,19 +46,19 @@ from runtime.http.routes import Field, Handler, Route, by_route
 
 
 def _both(
-    tail: str, handler: Handler, summary: str, method: str = "GET", **known: Any
+    tail: str,
+    handler: Handler,
+    summary: str,
+    method: str = "GET",
+    base: str = "/v2/models",
+    **known: Any,
 ) -> tuple[Route, Route]:
     """A route of a model, and of a version of it."""
+    known = {"statuses": (404,), **known}
+    model, version = f"{base}/{{model}}{tail}", f"{base}/{{model}}/versions/{{version}}{tail}"
     return (
-        Route(method, f"/v2/models/{{model}}{tail}", handler, summary, statuses=(404,), **known),
-        Route(
-            method,
-            f"/v2/models/{{model}}/versions/{{version}}{tail}",
-            handler,
-            f"{summary} (of a version)",
-            statuses=(404,),
-            **known,
-        ),
+        Route(method, model, handler, summary, **known),
+        Route(method, version, handler, f"{summary} (of a version)", **known),
     )
 
 
@@ -67,12 +67,7 @@ _TIMEOUT = Field(
     Annotated[float, Meta(ge=0, lt=1e12)],
     "Milliseconds after which the answer is not wanted any more",
 )
-_CALL: dict[str, Any] = {
-    "method": "POST",
-    "right": "predict",
-    "body_required": True,
-    "headers": (_TIMEOUT,),
-}
+_CALL: dict[str, Any] = {"right": "predict", "body_required": True, "headers": (_TIMEOUT,)}
 
 _FIND = (
     Field("q", str, "Part of the names of models to show"),
@@ -133,7 +128,15 @@ ROUTES: tuple[Route, ...] = (
     *_both("/ready", models.ready, "Whether a model answers", answer=ModelReady, tag="models"),
     *_both("/config", models.config, "A model's configuration", answer=ModelConfig, tag="models"),
     *_both("/stats", models.statistics, "What a model has done", answer=Statistics, tag="models"),
-    *_both("/infer", infer, "Inference", body=InferRequest, answer=InferResponse, **_CALL),
+    *_both(
+        "/infer",
+        infer,
+        "Inference",
+        body=InferRequest,
+        answer=InferResponse,
+        method="POST",
+        **_CALL,
+    ),
     _experiment("GET", "route", experiments.route, "Which version answers"),
     _experiment("PUT", "route", experiments.put_route, "Choose which answers", body=RouteBody),
     _experiment(
@@ -199,24 +202,16 @@ ROUTES: tuple[Route, ...] = (
         "/predict/{model}",
         predict,
         "Plain JSON: a row, or an array of rows",
-        body=Any,
-        answer=Any,
-        statuses=(404,),
-        right="predict",
-        body_required=True,
-        headers=(_TIMEOUT,),
+        *(Any, Any, (404,)),
+        **_CALL,
     ),
     Route(
         "POST",
         "/v1/models/{model}:predict",
         instances,
         "The first version of the protocol",
-        body=Instances,
-        answer=Predictions,
-        statuses=(404,),
-        right="predict",
-        body_required=True,
-        headers=(_TIMEOUT,),
+        *(Instances, Predictions, (404,)),
+        **_CALL,
     ),
     Route(
         "GET",
@@ -229,20 +224,9 @@ ROUTES: tuple[Route, ...] = (
         tag="server",
     ),
     Route("GET", "/", status, "A page about everything", statuses=(404,), query=_FIND, **_PAGE),
-    Route(
-        "GET",
-        "/explain/{model}",
-        explain,
-        "A page about a plan",
-        statuses=(404, 409),
-        query=_STEP,
-        **_PAGE,
-    ),
-    Route(
-        "GET",
-        "/explain/{model}/versions/{version}",
-        explain,
-        "A page about a plan (of a version)",
+    *_both(
+        *("", explain, "A page about a plan"),
+        base="/explain",
         statuses=(404, 409),
         query=_STEP,
         **_PAGE,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import oven
 from flour.core.errors import InputError, ParameterError
@@ -17,9 +17,7 @@ from runtime.errors import LostPlan
 from runtime.provenance.log import read_record
 from runtime.provenance.values import content_of, id_of, packed
 from runtime.service.engines import shaped
-
-if TYPE_CHECKING:
-    from runtime.service.runtime import Runtime
+from runtime.service.runtime import Runtime
 
 _NONE = object()
 _FORMS = ("text", "html", "dot")

@@ -28,11 +28,9 @@ class Importer(Protocol):
 
     def prepare(self, model: Model, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
-        ...
 
     def close(self) -> None:
         """Prepare no more models; give up a current import if possible."""
-        ...
 
 
 class LocalImporter:

@@ -174,7 +174,9 @@ class Repository:
             return ()
         try:
             events = self._sync(walk(self.folder, gentle=True), patient=True)
-            self._staging.keep(self._in_use())
+            self._staging.keep(
+                [entry.staged for entry in self._entries.values() if entry.staged is not None]
+            )
             return events
         finally:
             self._working.release()
@@ -409,9 +411,6 @@ class Repository:
         event = Event(kind, one.name, one.version, where, reason, seconds)
         self._on_event(event)
         return event
-
-    def _in_use(self) -> list[Path]:
-        return [entry.staged for entry in self._entries.values() if entry.staged is not None]
 
     # --- following ---------------------------------------------------------------------------
 

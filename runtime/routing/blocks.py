@@ -20,7 +20,6 @@ from runtime.routing.pairs import Answers
 Places = list[int]
 #: Data of a caller, in one of many forms.
 Block = Any
-_NO_VALUES: Mapping[str, Any] = {}
 
 
 def rows_of(

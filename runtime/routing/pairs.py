@@ -32,7 +32,6 @@ class Pairs(Protocol):
 
     def add(self, pair: Pair) -> None:
         """Take a pair in; called by executors, several at once."""
-        ...
 
 
 def bits(value: object) -> object:

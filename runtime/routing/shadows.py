@@ -57,7 +57,6 @@ class Task(Protocol):
 
     def result(self) -> object:
         """Wait for its end; raises what it has raised."""
-        ...
 
 
 class Shadows:

@@ -8,7 +8,7 @@ import numpy as np
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
-from flour.core.types import Record, Vector
+from flour.core.types import Record, Vector, promote
 from flour.onnx.export.writer import Writer, dtype_of, form
 from flour.ops.compare import Comparison
 
@@ -90,14 +90,19 @@ def _operation(out: Writer, item: Node, x: str) -> str:
     return out.cast(made, inner, dtype_of(item.type))
 
 
+def aligned(out: Writer, item: Node, names: tuple[str, ...], dtype: str | None = None) -> list[str]:
+    """The inputs in one dtype; one value per row beside a vector is a matrix of one column."""
+    wide, made = any(isinstance(source.type, Vector) for source in item.inputs), []
+    dtype = dtype or promote(*(dtype_of(source.type) for source in item.inputs))
+    for name, source in zip(names, item.inputs, strict=True):
+        side = out.cast(name, dtype_of(source.type), dtype)
+        made.append(out.column(side) if wide and not isinstance(source.type, Vector) else side)
+    return made
+
+
 @form(*_PAIRS)
 def _pair(out: Writer, item: Node, *both: str) -> str:
-    wide = any(isinstance(source.type, Vector) for source in item.inputs)
-    sides = []
-    for name, source in zip(both, item.inputs, strict=True):
-        side = out.cast(name, dtype_of(source.type), dtype_of(item.type))
-        sides.append(out.column(side) if wide and not isinstance(source.type, Vector) else side)
-    return out(_PAIRS[item.op.name], *sides)
+    return out(_PAIRS[item.op.name], *aligned(out, item, both, dtype_of(item.type)))
 
 
 @form(*_COMPARISONS)
@@ -282,4 +287,4 @@ def _take(out: Writer, item: Node, x: str) -> str:
     return out("Gather", out.constant(values), out("Clip", places, low, high))
 
 
-__all__ = ["parameter", "place_of", "roomy", "spoilt"]
+__all__ = ["aligned", "parameter", "place_of", "roomy", "spoilt"]

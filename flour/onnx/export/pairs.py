@@ -8,8 +8,7 @@ import numpy as np
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
-from flour.core.types import Vector, promote
-from flour.onnx.export.numbers import roomy
+from flour.onnx.export.numbers import aligned, roomy
 from flour.onnx.export.writer import Writer, dtype_of, form
 
 _DIRECT = {
@@ -24,16 +23,6 @@ _DIRECT = {
     "BitOr": "BitwiseOr",
     "BitXor": "BitwiseXor",
 }
-
-
-def aligned(out: Writer, item: Node, names: tuple[str, ...], dtype: str | None = None) -> list[str]:
-    """The inputs in one dtype; one value per row beside a vector is a matrix of one column."""
-    wide, made = any(isinstance(source.type, Vector) for source in item.inputs), []
-    dtype = dtype or promote(*(dtype_of(source.type) for source in item.inputs))
-    for name, source in zip(names, item.inputs, strict=True):
-        side = out.cast(name, dtype_of(source.type), dtype)
-        made.append(out.column(side) if wide and not isinstance(source.type, Vector) else side)
-    return made
 
 
 @form(*_DIRECT)
@@ -153,6 +142,3 @@ def _power_of(out: Writer, item: Node, *both: str) -> str:
             hint="runtimes disagree on powers of whole numbers; cast to floats",
         )
     return out("Pow", *aligned(out, item, both))
-
-
-__all__ = ["aligned"]

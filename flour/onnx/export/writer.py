@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,8 @@ from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
+from flour.language.flow import Flow
 from flour.onnx.export.refused import reason
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
 
 OPSET, ML_OPSET, IR = 19, 5, 10
 ML = "ai.onnx.ml"

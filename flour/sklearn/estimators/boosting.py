@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core import provenance
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.trees.trees import Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
 from flour.sklearn.estimators.compose import columns_of
 from flour.sklearn.estimators.forests import covers, table
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 @adapts("sklearn.ensemble.GradientBoostingClassifier")

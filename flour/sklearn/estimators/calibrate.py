@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted, adapts
+from flour.core.types import Vector
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.isotonic import isotonic
 from flour.ops.structure import Concat
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 @adapts("sklearn.calibration.CalibratedClassifierCV")
@@ -100,8 +98,6 @@ def _logits(outputs: dict[str, Flow]) -> Flow:
     The library tells them apart by looking at all rows at once; scores that happen to look like
     probabilities in every row are not expected here.
     """
-    from flour.core.types import Vector
-
     if "scores" not in outputs:
         return outputs["probabilities"].add(1e-12).log()
     scores = outputs["scores"]

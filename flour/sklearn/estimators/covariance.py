@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from flour.language.adapters import Fitted, adapts, declines
+from flour.language.adapters import Fitted, Importer, adapts, declines
+from flour.language.flow import Flow
 from flour.sklearn.estimators.linear_models import inliers
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 @adapts("sklearn.covariance.EllipticEnvelope")

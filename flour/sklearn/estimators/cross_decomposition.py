@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.linear import affine, in_place
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 @adapts(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted, adapts, declines
+from flour.language.adapters import Fitted, Importer, adapts, declines
+from flour.language.flow import Flow
 from flour.ops.linear import in_place
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 @adapts("sklearn.decomposition.PCA", "sklearn.decomposition.IncrementalPCA")

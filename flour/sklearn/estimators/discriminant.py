@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.ops.linear import affine
 from flour.sklearn.estimators.linear_models import both
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 @adapts("sklearn.discriminant_analysis.LinearDiscriminantAnalysis")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import Record
-from flour.language.adapters import Fitted, adapts
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 
 
 def _any_column(x: Flow) -> Flow:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import INTS, Scalar, Vector
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.structure import Take, TakeText
 from flour.sklearn.estimators.compose import beside
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 def members(fit: Fitted, x: Flow, to: Importer, *, named: bool = False) -> list[dict[str, Flow]]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[str, NDArray[Any]]:

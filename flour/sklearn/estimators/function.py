@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flour.core.callables import called
 from flour.core.op import Op
 from flour.core.types import DTYPES
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops import trigonometry, unary
 from flour.ops.python import PythonColumns
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 #: Functions that turn whole numbers into floats.
 _TO_FLOAT: dict[str, type[Op]] = {

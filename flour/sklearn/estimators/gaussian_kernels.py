@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted
+from flour.language.adapters import Fitted, Importer
+from flour.language.flow import Flow
 from flour.ops.kernel import pairwise_kernel
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 def covariance(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
@@ -78,10 +75,6 @@ def _scaled(kernel: Fitted, x: Flow, points: NDArray[Any], metric: str, to: Impo
     return to.doubles(x).divide(scale).distances(points / scale, metric)
 
 
-def _rbf(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
-    return _scaled(kernel, x, points, "sqeuclidean", to).multiply(-0.5).exp()
-
-
 def _matern(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
     to.need(
         kernel.nu in (0.5, 1.5, 2.5, np.inf),
@@ -123,7 +116,9 @@ def _pairwise(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Fl
 
 
 _KERNELS: dict[str, Callable[[Fitted, Flow, NDArray[Any], Importer], Flow]] = {
-    "RBF": _rbf,
+    "RBF": lambda kernel, x, points, to: (
+        _scaled(kernel, x, points, "sqeuclidean", to).multiply(-0.5).exp()
+    ),
     "Matern": _matern,
     "RationalQuadratic": _rational_quadratic,
     "ExpSineSquared": _exp_sine_squared,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.types import Vector
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.categories import pick, text_columns
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText, IsMissingText
 from flour.ops.record import Bundle
 from flour.ops.require import RequirePresent
 from flour.tracing.traced_array import as_array
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 @adapts("sklearn.impute.SimpleImputer")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from flour.language.adapters import Fitted, adapts, declines
+from flour.language.adapters import Fitted, Importer, adapts, declines
+from flour.language.flow import Flow
 from flour.ops.nearest import WeightedRows
 from flour.ops.neighbours import fitted_points, nearest
 from flour.sklearn.estimators.kernel_models import kernel_components
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 @adapts("sklearn.manifold.Isomap")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from flour.language.adapters import Fitted, adapts
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 from flour.ops.linear import affine
 from flour.sklearn.estimators.linear_models import both
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 ACTIVATIONS: dict[str, Callable[[Flow], Flow]] = {
     "identity": lambda x: x,

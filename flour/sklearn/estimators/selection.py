@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from flour.language.adapters import Fitted, adapts
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
+from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.flow import Flow
 
 
 @adapts(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from flour.core.check import is_string
 from flour.core.types import Vector
-from flour.language.adapters import Fitted, adapts, declines
+from flour.language.adapters import Fitted, Importer, adapts, declines
+from flour.language.flow import Flow
 from flour.ops.python import PythonText, PythonWords
 from flour.ops.require import RequirePresent
-
-if TYPE_CHECKING:
-    from flour.language.adapters import Importer
-    from flour.language.flow import Flow
 
 
 def _document(fit: Fitted, x: Flow, to: Importer) -> Flow:

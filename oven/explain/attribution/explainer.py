@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,7 @@ from oven.explain.attribution.tree_code import by_covers, to_background
 from oven.explain.attribution.tree_tables import TreePaths
 from oven.explain.attribution.words import Counted, Documents, counted_of
 from oven.plans.attribution import Attribution
-
-if TYPE_CHECKING:
-    from oven.plans.plan import Plan
+from oven.plans.plan import Plan
 
 SCORE = "score"
 COMPARED = "pass some rows that are compared with"

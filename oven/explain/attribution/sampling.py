@@ -7,7 +7,7 @@ one before it backwards, which makes errors smaller.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,8 @@ from flour.core.op import Columns
 from flour.core.sparse import densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
-from oven.explain.attribution.explainer import COMPARED, SCORE
-
-if TYPE_CHECKING:
-    from oven.explain.attribution.explainer import Explainer
-    from oven.plans.attribution import Attribution
+from oven.explain.attribution.explainer import COMPARED, SCORE, Explainer
+from oven.plans.attribution import Attribution
 
 #: So many rows are scored at once.
 MOST_ROWS = 1 << 16

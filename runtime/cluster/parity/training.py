@@ -5,15 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from flour.language.flow import Flow
 from runtime.cluster.parity.code import Encoder, Rows
 from runtime.errors import ClusterError
-
-if TYPE_CHECKING:
-    from flour.language.flow import Flow
 
 
 class Learner(Protocol):

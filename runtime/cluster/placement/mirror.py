@@ -1,4 +1,8 @@
-"""The policy: each node raises the probability of what would have saved most for each byte."""
+"""The policy: each node raises the probability of what would have saved most for each byte.
+
+Probabilities that exceed a node's budget are projected to it, by Bregman's divergence for the
+entropy weighted by sizes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ from numpy.typing import NDArray
 
 from runtime.cluster.placement.gain import Market
 from runtime.cluster.placement.network import Numbers
-from runtime.cluster.placement.projection import project
 from runtime.cluster.placement.rounding import Rounding
 
 #: No probability falls below this over the slots (of the window), so that a model can come back.
@@ -101,3 +104,26 @@ class Mirror:
                 chosen[model] = True
                 left -= size
         return chosen
+
+
+def project(wanted: Numbers, sizes: Numbers, budget: float) -> Numbers:
+    """The point nearest to `wanted` with 0 <= y <= 1 and sizes · y equal to the budget.
+
+    With the divergence of Σ s y ln y, the sizes cancel in the conditions of the optimum: it is
+    min(1, c · wanted) for one c. The largest are tried as the ones that are cut off at 1. Where
+    everything fits, the answer is 1 everywhere.
+    """
+    if sizes.sum() <= budget:
+        return np.ones_like(wanted)
+    order = np.argsort(-wanted, kind="stable")
+    sorted_sizes, sorted_wanted = sizes[order], wanted[order]
+    cut = np.concatenate(([0.0], np.cumsum(sorted_sizes)[:-1]))
+    # From the back, so that small numbers are not what is left of a difference of large ones.
+    rest = np.cumsum((sorted_sizes * sorted_wanted)[::-1])[::-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = (budget - cut) / rest
+    fits = factor * sorted_wanted <= 1
+    first = int(np.argmax(fits)) if fits.any() else len(order) - 1
+    result: Numbers = np.minimum(1.0, factor[first] * wanted)
+    result[order[:first]] = 1.0
+    return result
