@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
@@ -75,7 +76,7 @@ def _rows(plan: Plan, options: argparse.Namespace, path: str, count: int) -> obj
     """The first rows of a file."""
     from runtime.cli import reading
 
-    how = reading.options_of(options, path, rows=count)
+    how = replace(reading.options_of(options, path), rows=count)
     for block in reading.blocks(path, plan.inputs, how):
         # A block may have a row more, that its header was told by.
         data = plan.reader.nulls.of_file(block.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +139,7 @@ def _read(plan: Plan, options: argparse.Namespace) -> _Data:
     from runtime.cli import reading
 
     keep = (options.labels,) if options.labels else ()
-    how = reading.options_of(options, options.rows, keep=keep)
+    how = replace(reading.options_of(options, options.rows), keep=keep)
     rows, answered, chosen, told = [], [], [], list[str]()
     for block in reading.blocks(options.rows, plan.inputs, how):
         answers = plan.run(block.data)

@@ -53,10 +53,10 @@ def format_of(path: str, told: str | None) -> str:
     return form
 
 
-def options_of(given: argparse.Namespace, path: str, **more: Any) -> Options:
-    """The options of reading this file, by the arguments of a command, and more of them."""
+def options_of(given: argparse.Namespace, path: str) -> Options:
+    """The options of reading this file, by the arguments of a command."""
     form = format_of(path, given.format)
-    return Options(form, header=given.header, separator=given.separator, **more)
+    return Options(form, header=given.header, separator=given.separator)
 
 
 def size(path: str) -> int:
