@@ -35,11 +35,9 @@ class End(Protocol):
 
     def start(self, name: str) -> None:
         """Begin to read and to write."""
-        ...
 
     def ask(self, kind: str, body: object = None) -> Future[Any]:
         """Send a question; returns the future of its answer."""
-        ...
 
 
 class Refused(WorkersError):

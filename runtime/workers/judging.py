@@ -38,7 +38,6 @@ class Line(Protocol):
 
     def ask(self, kind: str, body: object = None) -> Future[Any]:
         """Send a question; returns the future of its answer."""
-        ...
 
 
 class Telling(Protocol):

@@ -44,15 +44,12 @@ class Folder(Protocol):
 
     def index(self) -> Sequence[ModelState]:
         """All versions, loaded or not."""
-        ...
 
     def load(self, name: str) -> object:
         """Load or reload a model."""
-        ...
 
     def unload(self, name: str) -> object:
         """Unload a model."""
-        ...
 
 
 class Supervisor:

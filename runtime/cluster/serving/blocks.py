@@ -44,7 +44,6 @@ class Ask(Protocol):
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], /
     ) -> Answer:
         """The answer."""
-        ...
 
 
 class _Shard(NamedTuple):

@@ -57,15 +57,12 @@ class Launcher(Protocol):
 
     def launch(self, number: int) -> None:
         """Start a process that joins with this number; nothing if it is there."""
-        ...
 
     def end(self, number: int) -> None:
         """End the process with this number, and start it no more."""
-        ...
 
     def existing(self) -> list[int]:
         """The numbers of processes that were started before."""
-        ...
 
 
 @dataclass(frozen=True)
