@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from objectstore.blob import DTYPES, Blob, aligned_room
+from objectstore.closing import Closing
 from objectstore.digest import DIGEST_CHARS, array_digest, combine, strings_digested
 from objectstore.errors import (
     ArchiveError,
@@ -36,6 +37,7 @@ __all__ = [
     "ArchiveError",
     "BadDigest",
     "Blob",
+    "Closing",
     "DamagedBlob",
     "Explained",
     "FileStore",

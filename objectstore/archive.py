@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any, Self, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from objectstore import layout
 from objectstore.atomic import write_file
 from objectstore.blob import Blob
+from objectstore.closing import Closing
 from objectstore.digest import array_digest
 from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob, StoreClosed, StoreError
 from objectstore.mapping import frozen, frozen_bytes, read_only, release
@@ -74,7 +75,7 @@ def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
     return text.encode("ascii")
 
 
-class Archive:
+class Archive(Closing):
     """An open container. Arrays stay valid after `close`, as long as they are referenced."""
 
     def __init__(self, buffer: NDArray[np.uint8], where: str, *, verify: bool = True) -> None:
@@ -152,12 +153,6 @@ class Archive:
 
     def __contains__(self, digest: object) -> bool:
         return digest in self._contents.tables or digest in self._contents.arrays
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Archive({self._where!r}, {len(self.digests())} parameters)"

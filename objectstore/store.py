@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from objectstore.closing import Closing
 from objectstore.digest import array_digest, strings_digest
 from objectstore.errors import MissingBlob, StoreClosed
 from objectstore.strings import Parameter, Strings
@@ -56,7 +57,7 @@ class FsckReport:
         return "\n".join([head, *(f"  {problem}" for problem in self.problems)])
 
 
-class Store(ABC):
+class Store(Closing, ABC):
     """Parameters by content: put, get, hold, release. Safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -130,12 +131,6 @@ class Store(ABC):
     def close(self) -> None:
         """Stop using the store; parameters handed out stay valid."""
         self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _held_bytes(self, owner: str, *, shared: bool) -> int:
         holdings = self.holdings()

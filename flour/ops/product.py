@@ -62,7 +62,7 @@ def product(weights: Blob, bias: Blob, dtype: str) -> Product:
 def multiply(e: Emitter, x: Column, fitted: Product, out: Column) -> None:
     """out = x @ weights + bias, for every row."""
     rows = _ROWS[fitted.vectors]
-    # Most of a tile that is left becomes one with rows in front of it, which get the same bits again.
+    # Most of a tile that is left becomes one with rows in front of it, whose bits stay the same.
     left = f"({e.rows} % {rows} if {e.rows} < {rows} or {e.rows} % {rows} <= {rows // 2} else 0)"
     whole = e.var(f"{e.rows} - {left}", "n")
     writer = _Writer(e, x, fitted, out)

@@ -99,20 +99,13 @@ def assign(  # noqa: PLR0913 (each has a default)
     )
     places = sorted(set(places))
     asked = {name: 1.0 if loads is None else float(loads.get(name, 0.0)) for name in resident}
-    filling = _Filling(resident, places, asked, bound, hot, budget, by_digest=by_digest)
-    if before is not None and resident:
-        fresh = assign(
-            resident,
-            places,
-            loads=loads,
-            bound=bound,
-            hot=hot,
-            budget=budget,
-            by_digest=by_digest,
-        )
-        filling.keep(before, fresh)
-    filling.place()
-    return Assignment(filling.shares, dict(zip(places, filling.loads, strict=True)))
+    given = resident, places, asked, bound, hot, budget
+    found = _Filling(*given, by_digest=by_digest).place()
+    if before is None or not resident:
+        return found
+    filling = _Filling(*given, by_digest=by_digest)
+    filling.keep(before, found)
+    return filling.place()
 
 
 def _listed(given: object) -> list[str]:
@@ -198,7 +191,7 @@ class _Filling:
                 if self._fits(index[node], name, part, within=False):
                     self._put(index[node], name, part)
 
-    def place(self) -> None:
+    def place(self) -> Assignment:
         """Place what has no node yet: first models with several nodes, then large groups first."""
         left = {
             key: [name for name in names if len(self.shares[name]) < self.copies[name]]
@@ -212,6 +205,7 @@ class _Filling:
                 self._pour_all(key, [name] * (self.copies[name] - len(self.shares[name])))
         for key in rank:
             self._pour_all(key, [name for name in left[key] if self.copies[name] == 1])
+        return Assignment(self.shares, dict(zip(self.nodes, self.loads, strict=True)))
 
     def _left(self, name: str) -> float:
         copies = self.copies[name]

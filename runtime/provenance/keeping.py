@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from flour.core.errors import FlourError, ParameterError, check_values, is_numbe
 from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
 from flour.data.coerce import coerce
+from objectstore import Closing
 from objectstore.atomic import write_file
 from runtime.errors import BadCall
 from runtime.provenance.log import AnswerLog
@@ -69,7 +70,7 @@ class _Noted(NamedTuple):
     change: int | None
 
 
-class AnswerKeeper:
+class AnswerKeeper(Closing):
     """Keeps the answers of an endpoint in a folder, for `runtime.why`, until it is closed.
 
     `inputs` are kept with them, for a share `sample` of calls, at most `most_bytes` of the newest,
@@ -343,12 +344,6 @@ class AnswerKeeper:
         self.flush()
         self._closed = True
         self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class RotatingHash:

@@ -24,15 +24,12 @@ class Registry(Protocol):
         notes: Mapping[str, object] | None = None,
     ) -> object:
         """Serve the plan in a file."""
-        ...
 
     def switch(self, name: str, version: str) -> object:
         """Let another version answer the endpoint's requests."""
-        ...
 
     def unregister(self, name: str, version: str) -> object:
         """Unregister a version."""
-        ...
 
 
 @runtime_checkable
@@ -44,19 +41,15 @@ class RoutedRegistry(Registry, Routed, Protocol):
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Every endpoint with its versions."""
-        ...
 
     def restore(self, name: str, read: Callable[[], History]) -> None:
         """Take over a history that was written down; nothing changes while it is read."""
-        ...
 
     def mute(self, name: str, reason: str) -> None:
         """Answer nothing under a name whose route cannot be read."""
-        ...
 
     def unmute(self, name: str) -> None:
         """Let the version in service answer again, as there is no route to be read."""
-        ...
 
 
 @runtime_checkable
@@ -68,4 +61,3 @@ class RolloutRegistry(RoutedRegistry, Protocol):
 
     def resume_rollout(self, name: str, data: Mapping[str, Any]) -> object:
         """Go on with a rollout that was written down."""
-        ...

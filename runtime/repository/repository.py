@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
-from objectstore import Explained
+from objectstore import Closing, Explained
 from runtime.errors import InUse, RuntimeClosed, UnknownEndpoint
 from runtime.http.interfaces import ModelState
 from runtime.repository import formats
@@ -73,7 +72,7 @@ class _Stability:
     since: float
 
 
-class Repository:
+class Repository(Closing):
     """The models of a folder, in a runtime. Safe to use from several threads."""
 
     def __init__(  # noqa: PLR0913 (each has a default)
@@ -445,12 +444,6 @@ class Repository:
         if self._watcher is not None:
             self._watcher.join()
         self._staging.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Repository({shown(self.folder.root)!r}, {len(self._entries)} versions)"

@@ -26,7 +26,6 @@ class Tallied(Protocol):
 
     def agreement(self, name: str) -> tuple[int, int]:
         """How many values of a shadow agreed so far, of how many."""
-        ...
 
 
 def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)

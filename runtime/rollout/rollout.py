@@ -64,35 +64,27 @@ class Owner(Routed, Protocol):
 
     def champion(self, name: str) -> str:
         """The version in service; UnknownEndpoint if there is none."""
-        ...
 
     def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
         """Give an endpoint this route."""
-        ...
 
     def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
         """Make a version the champion."""
-        ...
 
     def settle(self, seconds: float) -> None:
         """Wait until all processes have followed the changes so far; raise if one has not."""
-        ...
 
     def put_rollout(self, name: str, rollout: Judged) -> None:
         """Have what this rollout wants counted in each process, or no more."""
-        ...
 
     def reports(self, name: str) -> Iterable[Report]:
         """What the processes have counted."""
-        ...
 
     def claims(self, name: str, request: str, names: list[str]) -> Iterable[Claim]:
         """Which version answered a request, by each process that remembers it."""
-        ...
 
     def compare(self, name: str) -> Compared:
         """How the answers of a shadow differ from its champion's, in all processes."""
-        ...
 
 
 class Compared(Protocol):
@@ -100,7 +92,6 @@ class Compared(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """All counts as plain data."""
-        ...
 
 
 class Event(NamedTuple):

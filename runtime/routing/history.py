@@ -26,15 +26,12 @@ class Routed(Protocol):
 
     def has_route(self, name: str) -> bool:
         """Whether an endpoint was given a route."""
-        ...
 
     def history(self, name: str) -> History:
         """The changes of an endpoint's route."""
-        ...
 
     def check_route(self, name: str, route: Route) -> None:
         """Raise unless an endpoint can follow this route."""
-        ...
 
 
 #: How many changes are kept; a rollback goes no further back. A change copies the history.

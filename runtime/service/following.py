@@ -31,19 +31,15 @@ class Noting(Protocol):
         self, owner: str, seconds: float, error: object, headers: Mapping[str, str] | None
     ) -> None:
         """Count a request that a version answered, or failed with an error."""
-        ...
 
     def report(self) -> Report:
         """All that was counted so far."""
-        ...
 
     def claim(self, request: str, names: Iterable[str]) -> Claim | None:
         """Who answered a request, for values of it that are reported; None if not known here."""
-        ...
 
     def end(self) -> None:
         """Count no more: the rollout is over, or the endpoint is gone."""
-        ...
 
 
 class Judged(Protocol):
@@ -52,15 +48,12 @@ class Judged(Protocol):
     @property
     def counted(self) -> dict[str, Any]:
         """What each process counts, as JSON; empty when it is over."""
-        ...
 
     def take(self, reporter: str, number: int, counts: Mapping[str, Any]) -> None:
         """Take over what a process has counted."""
-        ...
 
     def end(self) -> None:
         """Judge no more: the endpoint is gone, or the runtime is closed."""
-        ...
 
 
 class Keeper(Protocol):
@@ -76,19 +69,15 @@ class Keeper(Protocol):
         answer: str | None = None,
     ) -> Answers:
         """Keep an answer, under a new id if none is given; the answer with its id."""
-        ...
 
     def new_id(self) -> str:
         """An id that no other answer has."""
-        ...
 
     def why(self, answer: str) -> object | None:
         """What is known of an answer; None if this has not kept it."""
-        ...
 
     def end(self) -> None:
         """Write what has come, as the runtime is closed."""
-        ...
 
 
 def note_done(

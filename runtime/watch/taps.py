@@ -14,12 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from flour.core.errors import FlourError, ParameterError
+from flour.core.errors import FlourError, ParameterError, is_number
 from flour.data.batch import Batch
+from objectstore import Closing
 from oven import Plan
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
@@ -31,11 +32,6 @@ from runtime.watch.steps import step_plan
 log = logging.getLogger("pretzel.watch")
 
 _MOST, _RING = 1 << 16, 1 << 10
-
-
-def is_number(value: object) -> bool:
-    """Whether this is a number."""
-    return isinstance(value, int | float)
 
 
 class _Tapped(Observer):
@@ -78,7 +74,7 @@ class _Tapped(Observer):
         super().end()
 
 
-class Tap:
+class Tap(Closing):
     """Collects a step's values for a share of the rows; a context manager that detaches at the end.
 
     `to` is a function, the name of a file that ends in .parquet or .arrows and is not there yet, a
@@ -146,9 +142,3 @@ class Tap:
             self._closed = True
         self._observer.end()
         self._sink.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

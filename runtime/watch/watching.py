@@ -7,13 +7,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import FlourError, ParameterError, check_values
 from flour.data.batch import Batch
+from objectstore import Closing
 from oven import Plan
 from runtime.routing.predicate import columns_of
 from runtime.service.asking import tenant_now
@@ -70,7 +71,7 @@ class _Watching(Observer):
         self.watch.close()
 
 
-class Watch:
+class Watch(Closing):
     """Counts the rows of an endpoint's version in service until it is closed.
 
     Where another version answers, it goes on with that one; with a route, it is the champion's.
@@ -330,12 +331,6 @@ class Watch:
             if self._by_tenant and runtime is not None:
                 runtime.want_tenants(self.version.name, wanted=False)
         self._observer.end()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _check(name: str, *given: object) -> None:

@@ -45,7 +45,7 @@ _PIVOTED, _SEARCHED = 16, 8
 _PIVOTS, _LEVELS = 15, 4
 #: Thresholds of four bytes stand in parts of 31 and one that nothing exceeds.
 _PART_BYTES = 128
-#: Few rows are compared with all thresholds of eight bytes if there are fewer than this power of two.
+#: Few rows are compared with all thresholds of eight bytes if these are fewer than this power of 2.
 _FEW_POWER = 5
 
 

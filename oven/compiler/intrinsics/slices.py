@@ -32,7 +32,7 @@ _MOST_RANKS = 254
 _SLOT, _RANK, _ROWS, _PASSED = range(4)
 #: How many numbers a gather takes.
 _GATHERED = 8
-#: Sixteen thresholds can be read from so many in front of their power of two on: some are behind it.
+#: Sixteen thresholds can be read from so many in front of their power of two on; some lie behind.
 _LAST = 14
 _EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHERED)
 

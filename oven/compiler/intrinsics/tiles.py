@@ -69,7 +69,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
 
 
 def test_bytes() -> int:
-    """The bytes of a node's answers: a bit for each row, or a byte if one register holds all rows."""
+    """The bytes of a node's answers: a bit for each row, or a byte if a register holds all rows."""
     return 8 if machine.has("avx512bw") else machine.vector_bytes()
 
 

@@ -6,8 +6,9 @@ import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from objectstore import Closing
 from runtime.cluster.parity.code import Rows
 from runtime.cluster.parity.frontend import Endpoint
 from runtime.cluster.serving.client import ClusterClient
@@ -22,7 +23,7 @@ class _Alone(NamedTuple):
     pool: ThreadPoolExecutor
 
 
-class Replicas:
+class Replicas(Closing):
     """Asks the replica of a number for one output of a model, and nobody else.
 
     A replica that is lost, or takes longer than `timeout`, is an answer that is not there: the
@@ -75,9 +76,3 @@ class Replicas:
         for each in self._alone.values():
             each.pool.shutdown(wait=False, cancel_futures=True)
             each.client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

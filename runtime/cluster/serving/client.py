@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from http.client import HTTPConnection, HTTPException
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
+from objectstore import Closing
 from runtime.cluster.serving.blocks import (
     Combine,
     Outputs,
@@ -83,7 +84,7 @@ class Target:
             self._free.pop().close()
 
 
-class ClusterClient:
+class ClusterClient(Closing):
     """Safe to use from several threads."""
 
     def __init__(
@@ -307,9 +308,3 @@ class ClusterClient:
         self._closed = True
         for target in (*self._targets.values(), *self._seeds):
             target.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -1,0 +1,21 @@
+"""What is closed at the end of its `with` block."""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class Closing:
+    """Has a method `close`, and calls it where the block that uses it ends."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Let go of all that is held."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
