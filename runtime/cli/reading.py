@@ -258,7 +258,7 @@ def _json_data(
     return [_unnamed(row, columns, next(iter(inputs)), kind) for row in rows]
 
 
-def _unnamed(row: Any, columns: Sequence[str], name: str, kind: Type) -> Any:
+def _unnamed(row: object, columns: Sequence[str], name: str, kind: Type) -> object:
     """What an object holds under an input's name; else its values, in the first row's order."""
     if not isinstance(row, dict) or name in row or not row.keys() >= {*columns}:
         return row.get(name, row) if isinstance(row, dict) else row

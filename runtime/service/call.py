@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from runtime.errors import BadCall
@@ -36,15 +37,20 @@ class Call(NamedTuple):
         """The options of a caller, checked."""
         if outputs is None and timeout is None and priority is None and engine is None:
             return PLAIN if blocking else NONBLOCKING
-        if timeout is not None and not timeout >= 0:  # not NaN either
-            raise BadCall("a timeout is a number of seconds", found=repr(timeout))
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
         names, where = _outputs(version, outputs), _engine(engine)
         return cls(names, timeout, deadline, priority or 0, where, blocking)
 
 
 #: A call without options, and one whose caller must not be held up.
 PLAIN, NONBLOCKING = Call(), Call(blocking=False)
+
+
+def _seconds(timeout: float) -> float:
+    with suppress(TypeError, OverflowError):  # as of words and of huge integers
+        if timeout >= 0:  # not NaN either
+            return float(timeout)
+    raise BadCall("a timeout is a number of seconds", found=repr(timeout)[:60])
 
 
 def _engine(name: str | None) -> Engine | None:

@@ -22,6 +22,8 @@ from scheduler import Ask, Decision, Engine, Settings, choose
 
 #: A single row that takes longer than this is worth a look at the queue and the deadline.
 DIRECT_SECONDS = 500e-6
+#: How long a call with a timeout computes between two looks at the clock.
+BETWEEN_SECONDS = 5e-3
 #: Documents up to this length take some 50 us at most.
 SHORT_CHARACTERS = 1 << 12
 #: So many calls that are alike follow the decision for the one before them: what is measured
@@ -83,7 +85,7 @@ class Policy:
             self._engines.check_room(version, call.priority)
         elif not call.blocking:
             self._check_room_early(batch, version, call)
-        decision = self._decided(version, call, batch.rows)
+        decision = _in_time(self._decided(version, call, batch.rows), call, batch.rows)
         is_inline = decision.engine is Engine.INLINE
         learned = version.learned
         if not call.blocking and call.engine is None and (is_inline or batch.single):
@@ -168,6 +170,15 @@ class Policy:
         seconds = self._costs.seconds(version, batch.rows) if batch.rows else None
         if seconds is not None and seconds > self.settings.instant:
             self._engines.check_room(version, call.priority)
+
+
+def _in_time(decision: Decision, call: Call, rows: int) -> Decision:
+    """The decision, with chunks between which a call can be given up before it is very late."""
+    if call.deadline is None or not decision.seconds:
+        return decision
+    most = max(1, int(rows * BETWEEN_SECONDS / decision.seconds))
+    least = min(most, decision.least_rows)
+    return decision._replace(chunk_rows=min(most, decision.chunk_rows), least_rows=least)
 
 
 def is_compiled_for(version: ModelVersion, batch: Batch) -> bool:

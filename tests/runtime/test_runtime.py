@@ -160,7 +160,8 @@ def test_calls_that_cannot_be(runtime: Runtime) -> None:
         runtime.predict("a", ROW, outputs=["bottom"])
     with pytest.raises(BadCall, match="inline or batch"):
         runtime.predict("a", ROW, engine="gpu")
-    for timeout in (-1.0, float("nan")):
+    wrong: list[Any] = [-1.0, float("nan"), "1", 10**400, [1.0]]
+    for timeout in wrong:
         with pytest.raises(BadCall, match="number of seconds"):
             runtime.predict("a", ROW, timeout=timeout)
 

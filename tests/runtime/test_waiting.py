@@ -131,6 +131,21 @@ def test_a_call_here_ends_with_its_deadline(
     assert begun == [0]
 
 
+def test_a_call_that_is_not_divided_looks_at_the_clock_all_the_same() -> None:
+    """As where nobody helps: a block of a second is given up after some milliseconds."""
+    with Runtime(executors=1) as runtime:
+        runtime.register("a", shift(1.0))
+        served = runtime._find("a")
+        for _ in range(8):
+            runtime._costs.observe(served, 100_000, 1.0)
+        for engine in (None, "inline"):
+            call = Call.of(served, None, 60.0, None, engine)
+            batch = served.reader.read(np.zeros((100_000, 4)))
+            decision = runtime._policy.weigh(batch, served, call).decision
+            assert decision.chunk_rows <= 500
+            assert decision.least_rows <= decision.chunk_rows
+
+
 def test_time_runs_from_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bringing a plan back is part of it."""
     with Runtime(executors=1, memory_budget=1) as runtime:
