@@ -12,6 +12,9 @@ from flour.core.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, 
 from flour.data.frames import as_column, frame_columns, is_sparse
 from flour.language.adapters import COLUMN_TYPES, Fitted, adapter_of, public_name
 
+#: Whole numbers beyond it are rounded by float64.
+_EXACT = 1 << 53
+
 
 def input_type(estimator: Fitted, sample: object = None) -> Type:
     """The type of X: from the sample's own columns, or from what the estimator remembers."""
@@ -157,7 +160,7 @@ def _stored(values: Any) -> str:
     if values.dtype.kind == "O":
         texts = any(isinstance(value, str) for value in values)
         return "string" if texts or not len(values) else "float64"
-    if values.dtype == np.int64 and np.any(values != values.astype(float).astype(np.int64)):
+    if values.dtype == np.int64 and np.any((values > _EXACT) | (values < -_EXACT)):
         return "int64"  # float64 would make one of two of them
     return "string" if values.dtype.kind == "U" else "float64"
 
