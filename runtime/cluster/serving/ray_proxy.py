@@ -6,7 +6,9 @@ replica directly.
 
 from __future__ import annotations
 
+import errno
 import itertools
+import socket
 import time
 from contextlib import suppress
 from functools import partial
@@ -81,6 +83,8 @@ def start(name: str, host: str, port: int, front: str) -> None:
     url, ours = f"http://{host}:{port}", not serve.status().proxies
     options = {"max_ongoing_requests": 1000, "ray_actor_options": {"num_cpus": 0}}
     try:
+        if ours and _is_taken(host, port):  # Ray Serve shares it with who lets it
+            raise OSError(f"{host}:{port} is in use")
         serve.start(http_options={"host": host, "port": port})
         serve.run(serve.deployment(**options)(Passing).bind(front), name=name, route_prefix="/")
         with urlopen(url + PATH, timeout=_LOOK_SECONDS) as found:  # noqa: S310 (HTTP, see above)
@@ -93,6 +97,14 @@ def start(name: str, host: str, port: int, front: str) -> None:
             found=str(problem).strip().splitlines()[-1][:300],
             hint="another --port; where Ray Serve runs already, the one that it was started with",
         ) from None
+
+
+def _is_taken(host: str, port: int) -> bool:
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as problem:  # an address of another node's may be free there
+        return problem.errno == errno.EADDRINUSE
+    return False
 
 
 def stop(name: str) -> None:
