@@ -21,8 +21,8 @@ _FARTHER = 16
 _EXPLORE = 32
 #: Whether cores are free again is looked at after so many seconds without help.
 _RETRY = 0.5
-#: The weight of the newest call in what helping gains.
-_NEW_GAIN = 0.25
+#: The weight of the newest call in what helping gains, and of one that tries it again.
+_NEW_GAIN, _AGAIN_GAIN = 0.25, 0.6
 
 
 class Costs:
@@ -97,7 +97,8 @@ class Costs:
         for key in (version.owner, _kind(version)):
             old, when = self._gains.get(key, (inf, -inf))
             old = min(old if when > self.model.long_ago else inf, threads)
-            new = old + _NEW_GAIN * (min(gain, threads) - old)
+            weight = _NEW_GAIN if old >= threads or self._is_lately(when) else _AGAIN_GAIN
+            new = old + weight * (min(gain, threads) - old)
             self._gains[key] = (new, self._now())
 
     def gain(self, version: ModelVersion) -> float:
@@ -105,12 +106,14 @@ class Costs:
 
         So a call tries help again: others may have used the cores when it gained nothing.
         """
-        lately = self._now() - _RETRY
         for key in (version.owner, _kind(version)):
             gain, when = self._gains.get(key, (inf, -inf))
-            if when > lately:
+            if self._is_lately(when):
                 return gain
         return inf
+
+    def _is_lately(self, when: float) -> bool:
+        return when > self._now() - _RETRY
 
     def forget(self, owner: str) -> None:
         """Forget a version that has gone, after its last call."""

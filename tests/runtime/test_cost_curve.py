@@ -232,6 +232,14 @@ def test_one_disturbed_call_does_not_end_helping() -> None:
     for _ in range(10):
         machine.costs.learn_gain(machine.version, 0.5, CORES)
     assert machine.costs.gain(machine.version) < 1.0
+    machine.now += 1.0
+    assert machine.costs.gain(machine.version) == float("inf"), "it is tried again"
+    machine.costs.learn_gain(machine.version, 1.9, CORES)
+    assert machine.costs.gain(machine.version) > 1.03, "one call that gained is enough to go on"
+    machine.now += 1.0
+    for _ in range(2):
+        machine.costs.learn_gain(machine.version, 0.5, CORES)
+    assert machine.costs.gain(machine.version) < 1.0, "and few that did not to stop"
     machine.now += 61.0
     assert machine.costs.gain(machine.version) == float("inf")
     machine.costs.learn_gain(machine.version, 1.9, CORES)
