@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -60,10 +61,11 @@ def as_column(values: Any, path: str = "$") -> NDArray[Any]:
 
 def as_array(column: Column, path: str = "$") -> NDArray[Any]:
     """A column of Arrow or polars as an array, copied where that is needed."""
-    how = {"zero_copy_only": False} if hasattr(column, "buffers") else {}
     try:
-        return np.asarray(column.to_numpy(**how))
+        return np.asarray(column.to_numpy())
     except Exception:
+        with suppress(Exception):  # an array of Arrow's is copied only where that is asked for
+            return np.asarray(column.to_numpy(zero_copy_only=False))
         if (cells := text_cells(column)) is not None:
             as_texts(cells, path)  # tells which string is no UTF-8; pyarrow only that one is not
         raise
@@ -71,9 +73,9 @@ def as_array(column: Column, path: str = "$") -> NDArray[Any]:
 
 def decoded(column: Column) -> Any:
     """A column without a dictionary; one of views has strings, as pyarrow cannot take views."""
-    kind: Any = getattr(column, "type", None)
-    if not hasattr(kind, "index_type"):
+    if type(column).__module__[:7] != "pyarrow" or not hasattr(column.type, "index_type"):
         return column
+    kind = column.type
     to = "large_string" if str(kind.value_type) == "string_view" else kind.value_type
     return column.cast(import_module("pyarrow").dictionary(kind.index_type, to)).cast(to)
 
