@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import gc
 import os
+import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +31,23 @@ settings.load_profile("ci")
 
 # Before anything of ours is imported: a bare `pytest` shares the code cache of scripts/test.
 os.environ.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
+
+
+def pytest_configure() -> None:
+    """Parse one source at a time: CPython 3.11 counts the depth of trees for all threads together.
+
+    A thread that logs a traceback parses its lines, and pytest those of a test that failed; both at
+    once end in "AST constructor recursion depth mismatch", which ends the run.
+    """
+    parse, parsing = ast.parse, threading.RLock()
+
+    @functools.wraps(parse)
+    def one_at_a_time(*args: Any, **options: Any) -> ast.AST:
+        with parsing:
+            return parse(*args, **options)
+
+    if sys.version_info < (3, 12):
+        ast.parse = one_at_a_time
 
 
 def pytest_sessionstart() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import threading
 from contextlib import suppress
@@ -11,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flour.core.errors import ParameterError
 from oven.compiler import levels
 from oven.compiler.object_loader import link
 from oven.errors import NoCompiler
@@ -187,12 +189,28 @@ def _level() -> Aim:
     """What code is compiled for here: the level of this processor, or itself where it has none."""
     if not is_there():
         return Aim("", "", "")
-    told = _told_by_kernel()
+    told = _asked_for() or _told_by_kernel()
     if told is not None:
         return Aim(told.cpu, told.listed, told.triple)
     here = host()
     level = levels.best(here.triple, here.features)
     return here if level is None else Aim(level.cpu, level.listed, here.triple)
+
+
+def _asked_for() -> levels.Level | None:
+    """The level in PRETZEL_PROCESSOR, as if this processor could do no more."""
+    name = os.environ.get("PRETZEL_PROCESSOR")
+    if not name:
+        return None
+    here = host()
+    names = [level.name for level in levels.runnable(here.triple, here.features)]
+    if name not in names:
+        raise ParameterError(
+            "PRETZEL_PROCESSOR is a level that this processor can run",
+            found=repr(name)[:80],
+            hint=f"one of {', '.join(names)}",
+        )
+    return levels.named(name)
 
 
 def _told_by_kernel() -> levels.Level | None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from flour.core.errors import FlourError
 from objectstore import Explained
+from runtime.repeated import Repeated
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
@@ -38,7 +39,7 @@ class Noted:
         """`answers` is the folder for answers, in which each process has folders of its own."""
         self._runtime, self._answers, self._number = runtime, answers, number
         self._held: dict[tuple[str, str], _Held] = {}
-        self._changes = -1
+        self._changes, self._failures = -1, Repeated()
         self._ended = Event()
         self._thread = Thread(target=self._run, name="pretzel-noted", daemon=True)
         self._thread.start()
@@ -47,8 +48,9 @@ class Noted:
         while True:
             try:
                 self.look()
-            except Exception:  # a thread that has to go on
-                log.exception("notes of models could not be followed")
+            except Exception as problem:  # a thread that has to go on
+                if self._failures.is_due(type(problem)):
+                    log.exception("notes of models could not be followed")
             if self._ended.wait(_EVERY):
                 return
 

@@ -34,6 +34,7 @@ from runtime.errors import BadCall
 from runtime.provenance.log import AnswerLog
 from runtime.provenance.values import content_of, id_of, packed
 from runtime.provenance.why import Plans, Why
+from runtime.repeated import Repeated
 from runtime.routing.shadows import kept
 from runtime.service.private import column_names, drop, without
 from runtime.service.runtime import Runtime
@@ -128,6 +129,7 @@ class AnswerKeeper(Closing):
         self._described: set[str] = set()
         #: Answers that were not kept: too many came at once, or they could not be written.
         self.dropped = self.failed = 0
+        self._failures = Repeated()
         self._writing, self._ended, self._closed = threading.Lock(), threading.Event(), False
         self._blind: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="pretzel-answers", daemon=True)
@@ -191,12 +193,14 @@ class AnswerKeeper(Closing):
                         records.append((noted.answer, self._record(noted)))
                 except Exception as problem:  # noqa: BLE001 (a thread that has to go on)
                     self.failed += 1
-                    log.warning("an answer could not be kept: %s", type(problem).__name__)
+                    if self._failures.is_due(type(problem)):
+                        log.warning("an answer could not be kept: %s", type(problem).__name__)
             try:
                 self._log.append(records)
             except OSError as problem:
                 self.failed += len(records)
-                log.warning("answers cannot be written: %s", problem.strerror)
+                if self._failures.is_due(problem.errno):
+                    log.warning("answers cannot be written: %s", problem.strerror)
 
     def _has_subject(self, version: ModelVersion) -> bool:
         """Whether rows of a version say whose they are; its answers are not kept otherwise."""

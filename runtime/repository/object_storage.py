@@ -22,6 +22,7 @@ from tempfile import mkstemp
 from typing import Any
 
 from objectstore.atomic import write_file
+from runtime.repeated import Repeated
 from runtime.repository.errors import NoFolder, RepositoryError
 from runtime.repository.files import MAX_BYTES, MAX_ENTRIES, Folder, is_ignored
 from runtime.repository.staging import Staging
@@ -60,6 +61,7 @@ class RemoteFolder(Folder):
         super().__init__(copy, max_bytes=max_bytes)
         self._remote = _Remote(url)
         self._marks: dict[str, str] = {}
+        self._failures = Repeated()
         with suppress(OSError, ValueError):
             self._marks = json.loads((copy / _KNOWN).read_bytes())
 
@@ -105,8 +107,10 @@ class RemoteFolder(Folder):
                 self._remote.fetch(name, path)
         # Storage has errors of its own kinds; all other objects are served.
         except Exception as problem:  # noqa: BLE001
-            log.warning("%s/%s cannot be fetched: %s", self._remote.shown, name, problem)
+            if self._failures.is_due(name):
+                log.warning("%s/%s cannot be fetched: %s", self._remote.shown, name, problem)
             return False
+        self._failures.is_over(name)
         return True
 
 

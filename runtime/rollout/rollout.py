@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 from objectstore import Explained
 from runtime.errors import BadCall
+from runtime.repeated import Repeated
 from runtime.rollout.criteria import AGREEMENT, ERRORS, Counts, counted
 from runtime.rollout.outcomes import ANSWERS, Evidence, check_values
 from runtime.rollout.terms import Terms
@@ -295,8 +296,7 @@ class Rollout:
             log.exception("how far the rollout of %s is was not written down", self.name)
         finally:
             self._lock.release()
-            if self._webhook is not None:
-                self._webhook.close()
+            self._close()
 
     def _check(self, *states: str) -> None:
         if self.state not in states:
@@ -456,8 +456,12 @@ class Rollout:
     def _finish(self, state: str, event: str, why: str) -> None:
         self._collect()
         self._go(state, event, why)
-        self._over.set()
         self._owner().put_rollout(self.name, self)
+        self._close()
+
+    def _close(self) -> None:
+        """Look no more, and tell nobody anything more."""
+        self._over.set()
         if self._webhook is not None:
             self._webhook.close()
 
@@ -488,14 +492,22 @@ class Rollout:
 
     def _watch(self) -> None:
         seconds = min(LOOK_SECONDS, max(0.01, self.terms.dwell / 10))
+        failures = Repeated()
         while not self._over.wait(seconds):
             try:
                 self.look()
-            except ReferenceError:  # the runtime is gone
-                return
             except Exception as problem:
-                log.exception("a rollout of %s cannot go on for now", self.name)
+                if not self._has_endpoint():
+                    self._close()
+                    return
+                if failures.is_due(type(problem)):
+                    log.exception("a rollout of %s cannot go on for now", self.name)
                 self._progress.held = f"{type(problem).__name__}: {problem}"[:300]
+
+    def _has_endpoint(self) -> bool:
+        """Whether the runtime is still there, and has a route for what is rolled out."""
+        runtime = self._runtime()
+        return runtime is not None and runtime.has_route(self.name)
 
     # --- parts -------------------------------------------------------------------------------
 

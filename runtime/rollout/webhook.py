@@ -22,7 +22,7 @@ class Webhook:
     def __init__(self, address: str, sleep: Callable[[float], object] = time.sleep) -> None:
         self._address, self._sleep = address, sleep
         self._events: Queue[bytes | None] = Queue(WAITING)
-        self.lost = 0
+        self.lost, self._closed = 0, False
         threading.Thread(target=self._run, name="pretzel-webhook", daemon=True).start()
 
     def tell(self, event: Mapping[str, Any]) -> None:
@@ -31,6 +31,7 @@ class Webhook:
 
     def close(self) -> None:
         """Post what is left, and end; this does not wait for it."""
+        self._closed = True
         self._put(None)
 
     def _put(self, body: bytes | None) -> None:
@@ -48,6 +49,8 @@ class Webhook:
             else:
                 self.lost += 1
                 log.warning("an event of a rollout was not taken by %s", self._address)
+            if self._closed and self._events.empty():  # there was no room to say that it ends
+                return
 
     def _post(self, body: bytes) -> bool:
         headers = {"Content-Type": "application/json"}

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from runtime.repeated import Repeated
 from runtime.routing.mirror import WAITING, Mirror, Mirrored
 from runtime.routing.pairs import Answers, Pair, Pairs, bits
 from runtime.routing.route import Route
@@ -80,6 +81,7 @@ class Shadows:
         #: Told where a champion asked together with its shadow answers otherwise than alone.
         self.on_apart: Callable[[Mirrored, Answers | Exception], object] = lambda *_: None
         self._stats: dict[str, ShadowStats] = {}
+        self._failures = Repeated()
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -215,8 +217,9 @@ class Shadows:
         for call in calls:
             try:
                 call()
-            except Exception:
-                log.exception("what %s answers was not compared", challenger)
+            except Exception as problem:
+                if self._failures.is_due((challenger, type(problem))):
+                    log.exception("what %s answers was not compared", challenger)
 
     def _count(
         self, challenger: str | None, asked: int = 0, failed: int = 0, shed: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import Any
 
 from flour.core.errors import check_names
@@ -12,7 +13,7 @@ from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
 from runtime.routing.pairs import Pair, Pairs
 from runtime.service.endpoint import Endpoints
-from runtime.service.following import Claim, Judged, Noting, Report
+from runtime.service.following import Claim, Judged, Noting, Report, is_late
 from runtime.service.mirrors import Mirrors
 from runtime.service.private_answers import WithoutPrivate
 from runtime.service.version import ModelVersion
@@ -31,6 +32,7 @@ class Experiments:
         self.tallies: dict[str, Noting] = {}
         #: The rollouts that are judged in this process.
         self.rollouts: dict[str, Judged] = {}
+        self._judging = Lock()
         #: Called with a name and what its rollout needs to go on, before that changes anything.
         self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
 
@@ -64,9 +66,16 @@ class Experiments:
         return known
 
     def put_rollout(self, name: str, rollout: Judged) -> None:
-        """Let a rollout have an endpoint's requests counted, or no more where it is over."""
-        self.rollouts[name] = rollout
-        self.count(name, rollout.counted)
+        """Let a rollout have an endpoint's requests counted, or no more where it is over.
+
+        One that ends late, when its endpoint is gone or has another rollout, changes nothing.
+        """
+        with self._judging:
+            is_there = name in self._endpoints.champions
+            if is_late(rollout, self.rollouts.get(name), is_there=is_there):
+                return
+            self.rollouts[name] = rollout
+            self.count(name, rollout.counted)
 
     def count(self, name: str, counted: Mapping[str, Any]) -> None:
         """Count an endpoint's requests as a rollout wants it; counts go on where it is the same."""
@@ -128,7 +137,8 @@ class Experiments:
         """An endpoint is gone; what judged and counted it, to be ended."""
         self._pairs.pop(name, None)
         self._comparisons.pop(name, None)
-        return [self.rollouts.pop(name, None), self.tallies.pop(name, None)]
+        with self._judging:
+            return [self.rollouts.pop(name, None), self.tallies.pop(name, None)]
 
     def _differing(self, pair: Pair) -> str:
         """Where the programs of a pair's versions first differ, in words."""

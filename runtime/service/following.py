@@ -56,6 +56,11 @@ class Judged(Protocol):
         """Judge no more: the endpoint is gone, or the runtime is closed."""
 
 
+def is_late(rollout: Judged, known: Judged | None, *, is_there: bool) -> bool:
+    """Whether a rollout ends after its endpoint has gone, or after another has taken its place."""
+    return not rollout.counted and (not is_there or known not in {None, rollout})
+
+
 class Keeper(Protocol):
     """What keeps the answers of endpoints; see runtime.provenance."""
 

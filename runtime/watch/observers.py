@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flour.data.batch import Batch
+from runtime.repeated import Repeated
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.watch")
@@ -34,6 +35,7 @@ class Observer:
         self.dropped = 0
         #: Blocks that could not be folded.
         self.failed = 0
+        self._failures = Repeated()
         #: Whether errors are logged with their texts, which may quote values; and of what.
         self.tells, self.owner = True, ""
         self._folding = threading.Lock()
@@ -77,7 +79,7 @@ class Observer:
     def tell(self, what: str) -> None:
         """Count a failure, and log the first, the second, the fourth and so on."""
         self.failed += 1
-        if self.failed & (self.failed - 1) == 0:
+        if self._failures.is_due():
             log.error("%s: %s (%d so far)", self.owner, what, self.failed, exc_info=self.tells)
 
     def end(self) -> None:

@@ -22,7 +22,7 @@ from runtime.routing.comparison import Compared
 from runtime.routing.history import extended
 from runtime.routing.route import Route, promoted
 from runtime.routing.written import as_toml
-from runtime.service.following import Claim, Judged, Report
+from runtime.service.following import Claim, Judged, Report, is_late
 from runtime.workers.desired import NOTHING
 from runtime.workers.routes import FleetRoutes
 
@@ -122,10 +122,16 @@ class FleetExperiments(FleetRoutes):
 
     def put_rollout(self, name: str, rollout: Judged) -> None:
         """Have what a rollout wants counted in every worker, or no more where it is over."""
-        self.rollouts[name] = rollout
         counted = rollout.counted
-        if self._named(name).counted != counted:
-            self._change(name, lambda now: replace(now, counted=counted) if now.versions else now)
+        with self._lock:
+            named = self._named(name)
+            if is_late(rollout, self.rollouts.get(name), is_there=named is not NOTHING):
+                return
+            self.rollouts[name] = rollout
+            if named.counted != counted:
+                self._change(
+                    name, lambda now: replace(now, counted=counted) if now.versions else now
+                )
 
     def reports(self, name: str) -> Iterator[Report]:
         """What workers have counted for the rollout of an endpoint."""

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from flour.core.errors import ParameterError
 from oven.compiler import levels, machine
 from tests.house import run_python
 
 pytestmark = pytest.mark.once
 
-#: The levels of x86-64 that compilers have names for, as their features.
-_V3 = "avx avx2 bmi bmi2 cmov cx16 cx8 f16c fma fxsr lzcnt mmx movbe popcnt sahf sse sse2 sse3"
-LEVELS = {
-    "x86-64": "cmov cx8 fxsr mmx sse sse2",
-    "x86-64-v3": f"{_V3} sse4.1 sse4.2 ssse3 xsave",
-    "x86-64-v4": f"{_V3} sse4.1 sse4.2 ssse3 xsave avx512f avx512bw avx512cd avx512dq avx512vl",
-}
+#: The first level of x86-64, for which no code is compiled ahead of time.
+V1 = levels.Level(
+    "x86-64",
+    "x86_64-unknown-linux-gnu",
+    "x86-64",
+    frozenset(("cmov", "cx8", "fxsr", "mmx", "sse", "sse2")),
+)
+#: Registers of vectors by level: their bytes, and whether the assembly uses those of 64.
+EXPECTED = {"x86-64-v4-vbmi": "64 True", "x86-64-v4": "64 True", "x86-64-v3": "32 False"}
 _CODE = """
 import sys
 from oven.compiler import levels, machine
-before = machine.fingerprint()
-machine.aim(sys.argv[1], sys.argv[2])
-assert machine.fingerprint() != before
-assert not machine.has("avx512vbmi")
-assert not machine.has("avx512bitalg")
+machine.aim(*sys.argv[1:])
+assert machine.features() == sys.argv[2]
 import oven
 from flour.language.flow import outputs, source
 from flour.core.types import Vector
@@ -69,18 +69,38 @@ print(machine.vector_bytes(), "zmm" in plan.explain("asm"))
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
-@pytest.mark.parametrize(
-    ("level", "expected"),
-    [("x86-64", "16 False"), ("x86-64-v3", "32 False"), ("x86-64-v4", "64 True")],
-)
-def test_trees_mean_the_same_on_lesser_processors(level: str, expected: str) -> None:
-    wanted = LEVELS[level].split()
-    here = machine.features().split(",")
-    missing = [item for item in wanted if f"+{item}" not in here]
+@pytest.mark.parametrize("name", ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_trees_mean_the_same_on_lesser_processors(name: str) -> None:
+    level = levels.named(name) or V1
+    missing = level.features - {item[1:] for item in machine.features().split(",")}
     if missing:
-        pytest.skip(f"this processor has no {', '.join(missing)}")
-    features = ",".join(f"+{item}" for item in wanted)
-    assert run_python(_CODE, level, features).strip() == expected
+        pytest.skip(f"this processor has no {', '.join(sorted(missing))}")
+    printed = run_python(_CODE, level.cpu, level.listed, level.triple)
+    assert printed.strip() == EXPECTED.get(name, "16 False")
+
+
+_LEVEL = "from oven.compiler import machine; print(machine.fingerprint())"
+
+
+@pytest.mark.parametrize("level", levels.LEVELS, ids=lambda level: level.name)
+def test_code_is_compiled_for_the_level_that_the_environment_names(level: levels.Level) -> None:
+    here = machine.host()
+    if level not in levels.runnable(here.triple, here.features):
+        pytest.skip("this processor cannot run it")
+    printed = run_python(_LEVEL, environment={"PRETZEL_PROCESSOR": level.name})
+    assert f" {level.cpu} {level.listed} " in printed
+
+
+@pytest.mark.parametrize(
+    "name", ["x86-64-v9", "aarch64" if V1.triple[:6] == platform.machine() else "x86-64-v2"]
+)
+def test_a_level_that_this_processor_has_not_got_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRETZEL_PROCESSOR", name)
+    with pytest.raises(ParameterError, match="PRETZEL_PROCESSOR is a level") as refused:
+        machine._asked_for()
+    assert refused.value.found == repr(name)
 
 
 def test_the_kernel_tells_the_level_that_the_compiler_tells() -> None:

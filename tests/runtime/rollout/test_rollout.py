@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
@@ -21,6 +22,7 @@ from runtime import Runtime
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.repository.repository import Repository
 from runtime.rollout import Rollout, resume
+from runtime.rollout.webhook import WAITING, Webhook
 from tests.house import until
 from tests.runtime.repository.folders import save_plan
 
@@ -468,6 +470,54 @@ def _look(made: Rollout) -> None:
             made.look()
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["replaced", "gone"])
+def test_a_rollout_that_ends_late_takes_no_place(
+    runtime: Runtime, clock: Clock, *, again: bool
+) -> None:
+    """Its endpoint went while it was judged, and may be back with another rollout."""
+    late = begun(runtime, clock)
+    runtime.unregister("m")
+    if again:
+        register(runtime)
+        new = begun(runtime, clock)
+        counts = runtime.tallies["m"]
+    late._progress.state = "done"
+    runtime.put_rollout("m", late)
+    assert "m" in runtime.rollouts if again else "m" not in runtime.rollouts
+    if again:
+        assert runtime.rollouts["m"] is new
+        assert runtime.tallies["m"] is counts
+        runtime.unregister("m")
+        assert new._over.is_set()
+
+
+def test_a_rollout_ends_with_its_endpoint(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also when nobody tells it, which would leave a thread that fails for ever."""
+    made = runtime.rollout("m", "m@2", dwell=0.0, by="user", least=10**6)
+    runtime.rollouts.pop("m")  # as if another one stood there
+    runtime.unregister("m")
+    until(made._over.is_set, "the rollout goes on without its endpoint", 10)
+    assert len(caplog.records) <= 1
+
+
+def test_a_rollout_that_cannot_go_on_does_not_fill_the_log(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = runtime.rollout("m", "m@2", dwell=0.0, by="user", least=10**6)
+    looks = itertools.count(1)
+
+    def broken() -> None:
+        raise OSError(f"failed {next(looks)} times")
+
+    monkeypatch.setattr(made, "look", broken)
+    until(lambda: "failed 40 times" in made.reason, "it no longer looks")
+    made.end()
+    failed = [each for each in caplog.records if "cannot go on" in each.message]
+    assert 1 <= len(failed) <= 7
+
+
 def test_a_folder_that_was_removed_stays_so(tmp_path: Path) -> None:
     for version in (1, 2):
         save_plan(tmp_path / "m" / str(version) / "model.pretzel", float(version))
@@ -543,3 +593,21 @@ def test_threads_of_webhooks_end(clock: Clock) -> None:
         register(runtime)
         begun(runtime, clock, webhook="http://127.0.0.1:1/x")
     until(lambda: not any(each.name == "pretzel-webhook" for each in threading.enumerate()))
+
+
+def test_a_webhook_whose_queue_is_full_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, go_on = list[bytes](), threading.Event()
+
+    def post(_: Webhook, body: bytes) -> bool:
+        go_on.wait(30)
+        taken.append(body)
+        return True
+
+    monkeypatch.setattr(Webhook, "_post", post)
+    made = Webhook("http://127.0.0.1:1/x")
+    for number in range(WAITING + 2):
+        made.tell({"number": number})
+    made.close()
+    go_on.set()
+    until(lambda: not any(each.name == "pretzel-webhook" for each in threading.enumerate()))
+    assert len(taken) + made.lost == WAITING + 3  # the word that it ends among them
