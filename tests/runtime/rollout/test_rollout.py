@@ -22,7 +22,6 @@ from runtime import Runtime
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.repository.repository import Repository
 from runtime.rollout import Rollout, resume
-from runtime.rollout.webhook import WAITING, Webhook
 from tests.house import until
 from tests.runtime.repository.folders import save_plan
 
@@ -593,21 +592,3 @@ def test_threads_of_webhooks_end(clock: Clock) -> None:
         register(runtime)
         begun(runtime, clock, webhook="http://127.0.0.1:1/x")
     until(lambda: not any(each.name == "pretzel-webhook" for each in threading.enumerate()))
-
-
-def test_a_webhook_whose_queue_is_full_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, go_on = list[bytes](), threading.Event()
-
-    def post(_: Webhook, body: bytes) -> bool:
-        go_on.wait(30)
-        taken.append(body)
-        return True
-
-    monkeypatch.setattr(Webhook, "_post", post)
-    made = Webhook("http://127.0.0.1:1/x")
-    for number in range(WAITING + 2):
-        made.tell({"number": number})
-    made.close()
-    go_on.set()
-    until(lambda: not any(each.name == "pretzel-webhook" for each in threading.enumerate()))
-    assert len(taken) + made.lost == WAITING + 3  # the word that it ends among them
