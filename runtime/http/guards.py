@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from flour.core.errors import ParameterError
 from runtime.http.messages import Request, Response
-from runtime.http.problems import refusal
+from runtime.http.problems import log, refusal
 
 _SOON = (("Retry-After", "1"),)
 #: Routes that load balancers and orchestrators ask.
@@ -43,7 +43,7 @@ class Client(NamedTuple):
 
 #: What a client may do, unless its line in the file says less; and one without a token.
 ALL = frozenset({"predict", "read", "change"})
-_USUAL = ALL - {"change"}
+_USUAL, _NONE = ALL - {"change"}, frozenset[str]()
 
 
 class _Known(NamedTuple):
@@ -56,6 +56,8 @@ class _Known(NamedTuple):
 
 class Tokens:
     """The clients with tokens: a file with a line `name token` each, read again when it changes.
+
+    Where it cannot be read again, the former tokens stay valid, and a warning is logged.
 
     Without a file no client has a token. With `required`, requests without a valid token are
     refused. A third word limits what a client may do: `predict`, `read`, `change`, or several of
@@ -75,7 +77,7 @@ class Tokens:
         self._required = required and path is not None
         self._digests: tuple[_Known, ...] = ()
         self._stamp: tuple[int, int, int] | None = None
-        self._looked = 0.0
+        self._looked, self._problem = 0.0, ""
         if self._path is not None:
             self._digests, self._stamp = _read(self._path)
             self._looked = monotonic()
@@ -90,20 +92,15 @@ class Tokens:
         client = self.client(request)
         if header is not None and not client.known:
             return _WRONG
-        return None if self.allows(client, request) else _NO_RIGHT
-
-    def allows(self, client: Client, request: Request) -> bool:
-        """Whether a client has the right that a request needs."""
-        if self._path is None or self._right_of is None:
-            return True
-        rights = self.rights(client)
-        return rights == ALL or (self._right_of(request) or "read") in rights
+        needs = self._right_of
+        allowed = needs is None or (needs(request) or "read") in self.rights(client)
+        return None if allowed else _NO_RIGHT
 
     def rights(self, client: Client) -> frozenset[str]:
         """What a client may do."""
         if not client.known:
             return _USUAL
-        return next((each.rights for each in self._digests if each.name == client.name), ALL)
+        return next((each.rights for each in self._digests if each.name == client.name), _NONE)
 
     def client(self, request: Request) -> Client:
         """The sender of a request."""
@@ -132,8 +129,11 @@ class Tokens:
         try:
             if _stamp(self._path) != self._stamp:
                 self._digests, self._stamp = _read(self._path)
-        except (OSError, ParameterError):
-            return  # it is being written, or is damaged: the old tokens stay valid
+            self._problem = ""
+        except (OSError, ParameterError) as problem:  # it is being written, or is damaged
+            if str(problem) != self._problem:
+                self._problem = str(problem)
+                log.warning("the former tokens stay valid, as the file has changed: %s", problem)
 
 
 @dataclass(slots=True)
@@ -289,9 +289,8 @@ def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
                 found=f"{len(parts)} words",
             )
         if len(parts[1]) < _LEAST:
-            raise ParameterError(
-                f"a token has {_LEAST} characters at least", where=where, found=str(len(parts[1]))
-            )
+            what, found = f"a token has {_LEAST} characters or more", f"{len(parts[1])} characters"
+            raise ParameterError(what, where=where, found=found)
         rights = frozenset(parts[2].split(",")) if len(parts) == 3 else ALL
         if not rights <= ALL:
             raise ParameterError(

@@ -5,15 +5,25 @@ Observers that are off are not attached, so they cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
+from types import ModuleType
 
 from flour.core.errors import ParameterError
-from runtime.http.access_log import AccessLog
-from runtime.http.guards import Client, Tokens
+from runtime.http.access_log import STANDARD_ERROR, AccessLog, open_target
+from runtime.http.clients import sender
 from runtime.http.messages import Request
 from runtime.http.metrics import Metrics
 from runtime.http.problems import log
 from runtime.http.routes import HandlerContext
+from runtime.http.settings import ServerSettings
+
+
+def check(settings: ServerSettings) -> None:
+    """Raise if the access log cannot be written, or the package for tracing is missing."""
+    if settings.access_log not in {"", STANDARD_ERROR}:
+        open_target(str(settings.access_log)).close()
+    if settings.tracing:
+        _tracing()
 
 
 def attach(service: HandlerContext) -> None:
@@ -22,27 +32,15 @@ def attach(service: HandlerContext) -> None:
     if settings.metrics:
         service.metrics = Metrics(service)
     if settings.access_log:
-        share = settings.access_log_share
-        service.observers.append(AccessLog(settings.access_log, share, client=_who(service)))
+        target, share = str(settings.access_log), settings.access_log_share
+        service.observers.append(AccessLog(target, share, client=partial(sender, service)))
     if settings.tracing:
         _trace(service)
 
 
-def _who(service: HandlerContext) -> Callable[[Request], Client | None]:
-    """A function from a request to its sender; guards are added later, so it looks them up late."""
-
-    def client(request: Request) -> Client | None:
-        tokens = next((each for each in service.guards if isinstance(each, Tokens)), None)
-        return None if tokens is None else tokens.client(request)
-
-    return client
-
-
-def _trace(service: HandlerContext) -> None:
+def _tracing() -> ModuleType:
     try:
-        from opentelemetry import trace
-
-        from runtime.http.tracing import TracedAnswering, Tracing
+        from runtime.http import tracing
     except ModuleNotFoundError as problem:
         raise ParameterError(
             "tracing needs a distribution more",
@@ -50,13 +48,18 @@ def _trace(service: HandlerContext) -> None:
             found=f"no {problem.name}",
             hint="pip install 'pretzel-runtime[trace]'",
         ) from problem
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    return tracing
+
+
+def _trace(service: HandlerContext) -> None:
+    tracing = _tracing()
+    if isinstance(tracing.trace.get_tracer_provider(), tracing.trace.ProxyTracerProvider):
         log.warning("nothing is traced: no provider of OpenTelemetry was set before the server")
         return
-    tracing = Tracing(service.router, service.settings.trace_stages)
-    service.guards.insert(0, tracing.guard)
-    service.observers.append(tracing.observer)
-    service.answering = TracedAnswering(service.answering, tracing)
+    made = tracing.Tracing(service.router, service.settings.trace_stages)
+    service.guards.insert(0, made.guard)
+    service.observers.append(made.observer)
+    service.answering = tracing.TracedAnswering(service.answering, made)
 
 
 def resume(service: HandlerContext, request: Request) -> None:

@@ -19,7 +19,6 @@ from typing import Any
 
 from flour.core.errors import FlourError
 from objectstore import FileStore
-from runtime.http.assembly import assembled
 from runtime.http.loop_fairness import keep_what_is_here, lock_shared
 from runtime.http.server import Server
 from runtime.repository.staging_locks import WORKERS
@@ -202,7 +201,7 @@ class Worker:
     def _assembled(self, options: Options, listener: socket.socket) -> Server:
         """The server of the models, with the parts that its settings name."""
         assert self._runtime is not None
-        return assembled(
+        return Server(
             self._runtime,
             options.settings,
             repository=self._mirror,

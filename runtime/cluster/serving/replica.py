@@ -20,12 +20,11 @@ from flour.core.errors import FlourError
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members
 from runtime.cluster.serving.link import Address, Lease, Link
-from runtime.http.assembly import assembled
 from runtime.http.guards import LATE
 from runtime.http.loop_fairness import lock_shared
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import HandlerContext, Route
-from runtime.http.server import Server
+from runtime.http.server import Server, url_of
 from runtime.http.typed_json import json
 from runtime.repository.object_storage import RemotePlans
 from runtime.shutdown import Ending
@@ -93,8 +92,7 @@ class Replica(Worker):
     @property
     def url(self) -> str:
         """Where clients ask it."""
-        port = self._listener.getsockname()[1]
-        return f"http://[{self.host}]:{port}" if ":" in self.host else f"http://{self.host}:{port}"
+        return url_of(self.host, self._listener.getsockname()[1])
 
     def run(self) -> None:
         """Run until the controller says that it should end, then finish all requests."""
@@ -168,7 +166,7 @@ class Replica(Worker):
 
     def _assembled(self, options: Options, listener: socket.socket) -> Server:
         assert self._runtime is not None
-        server = assembled(
+        server = Server(
             self._runtime,
             options.settings,
             repository=self._mirror,
@@ -176,11 +174,11 @@ class Replica(Worker):
                 Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),
                 Route("GET", HOMES, self._told_homes, "Who is asked for a model", answer=Homes),
             ],
+            observers=[self._observed],
             sockets=[listener],
             peers=self._peers,
         )
         server.service.guards.insert(0, self._lease)
-        server.service.observers.append(self._observed)
         return server
 
     def _told(self, service: HandlerContext, request: Request) -> Answer:
