@@ -18,7 +18,8 @@ from runtime.service.runtime import Runtime
 
 def check(settings: ServerSettings) -> None:
     """Raise if a file or a package that these settings need is not there; models load for long."""
-    Tokens(settings.tokens or None)
+    if settings.tokens:
+        Tokens(settings.tokens)
     telemetry.check(settings)
 
 

@@ -59,7 +59,7 @@ class Tokens:
 
     Where it cannot be read again, the former tokens stay valid, and a warning is logged.
 
-    Without a file no client has a token. With `required`, requests without a valid token are
+    With `required`, requests without a valid token are
     refused. A third word limits what a client may do: `predict`, `read`, `change`, or several of
     them with commas in between. Where `right_of` says what a request needs, clients without a
     token may predict and read.
@@ -67,20 +67,14 @@ class Tokens:
 
     def __init__(
         self,
-        path: str | Path | None = None,
+        path: str | Path,
         *,
         required: bool = True,
         right_of: Callable[[Request], str] | None = None,
     ) -> None:
-        self._right_of = right_of
-        self._path = Path(path) if path is not None else None
-        self._required = required and path is not None
-        self._digests: tuple[_Known, ...] = ()
-        self._stamp: tuple[int, int, int] | None = None
-        self._looked, self._problem = 0.0, ""
-        if self._path is not None:
-            self._digests, self._stamp = _read(self._path)
-            self._looked = monotonic()
+        self._path, self._required, self._right_of = Path(path), required, right_of
+        self._digests, self._stamp = _read(self._path)
+        self._looked, self._problem = monotonic(), ""
 
     def __call__(self, request: Request) -> Response | None:
         """Refuse requests without a valid token; a wrong token also where none is required."""
@@ -105,7 +99,7 @@ class Tokens:
     def client(self, request: Request) -> Client:
         """The sender of a request."""
         header = request.headers.get(b"authorization")
-        if header is not None and self._path is not None:
+        if header is not None:
             self._reread_if_changed()
             scheme, _, token = header.strip().partition(b" ")
             name = self._name(token.strip()) if scheme.lower() == b"bearer" else None
@@ -123,7 +117,7 @@ class Tokens:
 
     def _reread_if_changed(self) -> None:
         now = monotonic()
-        if self._path is None or now - self._looked < _CHECK_SECONDS:
+        if now - self._looked < _CHECK_SECONDS:
             return
         self._looked = now
         try:

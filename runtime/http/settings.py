@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,9 @@ _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]]
     "str": (lambda value: isinstance(value, str), "a text", str),
     "str | Path": (lambda value: isinstance(value, str | PathLike), "a path", _absolute),
 }
-_BOUNDS = {"port": (0, 65535), "batch_rows": (1, inf)}
-_BOUNDS |= dict.fromkeys(("access_log_share", "trace_stages"), (0, 1))
+_SHARE = 0, 1
+_BOUNDS = {"port": (0, 65535), "batch_rows": (1, 1 << 30)}
+_BOUNDS |= {"access_log_share": _SHARE, "trace_stages": _SHARE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,10 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value, where = getattr(self, each.name), f"ServerSettings.{each.name}"
+            value, bounds = getattr(self, each.name), _BOUNDS.get(each.name)
             fits, kind, kept = _KINDS[each.type]
-            least, most = _BOUNDS.get(each.name, (0, inf))
-            if not fits(value):
-                raise ParameterError(f"{each.name} is {kind}", where=where, found=repr(value)[:80])
-            if each.name in _BOUNDS and not least <= value <= most:
-                bounds = f"{least} or more" if most == inf else f"{least} to {most}"
-                raise ParameterError(f"{each.name} is {bounds}", where=where, found=repr(value))
+            if not fits(value) or (bounds and not bounds[0] <= value <= bounds[1]):
+                what = f"{each.name} is {'from {} to {}'.format(*bounds) if bounds else kind}"
+                where = f"ServerSettings.{each.name}"
+                raise ParameterError(what, where=where, found=repr(value)[:80])
             object.__setattr__(self, each.name, kept(value))

@@ -6,7 +6,6 @@ Observers that are off are not attached, so they cost nothing.
 from __future__ import annotations
 
 from functools import partial
-from types import ModuleType
 
 from flour.core.errors import ParameterError
 from runtime.http.access_log import STANDARD_ERROR, AccessLog, open_target
@@ -23,12 +22,21 @@ def check(settings: ServerSettings) -> None:
     if settings.access_log not in {"", STANDARD_ERROR}:
         open_target(str(settings.access_log)).close()
     if settings.tracing:
-        _tracing()
+        try:
+            import opentelemetry.trace as _  # noqa: F401 (whether it is there)
+        except ModuleNotFoundError as problem:
+            raise ParameterError(
+                "tracing needs a distribution more",
+                where="ServerSettings.tracing",
+                found=f"no {problem.name}",
+                hint="pip install 'pretzel-runtime[trace]'",
+            ) from problem
 
 
 def attach(service: HandlerContext) -> None:
     """Attach the observers that the settings enable."""
     settings = service.settings
+    check(settings)
     if settings.metrics:
         service.metrics = Metrics(service)
     if settings.access_log:
@@ -38,28 +46,18 @@ def attach(service: HandlerContext) -> None:
         _trace(service)
 
 
-def _tracing() -> ModuleType:
-    try:
-        from runtime.http import tracing
-    except ModuleNotFoundError as problem:
-        raise ParameterError(
-            "tracing needs a distribution more",
-            where="ServerSettings.tracing",
-            found=f"no {problem.name}",
-            hint="pip install 'pretzel-runtime[trace]'",
-        ) from problem
-    return tracing
-
-
 def _trace(service: HandlerContext) -> None:
-    tracing = _tracing()
-    if isinstance(tracing.trace.get_tracer_provider(), tracing.trace.ProxyTracerProvider):
+    from opentelemetry import trace
+
+    from runtime.http.tracing import TracedAnswering, Tracing
+
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         log.warning("nothing is traced: no provider of OpenTelemetry was set before the server")
         return
-    made = tracing.Tracing(service.router, service.settings.trace_stages)
-    service.guards.insert(0, made.guard)
-    service.observers.append(made.observer)
-    service.answering = tracing.TracedAnswering(service.answering, made)
+    tracing = Tracing(service.router, service.settings.trace_stages)
+    service.guards.insert(0, tracing.guard)
+    service.observers.append(tracing.observer)
+    service.answering = TracedAnswering(service.answering, tracing)
 
 
 def resume(service: HandlerContext, request: Request) -> None:

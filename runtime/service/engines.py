@@ -148,21 +148,13 @@ class _Once:
             call()
 
 
-def check_options(
-    executors: object,
-    memory_budget: object,
-    trust_code: object,
-    result_bytes: object = 0,
-    inline_limit: object = None,
-) -> None:
-    """Raise for an option of a runtime that does not fit; workers have the first three, too."""
+def check_options(executors: object, memory_budget: object, trust_code: object) -> None:
+    """Raise for an option of a runtime that does not fit; workers and replicas have them, too."""
     bounded = memory_budget is None or is_number(memory_budget)
     options = (
         ("executors", executors, executors is None or is_count(executors, 1), "threads, or None"),
         ("memory_budget", memory_budget, bounded, "bytes, or None"),
         ("trust_code", trust_code, isinstance(trust_code, bool), "True or False"),
-        ("result_bytes", result_bytes, is_number(result_bytes), "bytes"),
-        ("inline_limit", inline_limit, inline_limit is None or is_count(inline_limit), "callers"),
     )
     check_values(options, "a runtime cannot have such an option", "Runtime")
 

@@ -79,7 +79,7 @@ class Runtime(RoutedEndpoints):
         those that came from no file are written to the directory `spill`. `result_bytes` bounds
         what is kept of common parts of plans. At most `inline_limit` callers compute at once.
         """
-        check_options(executors, memory_budget, trust_code, result_bytes, inline_limit)
+        check_options(executors, memory_budget, trust_code)
         self._own_store, self._trust_code = store is None, trust_code
         self.store = MemoryStore() if store is None else store
         self._costs = Costs()

@@ -198,16 +198,11 @@ class Worker:
         """The file of a plan on this machine."""
         return Path(path)
 
-    def _assembled(self, options: Options, listener: socket.socket) -> Server:
-        """The server of the models, with the parts that its settings name."""
+    def _assembled(self, options: Options, listener: socket.socket, **parts: Any) -> Server:
+        """The server of the models, with everything that its settings name, and these parts."""
         assert self._runtime is not None
-        return Server(
-            self._runtime,
-            options.settings,
-            repository=self._mirror,
-            sockets=[listener],
-            peers=self._peers,
-        )
+        parts |= {"repository": self._mirror, "sockets": [listener], "peers": self._peers}
+        return Server(self._runtime, options.settings, **parts)
 
     def _changed_route(self, name: str, history: History) -> None:
         """Ask for a change of a route that this worker has worked out; it may be refused."""

@@ -44,8 +44,9 @@ class Front:
         (self.members, self.homes), self.wake = told, wake
         http = settings or ServerSettings()
         required, self.max_body = http.tokens_required, http.max_body
-        tokens = Tokens(http.tokens or None, required=required, right_of=lambda _: "read")
-        self.tokens = tokens if http.tokens else None
+        self.tokens = None
+        if http.tokens:
+            self.tokens = Tokens(http.tokens, required=required, right_of=lambda _: "read")
         with listening(host, port):
             self._server = _Server((host, port), _Handler)
         self._server.front = self

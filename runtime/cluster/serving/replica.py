@@ -24,15 +24,14 @@ from runtime.http.guards import LATE
 from runtime.http.loop_fairness import lock_shared
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import HandlerContext, Route
-from runtime.http.server import Server, url_of
+from runtime.http.server import Server, listen, url_of
+from runtime.http.settings import ServerSettings
 from runtime.http.typed_json import json
 from runtime.repository.object_storage import RemotePlans
 from runtime.shutdown import Ending
 from runtime.workers.channel import Handler
 from runtime.workers.options import Options
 from runtime.workers.process import Worker
-
-_BACKLOG = 1024
 
 
 class Observed:
@@ -72,11 +71,7 @@ class Replica(Worker):
         A process on the same `node` with the same number is started after this one has ended only.
         """
         self.number, self.host, self.node = number, host, node or socket.gethostname()
-        self._listener = socket.create_server(
-            (host, 0),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=_BACKLOG,
-        )
+        self._listener = listen(ServerSettings(host=host, port=0))
         self._find, self._lease, self._observed = find, Lease(lease), Observed()
         self._members, self._homes = Members(0, []), Homes()
         self._link: Link
@@ -164,20 +159,12 @@ class Replica(Worker):
         store = found.store or str(Path(gettempdir()) / f"pretzel-store-{found.owner}")
         return replace(found, store=store).to_json()
 
-    def _assembled(self, options: Options, listener: socket.socket) -> Server:
-        assert self._runtime is not None
-        server = Server(
-            self._runtime,
-            options.settings,
-            repository=self._mirror,
-            routes=[
-                Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),
-                Route("GET", HOMES, self._told_homes, "Who is asked for a model", answer=Homes),
-            ],
-            observers=[self._observed],
-            sockets=[listener],
-            peers=self._peers,
-        )
+    def _assembled(self, options: Options, listener: socket.socket, **parts: Any) -> Server:
+        told = [
+            Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),
+            Route("GET", HOMES, self._told_homes, "Who is asked for a model", answer=Homes),
+        ]
+        server = super()._assembled(options, listener, routes=told, observers=[self._observed])
         server.service.guards.insert(0, self._lease)
         return server
 

@@ -8,10 +8,11 @@ import socket
 import struct
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields
+from dataclasses import asdict, fields
 from math import inf, nan
 from pathlib import Path
 from time import perf_counter
@@ -24,10 +25,15 @@ import flour
 from flour.core.errors import ParameterError
 from flour.data.batch import Batch
 from runtime import Runtime
+from runtime.cli.errors import ArgumentError
+from runtime.cli.serving import server_settings
+from runtime.errors import BadRegistration
 from runtime.http import Server, ServerSettings
+from runtime.http.assembly import check
 from runtime.http.interfaces import Direct, ModelState
 from runtime.http.messages import InferCall, Request, Response
-from runtime.http.routes import HandlerContext, Route
+from runtime.http.metrics_energy import Packages
+from runtime.http.routes import Route
 from runtime.http.server import ServerError, listen
 from runtime.service.version import ModelVersion
 from tests.house import until
@@ -367,14 +373,18 @@ def _(house: House) -> None:
 
 @probe("known_rate")
 def _(house: House) -> None:
-    limits = {"tokens": house.tokens(), "known_rate": 0.01, "tokens_required": False}
+    limits: dict[str, Any] = {
+        "tokens": house.tokens(),
+        "known_rate": 0.01,
+        "tokens_required": False,
+    }
     assert house.statuses(3, bearer(ALICE), **limits) == [200, 429, 429]
     assert house.statuses(3, **limits) == [200] * 3
 
 
 @probe("anonymous_at_once", "known_at_once")
 def _(house: House) -> None:
-    limits = {"tokens": house.tokens(), "tokens_required": False}
+    limits: dict[str, Any] = {"tokens": house.tokens(), "tokens_required": False}
     client = house.serve(ever=False, anonymous_at_once=1, **limits)
     with house.hanging(client):
         assert client.post("/predict/m", ROW).status == 429
@@ -423,12 +433,18 @@ def _(house: House) -> None:
         client.post("/predict/m", ROW)
         return client.get("/metrics")
 
+    nothing = Packages(house.place / "none")  # a machine that does not tell its energy
+    house.patch.setattr("runtime.http.metrics_energy.Packages", lambda: nothing)
     assert told(metrics=False).status == 404
-    plain = told().body
-    assert b"nv_inference" not in plain
-    assert b"carbon" not in plain
-    assert b"nv_inference" in told(triton_metrics=True).body
-    assert b"pretzel_carbon_grams_total" in told(core_watts=10.0, carbon_grams=400.0).body
+    words = (b"nv_inference", b"energy_joules_total", b"carbon_grams_total")
+    for settings, seen in (
+        ({}, [False, False, False]),
+        ({"triton_metrics": True}, [True, False, False]),
+        ({"core_watts": 10.0}, [False, True, False]),
+        ({"core_watts": 10.0, "carbon_grams": 400.0}, [False, True, True]),
+    ):
+        body = told(**settings).body
+        assert [word in body for word in words] == seen
 
 
 @probe("status_page")
@@ -474,3 +490,171 @@ def test_a_setting_has_an_effect(name: str, house: House) -> None:
 
 def test_no_probe_is_of_a_setting_that_is_gone() -> None:
     assert PROBES.keys() == {each.name for each in fields(ServerSettings)}
+
+
+# --- what does not fit ----------------------------------------------------------------------------
+
+NUMBERS = [each.name for each in fields(ServerSettings) if each.type in {"int", "float"}]
+WRONG = [
+    *((name, value) for name in NUMBERS for value in (-1, nan, inf, -inf, True, "1", None)),
+    *((each.name, 1.5) for each in fields(ServerSettings) if each.type == "int"),
+    *(
+        (each.name, value)
+        for each in fields(ServerSettings)
+        if each.type == "bool"
+        for value in (1, "no")
+    ),
+    *((each.name, 3) for each in fields(ServerSettings) if "str" in str(each.type)),
+    *(("port", 65536), ("batch_rows", 0), ("access_log_share", 1.5), ("trace_stages", 2)),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_wrong_value_is_refused_when_settings_are_made(name: str, value: Any) -> None:
+    with pytest.raises(ParameterError, match=f"^{name} is ") as refused:
+        ServerSettings(**{name: value})
+    assert refused.value.where == f"ServerSettings.{name}"
+    assert refused.value.found == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *((name, text) for name in NUMBERS for text in ("-1", "nan", "x", "", "true")),
+        *((each.name, "1.5") for each in fields(ServerSettings) if each.type == "int"),
+        *((each.name, "1") for each in fields(ServerSettings) if each.type == "bool"),
+        *(("port", "65536"), ("batch_rows", "0"), ("trace_stages", "2"), ("idle_seconds", "inf")),
+    ],
+)
+def test_the_command_refuses_it_in_the_same_words(name: str, text: str) -> None:
+    value: object = text
+    with suppress(ValueError):
+        value = float(text) if "float" in str(ServerSettings.__annotations__[name]) else int(text)
+    with pytest.raises(ParameterError) as there:
+        ServerSettings(**{name: value})  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(ArgumentError) as here:
+        server_settings(Namespace(host="::1", port=0, tokens=None, set=[f"{name}={text}"]))
+    assert here.value.what == there.value.what
+    assert here.value.where == f"--set {name}={text}"
+
+
+def test_settings_are_kept_as_they_are_sent_to_workers(tmp_path: Path) -> None:
+    here = Path.cwd()
+    made = ServerSettings(tokens="a", answers=Path("b"), access_log=tmp_path / "c", batch_wait=1)
+    assert (made.tokens, made.answers) == (str(here / "a"), str(here / "b"))
+    assert made.access_log == str(tmp_path / "c")
+    assert ServerSettings(access_log="-").access_log == "-"
+    numbers: dict[str, Any] = {"max_body": np.int64(7), "batch_wait": np.float32(0.5)}
+    assert json.dumps(asdict(ServerSettings(**numbers)))
+    assert json.loads(json.dumps(asdict(made))) == asdict(made)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tokens": "none"}, "the tokens cannot be read"),
+        ({"tokens": "."}, "the tokens cannot be read"),
+        ({"access_log": "none/log"}, "the access log cannot be written"),
+    ],
+)
+def test_what_is_missing_is_said_when_the_server_is_made(
+    house: House, settings: dict[str, str], said: str
+) -> None:
+    found = {name: house.place / text for name, text in settings.items()}
+    for make in (lambda made: Server(house.runtime, made), check):
+        with pytest.raises(ParameterError, match=said) as refused:
+            make(ServerSettings(**found))  # type: ignore[arg-type]  # of these names
+        assert str(house.place) in str(refused.value.where)
+
+
+def test_a_token_has_sixteen_characters(house: House) -> None:
+    with pytest.raises(ParameterError, match="a token has 16 characters or more") as refused:
+        house.serve(tokens=house.tokens(f"alice {ALICE}\nbob {BOB[:15]}\n"))
+    assert (refused.value.where, refused.value.found) == (
+        f"{house.place}/tokens:2",
+        "15 characters",
+    )
+    assert house.statuses(1, bearer(BOB[:16]), tokens=house.tokens(f"bob {BOB[:16]}")) == [200]
+
+
+def test_a_token_file_that_changes_is_read_again(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that comes, one whose rights change, one that goes; a broken file, and none."""
+    house.patch.setattr("runtime.http.guards._CHECK_SECONDS", 0.0)
+    client = house.serve(tokens=house.tokens())
+
+    def told() -> list[int]:
+        asked = [("GET", "/v2"), ("POST", "/predict/m")]
+        answers = [
+            client.ask(*each, BODY, bearer(token)).status
+            for token in (ALICE, BOB)
+            for each in asked
+        ]
+        return [*answers, client.post("/predict/m", BODY, bearer("c" * 20)).status]
+
+    assert told() == [200, 200, 403, 200, 401]
+    house.tokens(f"alice {ALICE} read\ncarol {'c' * 20}\n")
+    assert told() == [200, 403, 401, 401, 200]
+    house.tokens(f"alice {ALICE}\nbob short\n")
+    assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
+    (house.place / "tokens").unlink()
+    assert told() == [200, 403, 401, 401, 200]
+    said = [each for each in caplog.messages if "former tokens stay valid" in each]
+    assert len(said) == 2, "once for each problem"
+    assert "16 characters or more" in said[0]
+    house.tokens()
+    assert told() == [200, 200, 403, 200, 401]
+
+
+# --- parts of the caller's own --------------------------------------------------------------------
+
+
+def test_own_parts_add_to_what_the_settings_name(house: House) -> None:
+    """Own guards are asked after the tokens; what answers is behind the cache."""
+    seen: list[str] = []
+
+    def guard(request: Request) -> None:
+        seen.append(request.path)
+
+    def observer(_request: Request, response: Response, _seconds: float) -> None:
+        seen.append(str(response.status))
+
+    answering = Recorded(house.runtime)
+    settings = ServerSettings(port=0, tokens=house.tokens(), cache_bytes=1 << 16)
+    own: Any = {"answering": answering, "guards": [guard], "observers": [observer]}
+    with Server(house.runtime, settings, **own) as server:
+        client = Client(server.port)
+        statuses = [
+            client.post("/predict/m", BODY, bearer(each)).status for each in (ALICE, ALICE, "x")
+        ]
+    assert statuses == [200, 200, 401]
+    assert seen == ["/predict/m", "200", "/predict/m", "200", "401"]
+    assert answering.rows == [1]
+
+
+def test_notes_of_a_version_count_without_any_setting(house: House) -> None:
+    """The notes that switch the cache on were ignored by a server made in Python."""
+    house.runtime.register("kept", shift(1.0), notes={"cache_bytes": 1 << 16})
+    client = house.serve(ever=True)
+    assert [client.post("/predict/kept", BODY).status for _ in range(3)] == [200] * 3
+    assert house.answering is not None
+    assert house.answering.rows == [1]
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"batch_wait": "2"},
+        {"batch_wait": -1},
+        {"cache_bytes": "1M"},
+        {"batch_rows": True},
+        {"batch_objective": nan},
+    ],
+)
+def test_notes_that_do_not_fit_are_refused(house: House, notes: dict[str, object]) -> None:
+    with pytest.raises(BadRegistration, match="a note is not of its type") as refused:
+        house.runtime.register("n", shift(1.0), notes=notes)
+    (name,) = notes
+    assert str(refused.value.found).startswith(f"{name}=")
+    assert refused.value.where == "n@1"
