@@ -25,13 +25,10 @@ def check(settings: ServerSettings) -> None:
 
 def layers(inner: Answering, runtime: Runtime, settings: ServerSettings) -> Answering:
     """The result cache, then batching, then `inner`; notes of a version switch them on as well."""
-
-    def names() -> set[str]:
-        return {each.name for each in runtime.endpoints()}
-
     together = BatchSettings(settings.batch_wait, settings.batch_objective, settings.batch_rows)
     batched = Batched(inner, together, cost=runtime.expected)
-    return Cached(batched, settings.cache_bytes, names=names)
+    known = runtime.endpoints
+    return Cached(batched, settings.cache_bytes, names=lambda: {each.name for each in known()})
 
 
 def guards(service: HandlerContext) -> list[Guard]:

@@ -22,8 +22,6 @@ from runtime.service.entry import Outputs
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
-Answers = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class ModelState:

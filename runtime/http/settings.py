@@ -24,9 +24,8 @@ _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]]
     "str": (lambda value: isinstance(value, str), "a text", str),
     "str | Path": (lambda value: isinstance(value, str | PathLike), "a path", _absolute),
 }
-_SHARE = 0, 1
-_BOUNDS = {"port": (0, 65535), "batch_rows": (1, 1 << 30)}
-_BOUNDS |= {"access_log_share": _SHARE, "trace_stages": _SHARE}
+_BOUNDS = dict.fromkeys(("access_log_share", "trace_stages"), (0, 1))
+_BOUNDS |= {"port": (0, 65535), "batch_rows": (1, 1 << 30)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -198,11 +198,13 @@ class Worker:
         """The file of a plan on this machine."""
         return Path(path)
 
-    def _assembled(self, options: Options, listener: socket.socket, **parts: Any) -> Server:
-        """The server of the models, with everything that its settings name, and these parts."""
+    def _assembled(
+        self, options: Options, listener: socket.socket, more: Mapping[str, Any] | None = None
+    ) -> Server:
+        """The server of the models, with everything that its settings name, and more parts."""
         assert self._runtime is not None
-        parts |= {"repository": self._mirror, "sockets": [listener], "peers": self._peers}
-        return Server(self._runtime, options.settings, **parts)
+        parts = {"sockets": [listener], "peers": self._peers, **(more or {})}
+        return Server(self._runtime, options.settings, repository=self._mirror, **parts)
 
     def _changed_route(self, name: str, history: History) -> None:
         """Ask for a change of a route that this worker has worked out; it may be refused."""

@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -159,12 +159,15 @@ class Replica(Worker):
         store = found.store or str(Path(gettempdir()) / f"pretzel-store-{found.owner}")
         return replace(found, store=store).to_json()
 
-    def _assembled(self, options: Options, listener: socket.socket, **parts: Any) -> Server:
-        told = [
+    def _assembled(
+        self, options: Options, listener: socket.socket, more: Mapping[str, Any] | None = None
+    ) -> Server:
+        routes = [
             Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),
             Route("GET", HOMES, self._told_homes, "Who is asked for a model", answer=Homes),
         ]
-        server = super()._assembled(options, listener, routes=told, observers=[self._observed])
+        more = {"routes": routes, "observers": [self._observed]}
+        server = super()._assembled(options, listener, more)
         server.service.guards.insert(0, self._lease)
         return server
 
