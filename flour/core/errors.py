@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from numbers import Real
+from numbers import Integral, Real
 
 from objectstore import Explained
 
@@ -140,6 +140,11 @@ def is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     return 0 <= float(value) < inf
+
+
+def is_count(value: object, least: int = 0) -> bool:
+    """Whether this is an integer of `least` or more, and no truth value."""
+    return isinstance(value, Integral) and is_number(value) and int(value) >= least
 
 
 def check_values(

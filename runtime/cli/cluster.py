@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
@@ -131,10 +132,14 @@ def _deployment(options: argparse.Namespace) -> Deployment:
     from runtime.cli.serving import server_settings
     from runtime.cluster.serving import ClusterSettings
     from runtime.cluster.serving.ray_actors import Deployment
+    from runtime.http.assembly import check
     from runtime.repository.object_storage import is_url
     from runtime.workers import Options
 
     server = server_settings(options)
+    if (server.host, server.port) != (options.host, options.port):
+        raise ArgumentError("a cluster's address is --host and --port", where="--set")
+    check(server)
     for name in ("lease", "poll", "cpus", "wait"):
         if not getattr(options, name) > 0:
             raise ArgumentError(f"--{name} is more than 0", found=f"{getattr(options, name):g}")
@@ -142,7 +147,7 @@ def _deployment(options: argparse.Namespace) -> Deployment:
     own = Path(gettempdir()) / f"pretzel-{options.name}"
     plans = options.staging if options.staging and is_url(options.staging) else ""
     replicas = Options(
-        server,
+        replace(server, host="127.0.0.1", port=0),
         executors=max(1, round(options.cpus)),
         memory_budget=options.memory,
         owner=options.name,
@@ -184,8 +189,6 @@ def _free_port(host: str) -> int:
 
 
 def _up(deployment: Deployment, options: argparse.Namespace, out: Output) -> int:
-    from dataclasses import replace
-
     import ray
 
     from runtime.cluster.serving import ray_actors

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,8 +93,10 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 def _serve(options: argparse.Namespace, out: Output) -> int:
     from runtime.http.assembly import check
+    from runtime.http.server import listen
 
     settings = server_settings(options)
+    listen(settings).close()  # what keeps a server from starting is said before models load
     check(settings)
     if options.workers > 1:
         _several(settings, options, out)
@@ -107,7 +109,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     """Serve from this process."""
     from objectstore import FileStore
     from runtime import Runtime
-    from runtime.http.assembly import assembled
+    from runtime.http import Server
     from runtime.http.loop_fairness import keep_what_is_here, lock_shared
     from runtime.service.version import Compiling
 
@@ -120,7 +122,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     ):
         _load(repository, options)
         keep_what_is_here()
-        server = assembled(runtime, settings, repository=repository)
+        server = Server(runtime, settings, repository=repository)
         with until_signal() as ended, lock_shared(), server:
             _follow(repository, options)
             _listening(server.url, len(runtime.endpoints()), 1, out)
@@ -288,7 +290,7 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
 
     given: dict[str, Any] = {"host": options.host, "port": options.port, "drain_delay": 1.0}
     if options.tokens:
-        given["tokens"] = str(Path(options.tokens).absolute())
+        given["tokens"] = options.tokens
     for text in options.set:
         name, sign, value = text.partition("=")
         fields = ServerSettings.__dataclass_fields__
@@ -299,7 +301,7 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
                 hint=(nearest(name, fields) if sign else None)
                 or "settings are " + ", ".join(fields),
             )
-        given[name] = _typed(value, getattr(ServerSettings(), name), text)
+        given[name] = _typed(value, getattr(ServerSettings(), name))
     try:
         return ServerSettings(**given)
     except ParameterError as problem:
@@ -307,17 +309,16 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
         raise ArgumentError(problem.what, where=where, found=problem.found) from None
 
 
-def _typed(value: str, usual: object, text: str) -> object:
-    """A setting's value, in the type of its default."""
-    try:
+def _typed(value: str, usual: object) -> object:
+    """A setting's value, in the type of its default; where it has none there, as it was given."""
+    with suppress(ValueError, LookupError, argparse.ArgumentTypeError):
         match usual:
             case bool():
                 return {"true": True, "false": False}[value.lower()]
-            case int():
+            case int() if value.lstrip("-").isdigit():
+                return int(value)
+            case int() if not value[-1:].isdigit():  # such as 1.5G
                 return common.size(value)
             case float():
                 return float(value)
-    except (ValueError, LookupError, argparse.ArgumentTypeError):
-        kind = {bool: "true or false", int: "a whole number"}.get(type(usual), "a number")
-        raise ArgumentError(f"this setting is {kind}", where=f"--set {text}") from None
     return value

@@ -75,7 +75,7 @@ class AccessLog:
         self._broken = False
         self._writing = threading.Lock()
         self._ended = threading.Event()
-        self._stream = _open_target(target)
+        self._stream = open_target(target)
         self._thread = threading.Thread(target=self._run, name="pretzel-access-log", daemon=True)
         self._thread.start()
 
@@ -134,7 +134,7 @@ class AccessLog:
         try:
             if _is_replaced(self._target, self._stream):
                 self._stream.close()
-                self._stream = _open_target(self._target)
+                self._stream = open_target(self._target)
             while data:
                 data = data[self._stream.write(data) :]
             self._stream.flush()
@@ -154,7 +154,8 @@ class AccessLog:
             self._stream.close()
 
 
-def _open_target(target: str) -> IO[bytes]:
+def open_target(target: str) -> IO[bytes]:
+    """The stream for the lines: a file that is appended to, or standard error."""
     if target == STANDARD_ERROR:
         return sys.stderr.buffer
     try:

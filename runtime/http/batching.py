@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from flour.data.batch import row_count
-from runtime.http.interfaces import Answering, InferCall
+from runtime.http.interfaces import Answering
+from runtime.http.messages import InferCall
 from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
 

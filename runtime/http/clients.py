@@ -7,17 +7,17 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from runtime.http.guards import Tokens
+from runtime.http.guards import Client, Tokens
 from runtime.http.messages import Request, Response
 from runtime.http.problems import HttpError
 from runtime.http.routes import HandlerContext
 from runtime.http.typed_json import body_of, json
 
 
-def client_name(service: HandlerContext, request: Request) -> str:
+def sender(service: HandlerContext, request: Request) -> Client:
     """The client by its token, else by its address."""
     tokens = _tokens(service)
-    return request.peer if tokens is None else tokens.client(request).name
+    return Client(request.peer, known=False) if tokens is None else tokens.client(request)
 
 
 def may_change(service: HandlerContext, request: Request) -> bool:

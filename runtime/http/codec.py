@@ -29,8 +29,7 @@ from runtime.http.codec_json import (
 )
 from runtime.http.content import TABLE, TABLE_JSON, columns, content_type, read, written
 from runtime.http.direct_inputs import DirectInputs
-from runtime.http.interfaces import InferCall
-from runtime.http.messages import HEADER_LENGTH, OCTETS, Request, Response
+from runtime.http.messages import HEADER_LENGTH, OCTETS, InferCall, Request, Response
 from runtime.http.problems import HttpError
 from runtime.http.response_options import NOTHING, OutputOptions, ResponseOptions, response_options
 from runtime.http.row_decoder import RowDecoder
@@ -122,7 +121,7 @@ class ModelCodec:
         array = np.array(data, DTYPES[item.datatype]).reshape(shape)
         return Batch(Kind.ARRAYS, array, len(array), single=False), asked.id
 
-    def decode(self, request: Request, default_priority: int) -> tuple[InferCall, ResponseOptions]:
+    def decode(self, request: Request) -> tuple[InferCall, ResponseOptions]:
         """Any request, as a call and what is wished of its answer."""
         header = request.header(HEADER_LENGTH)
         body = request.body
@@ -135,7 +134,7 @@ class ModelCodec:
                 return self._raw(body), NOTHING
             asked = codec_json.decode(body[:size])
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
-        wished = response_options(asked, request, default_priority)
+        wished = response_options(asked, request)
         data = call_data(self.version.inputs, tensors)
         return self.call(self.version.reader.read(data).as_block, wished), wished
 

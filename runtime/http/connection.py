@@ -454,7 +454,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if not self._busy and (self._close or (self._ended and not self._line)):
             self._linger()
-        elif len(self._line) > self._app.settings.max_pipelined:
+        elif len(self._line) > _MOST_PIPELINED:
             self._held = True
             self._transport.pause_reading()
         elif self._held and not (self._paused or self._mute):
@@ -553,6 +553,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
+#: Requests that may wait on a connection for the one before them.
+_MOST_PIPELINED = 64
 #: Longer bodies take a time to be sent, which does not count as one of waiting.
 _LONG = 1 << 20
 _LINGER_SECONDS = 2.0

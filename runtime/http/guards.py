@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from flour.core.errors import ParameterError
 from runtime.http.messages import Request, Response
-from runtime.http.problems import refusal
+from runtime.http.problems import log, refusal
 
 _SOON = (("Retry-After", "1"),)
 #: Routes that load balancers and orchestrators ask.
@@ -43,7 +43,7 @@ class Client(NamedTuple):
 
 #: What a client may do, unless its line in the file says less; and one without a token.
 ALL = frozenset({"predict", "read", "change"})
-_USUAL = ALL - {"change"}
+_USUAL, _NONE = ALL - {"change"}, frozenset[str]()
 
 
 class _Known(NamedTuple):
@@ -57,7 +57,9 @@ class _Known(NamedTuple):
 class Tokens:
     """The clients with tokens: a file with a line `name token` each, read again when it changes.
 
-    Without a file no client has a token. With `required`, requests without a valid token are
+    Where it cannot be read again, the former tokens stay valid, and a warning is logged.
+
+    With `required`, requests without a valid token are
     refused. A third word limits what a client may do: `predict`, `read`, `change`, or several of
     them with commas in between. Where `right_of` says what a request needs, clients without a
     token may predict and read.
@@ -65,20 +67,14 @@ class Tokens:
 
     def __init__(
         self,
-        path: str | Path | None = None,
+        path: str | Path,
         *,
         required: bool = True,
         right_of: Callable[[Request], str] | None = None,
     ) -> None:
-        self._right_of = right_of
-        self._path = Path(path) if path is not None else None
-        self._required = required and path is not None
-        self._digests: tuple[_Known, ...] = ()
-        self._stamp: tuple[int, int, int] | None = None
-        self._looked = 0.0
-        if self._path is not None:
-            self._digests, self._stamp = _read(self._path)
-            self._looked = monotonic()
+        self._path, self._required, self._right_of = Path(path), required, right_of
+        self._digests, self._stamp = _read(self._path)
+        self._looked, self._problem = monotonic(), ""
 
     def __call__(self, request: Request) -> Response | None:
         """Refuse requests without a valid token; a wrong token also where none is required."""
@@ -90,25 +86,20 @@ class Tokens:
         client = self.client(request)
         if header is not None and not client.known:
             return _WRONG
-        return None if self.allows(client, request) else _NO_RIGHT
-
-    def allows(self, client: Client, request: Request) -> bool:
-        """Whether a client has the right that a request needs."""
-        if self._path is None or self._right_of is None:
-            return True
-        rights = self.rights(client)
-        return rights == ALL or (self._right_of(request) or "read") in rights
+        needs = self._right_of
+        allowed = needs is None or (needs(request) or "read") in self.rights(client)
+        return None if allowed else _NO_RIGHT
 
     def rights(self, client: Client) -> frozenset[str]:
         """What a client may do."""
         if not client.known:
             return _USUAL
-        return next((each.rights for each in self._digests if each.name == client.name), ALL)
+        return next((each.rights for each in self._digests if each.name == client.name), _NONE)
 
     def client(self, request: Request) -> Client:
         """The sender of a request."""
         header = request.headers.get(b"authorization")
-        if header is not None and self._path is not None:
+        if header is not None:
             self._reread_if_changed()
             scheme, _, token = header.strip().partition(b" ")
             name = self._name(token.strip()) if scheme.lower() == b"bearer" else None
@@ -126,14 +117,17 @@ class Tokens:
 
     def _reread_if_changed(self) -> None:
         now = monotonic()
-        if self._path is None or now - self._looked < _CHECK_SECONDS:
+        if now - self._looked < _CHECK_SECONDS:
             return
         self._looked = now
         try:
             if _stamp(self._path) != self._stamp:
                 self._digests, self._stamp = _read(self._path)
-        except (OSError, ParameterError):
-            return  # it is being written, or is damaged: the old tokens stay valid
+            self._problem = ""
+        except (OSError, ParameterError) as problem:  # it is being written, or is damaged
+            if str(problem) != self._problem:
+                self._problem = str(problem)
+                log.warning("the former tokens stay valid, as the file has changed: %s", problem)
 
 
 @dataclass(slots=True)
@@ -289,9 +283,8 @@ def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
                 found=f"{len(parts)} words",
             )
         if len(parts[1]) < _LEAST:
-            raise ParameterError(
-                f"a token has {_LEAST} characters at least", where=where, found=str(len(parts[1]))
-            )
+            what, found = f"a token has {_LEAST} characters or more", f"{len(parts[1])} characters"
+            raise ParameterError(what, where=where, found=found)
         rights = frozenset(parts[2].split(",")) if len(parts) == 3 else ALL
         if not rights <= ALL:
             raise ParameterError(

@@ -15,11 +15,10 @@ import numpy as np
 from flour.data.batch import Batch, row_count
 from runtime.http import telemetry
 from runtime.http.codec import ModelCodec, is_dense
-from runtime.http.interfaces import InferCall
 from runtime.http.loop_fairness import uncollected
-from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
+from runtime.http.messages import Answer, InferCall, Request, Response
 from runtime.http.number_arrays import LEAST_BYTES
-from runtime.http.response_options import NOTHING, ResponseOptions
+from runtime.http.response_options import NOTHING, ResponseOptions, tells
 from runtime.http.routes import HandlerContext
 from runtime.service.entry import Outputs
 from scheduler import DeadlineExceeded
@@ -32,7 +31,6 @@ LARGE = 512 << 10
 MANY_ROWS = 4096
 #: So many documents are answered together, of a large body.
 DOCUMENTS = 1024
-_LENGTH, _TIMEOUT = HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
 
 
 def infer(service: HandlerContext, request: Request) -> Answer:
@@ -65,14 +63,14 @@ def infer(service: HandlerContext, request: Request) -> Answer:
 def rows(service: HandlerContext, request: Request) -> object:
     """The data of a body as the champion reads it, for a route that does, too."""
     front = service.front(request.params["model"])
-    return front.decode(request, service.settings.default_priority)[0].batch.data
+    return front.decode(request)[0].batch.data
 
 
 def _decoded(
     service: HandlerContext, front: ModelCodec, request: Request
 ) -> tuple[InferCall, ResponseOptions]:
     try:
-        return front.decode(request, service.settings.default_priority)
+        return front.decode(request)
     except BaseException:
         front.counts.failed += 1
         raise
@@ -157,11 +155,6 @@ def quick_block(service: HandlerContext, front: ModelCodec, block: Batch) -> Out
     if batch is None or outputs is None:
         return None
     return front.as_block(outputs) if batch.single else outputs
-
-
-def tells(request: Request) -> bool:
-    """Whether a header says how the body is to be read, or how soon it has to be answered."""
-    return _LENGTH in request.headers or _TIMEOUT in request.headers
 
 
 def _quick(service: HandlerContext, front: ModelCodec, request: Request) -> Answer | None:

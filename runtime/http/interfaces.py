@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flour.data.batch import Batch
-from runtime.http.messages import Request, Response
+from runtime.http.messages import InferCall, Request, Response
 from runtime.rollout import judged
 from runtime.service.entry import Outputs
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
-
-Answers = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +58,6 @@ class Repository(Protocol):
 
     def unload(self, name: str) -> object:
         """Take a model out of service."""
-
-
-@dataclass(frozen=True, slots=True)
-class InferCall:
-    """A call as it was decoded: which version, with which data and options."""
-
-    version: ModelVersion
-    batch: Batch
-    outputs: tuple[str, ...] | None = None
-    timeout: float | None = None
-    priority: int | None = None
 
 
 class Answering(Protocol):

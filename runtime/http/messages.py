@@ -1,12 +1,14 @@
-"""Requests and responses."""
+"""Requests, the calls that they are decoded to, and responses."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from flour.data.batch import Batch
     from runtime.service.version import ModelVersion
 
 JSON = "application/json"
@@ -14,10 +16,6 @@ OCTETS = "application/octet-stream"
 
 #: The header with the length of the JSON part of a body with raw tensors.
 HEADER_LENGTH = "inference-header-content-length"
-#: The header of an answer that tells which version gave it, where a route has chosen one.
-VERSION_HEADER = "X-Model-Version"
-#: The header with the id of an answer that is kept.
-ANSWER_HEADER = "x-answer-id"
 #: The header with the milliseconds that the client will wait.
 TIMEOUT_HEADER = "x-request-timeout-ms"
 
@@ -85,6 +83,17 @@ class Request:
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.path}, {len(self.body)} bytes)"
+
+
+@dataclass(frozen=True, slots=True)
+class InferCall:
+    """A call as it was decoded: which version, with which data and options."""
+
+    version: ModelVersion
+    batch: Batch
+    outputs: tuple[str, ...] | None = None
+    timeout: float | None = None
+    priority: int | None = None
 
 
 class Response:

@@ -35,7 +35,7 @@ class _Held(NamedTuple):
 class Noted:
     """Follows the notes of a runtime's endpoints, until it is closed."""
 
-    def __init__(self, runtime: Runtime, answers: str, number: int = 0) -> None:
+    def __init__(self, runtime: Runtime, answers: str | Path, number: int = 0) -> None:
         """`answers` is the folder for answers, in which each process has folders of its own."""
         self._runtime, self._answers, self._number = runtime, answers, number
         self._held: dict[tuple[str, str], _Held] = {}

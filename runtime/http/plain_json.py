@@ -25,13 +25,13 @@ from runtime.http.bodies import Instances, Predictions
 from runtime.http.codec import ModelCodec
 from runtime.http.codec_json import decoded, encode
 from runtime.http.column_arrays import ColumnPieces, column_pieces
-from runtime.http.inference import LARGE, answered, check_deadline, quick, quick_block, tells
+from runtime.http.inference import LARGE, answered, check_deadline, quick, quick_block
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.number_arrays import LEAST_BYTES, read
 from runtime.http.piecewise import in_pieces
 from runtime.http.problems import HttpError
-from runtime.http.response_options import NOTHING, ResponseOptions, timeout
+from runtime.http.response_options import NOTHING, ResponseOptions, tells, timeout
 from runtime.http.routes import HandlerContext
 from runtime.http.row_texts import encoded_column, encoded_rows, named
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from runtime.http.codec_json import Envelope, LooseInput, RequestInput, RequestOutput
 from runtime.http.content import common_type, content_type
-from runtime.http.messages import TIMEOUT_HEADER, Request
+from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Request
 from runtime.http.problems import HttpError
 
 
@@ -43,9 +43,12 @@ class ResponseOptions:
 
 
 NOTHING = ResponseOptions()
+#: The priority of requests that have none.
+_USUAL = 8
+_LENGTH, _TIMEOUT = HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
 
 
-def response_options(asked: Envelope, request: Request, default_priority: int) -> ResponseOptions:
+def response_options(asked: Envelope, request: Request) -> ResponseOptions:
     """The options of a decoded request. Unknown parameters are ignored."""
     parameters = asked.parameters or {}
     binary = _flag(parameters, "binary_data_output", "$")
@@ -56,7 +59,7 @@ def response_options(asked: Envelope, request: Request, default_priority: int) -
         outputs=_outputs(asked.outputs, binary=binary) if asked.outputs else None,
         binary=binary,
         timeout=timeout(parameters, request),
-        priority=_priority(parameters, default_priority),
+        priority=_priority(parameters),
         content=common_type([content_type(parameters, "$"), *inputs]),
         explain=_explain(parameters),
     )
@@ -126,6 +129,11 @@ def timeout(known: Mapping[str, Any], request: Request) -> float | None:
     return min(limits, default=None)
 
 
+def tells(request: Request) -> bool:
+    """Whether a header says how the body is to be read, or how soon it has to be answered."""
+    return _LENGTH in request.headers or _TIMEOUT in request.headers
+
+
 def _milliseconds(text: str) -> float:
     try:
         milliseconds = float(text)
@@ -136,7 +144,7 @@ def _milliseconds(text: str) -> float:
     return milliseconds
 
 
-def _priority(parameters: Mapping[str, Any], default: int) -> int | None:
+def _priority(parameters: Mapping[str, Any]) -> int | None:
     """On the wire 1 is the most urgent; to the executors a larger number is."""
     level = _number(parameters, "priority")
-    return default - min(level, 1 << 20) if level else None
+    return _USUAL - min(level, 1 << 20) if level else None

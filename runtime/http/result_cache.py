@@ -17,7 +17,8 @@ from threading import Lock
 from typing import Any
 
 from flour.data.batch import Batch
-from runtime.http.interfaces import Answering, InferCall
+from runtime.http.interfaces import Answering
+from runtime.http.messages import InferCall
 from runtime.service.entry import Outputs
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.version import ModelVersion
@@ -126,8 +127,7 @@ class Cached:
         )
 
     def _budget(self, version: ModelVersion) -> int:
-        noted = version.notes.get(NOTE, self._usual)
-        return noted if isinstance(noted, int) else 0
+        return version.notes.get(NOTE, self._usual)  # type: ignore[return-value]  # was checked
 
     def _of(self, name: str, budget: int) -> _Endpoint:
         endpoint = self._endpoints.get(name)

@@ -10,9 +10,9 @@ import msgspec
 
 from flour.data.batch import Batch
 from runtime.http.bodies import Reported, ReportRequest, RolloutAction, RolloutBody, RolloutRequest
-from runtime.http.clients import asked_of, changed, client_name
-from runtime.http.interfaces import Answering, InferCall
-from runtime.http.messages import Request, Response
+from runtime.http.clients import asked_of, changed, sender
+from runtime.http.interfaces import Answering
+from runtime.http.messages import InferCall, Request, Response
 from runtime.http.routes import HandlerContext
 from runtime.http.typed_json import body_of, json
 from runtime.service.entry import Outputs
@@ -28,7 +28,7 @@ async def begin(service: HandlerContext, request: Request) -> Response:
     """Begin a rollout."""
     asked: RolloutRequest = asked_of(request, _request)
     terms = {name: value for name, value in msgspec.to_builtins(asked).items() if value != []}
-    terms["who"] = client_name(service, request)
+    terms["who"] = sender(service, request).name
     return changed(request, await _judged(service, request, "begin", terms=terms))
 
 

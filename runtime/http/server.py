@@ -42,23 +42,16 @@ def listen(settings: ServerSettings) -> socket.socket:
     with listening(settings.host, settings.port):
         return socket.create_server(
             (settings.host, settings.port),
-            family=_family(settings),
+            family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
             backlog=settings.backlog,
             reuse_port=settings.reuse_port,
         )
 
 
-def check_address(settings: ServerSettings) -> None:
-    """Raise if the address cannot be listened at, without doing so."""
-    with listening(settings.host, settings.port), socket.socket(_family(settings)) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if settings.reuse_port:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        trial.bind((settings.host, settings.port))
-
-
-def _family(settings: ServerSettings) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def url_of(host: str, port: int) -> str:
+    """The address for clients of what listens there."""
+    shown = "127.0.0.1" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 (shown, not bound)
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
 @contextlib.contextmanager
@@ -91,7 +84,12 @@ class Server:
         sockets: Sequence[socket.socket] = (),
         peers: Peers | None = None,
     ) -> None:
-        """Make a server that does not listen yet. `sockets` are ones that listen already."""
+        """Make a server that does not listen yet, with everything that its settings name.
+
+        `answering` takes the runtime's place behind the result cache and batching. `guards` are
+        asked after those of the settings, `observers` are told before those of the settings.
+        `sockets` are ones that listen already.
+        """
         self.settings = settings or ServerSettings()
         self.service = Service(
             runtime,
@@ -132,9 +130,7 @@ class Server:
     @property
     def url(self) -> str:
         """The address for clients."""
-        host = self.settings.host
-        shown = "127.0.0.1" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 (shown, not bound)
-        return f"http://[{shown}]:{self.port}" if ":" in shown else f"http://{shown}:{self.port}"
+        return url_of(self.settings.host, self.port)
 
     @property
     def connections(self) -> int:

@@ -10,13 +10,13 @@ from contextlib import closing, nullcontext, suppress
 from time import monotonic
 
 from flour.core.errors import FlourError
-from runtime.http import problems, telemetry
+from runtime.http import assembly, problems, telemetry
 from runtime.http.array_pieces import CUTS
 from runtime.http.attributions import Attributions
 from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
-from runtime.http.guards import LATE, most_unread
+from runtime.http.guards import LATE, AtOnce, most_unread
 from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.lag import Lag
 from runtime.http.messages import Answer, Request, Response
@@ -54,12 +54,10 @@ class Service(HandlerContext):
         peers: Peers | None = None,
     ) -> None:
         self.runtime, self.settings, self.repository = runtime, settings, repository
-        self.answering = answering or Direct(runtime)
-        self.guards, self.observers = list(guards), list(observers)
+        self.answering = assembly.layers(answering or Direct(runtime), runtime, settings)
+        self.observers = list(observers)
         self.peers: Peers = peers or Alone(runtime)
         self.waiting = 0
-        #: Called with a request whose answer is awaited; gives what is called when it has ended.
-        self.enter: Callable[[Request], Callable[[object], None]] | None = None
         self.lag = Lag()
         self._turns = Turns()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
@@ -72,6 +70,10 @@ class Service(HandlerContext):
         self._small = settings.compress_above
         self.routes = (*ROUTES, *routes)
         self.router = Router(self.routes)
+        self.guards = [*assembly.guards(self), *guards]
+        counting = (each.enter for each in self.guards if isinstance(each, AtOnce))
+        #: Called with a request whose answer is awaited; gives what is called when it has ended.
+        self.enter: Callable[[Request], Callable[[object], None]] | None = next(counting, None)
         self.metrics = None
         self.attribution = Attributions(settings.explain_rate, settings.explain_rows)
         telemetry.attach(self)

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
-from flour.core.errors import ParameterError
+from flour.core.errors import ParameterError, is_count, is_number
+
+
+def _absolute(path: str | PathLike[str]) -> str:
+    """A file by its whole path, as workers may run elsewhere; "-" is standard error."""
+    return str(path if str(path) in {"", "-"} else Path(path).absolute())
+
+
+#: What fits a setting, in words, and as what it is kept, by the annotation of its field.
+_KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]] = {
+    "bool": (lambda value: isinstance(value, bool), "true or false", bool),
+    "int": (is_count, "an integer, 0 or more", int),
+    "float": (is_number, "a finite number, 0 or more", float),
+    "str": (lambda value: isinstance(value, str), "a text", str),
+    "str | Path": (lambda value: isinstance(value, str | PathLike), "a path", _absolute),
+}
+_BOUNDS = dict.fromkeys(("access_log_share", "trace_stages"), (0, 1))
+_BOUNDS |= {"port": (0, 65535), "batch_rows": (1, 1 << 30)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +44,6 @@ class ServerSettings:
     """The request line and all headers together."""
     max_body: int = 64 << 20
     """Of a body as received, and again after decompression."""
-    max_pipelined: int = 64
-    """Requests that may wait on a connection for the one before them."""
 
     header_seconds: float = 10.0
     """From the first byte of a request to the end of its headers."""
@@ -42,8 +61,6 @@ class ServerSettings:
 
     compress_above: int = 16 << 10
     """Larger answers are compressed for clients that accept it."""
-    default_priority: int = 8
-    """Priority of requests without one: 1 goes first, larger numbers later."""
 
     cache_bytes: int = 0
     """Size of each endpoint's result cache, unless the model has its own `cache_bytes`."""
@@ -54,8 +71,8 @@ class ServerSettings:
     batch_rows: int = 1024
     """A batch is sent when it has this many rows."""
 
-    tokens: str = ""
-    """A file with a line `name token` for each client."""
+    tokens: str | Path = ""
+    """A file with a line `name token` for each client; tokens have 16 characters or more."""
     tokens_required: bool = True
     """Whether requests without a valid token are refused, if there is such a file."""
     anonymous_rate: float = 0.0
@@ -75,7 +92,7 @@ class ServerSettings:
     new_bytes_a_day: int = 0
     """Bytes of bodies not sent before, for each client and day, so that models are not easily
     copied by asking; 0 is no limit."""
-    answers: str = ""
+    answers: str | Path = ""
     """A folder for the answers of models whose notes say that they are kept."""
     tenant_header: str = "x-tenant"
     """The header that names the tenant of a request, for routes; clients are believed."""
@@ -98,7 +115,7 @@ class ServerSettings:
     """Whether metrics also appear under Triton's names."""
     status_page: bool = True
     """Whether `/` and `/explain` answer."""
-    access_log: str = ""
+    access_log: str | Path = ""
     """A file for a line of JSON for each request; "-" is standard error, empty is no log."""
     access_log_share: float = 1.0
     """Share of successful requests that are logged; failed ones always are."""
@@ -108,19 +125,11 @@ class ServerSettings:
     """Share of traced requests that are computed stage by stage, with a span for each."""
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if isinstance(value, int | float) and not value >= 0:
-                raise ParameterError(
-                    f"{name} cannot be negative", where="ServerSettings", found=repr(value)
-                )
-        for name in ("access_log_share", "trace_stages"):
-            share = getattr(self, name)
-            if not share <= 1:
-                raise ParameterError(
-                    f"{name} is a share, from 0 to 1", where="ServerSettings", found=repr(share)
-                )
-        if self.port > 65535:
-            raise ParameterError(
-                "there is no such port", where="ServerSettings.port", found=str(self.port)
-            )
+        for each in fields(self):
+            value, bounds = getattr(self, each.name), _BOUNDS.get(each.name)
+            fits, kind, kept = _KINDS[each.type]
+            if not fits(value) or (bounds and not bounds[0] <= value <= bounds[1]):
+                what = f"{each.name} is {'from {} to {}'.format(*bounds) if bounds else kind}"
+                where = f"ServerSettings.{each.name}"
+                raise ParameterError(what, where=where, found=repr(value)[:80])
+            object.__setattr__(self, each.name, kept(value))

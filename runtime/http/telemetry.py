@@ -5,51 +5,52 @@ Observers that are off are not attached, so they cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from flour.core.errors import ParameterError
-from runtime.http.access_log import AccessLog
-from runtime.http.guards import Client, Tokens
+from runtime.http.access_log import STANDARD_ERROR, AccessLog, open_target
+from runtime.http.clients import sender
 from runtime.http.messages import Request
 from runtime.http.metrics import Metrics
 from runtime.http.problems import log
 from runtime.http.routes import HandlerContext
+from runtime.http.settings import ServerSettings
+
+
+def check(settings: ServerSettings) -> None:
+    """Raise if the access log cannot be written, or the package for tracing is missing."""
+    if settings.access_log not in {"", STANDARD_ERROR}:
+        open_target(str(settings.access_log)).close()
+    if settings.tracing:
+        try:
+            import opentelemetry.trace as _  # noqa: F401 (whether it is there)
+        except ModuleNotFoundError as problem:
+            raise ParameterError(
+                "tracing needs a distribution more",
+                where="ServerSettings.tracing",
+                found=f"no {problem.name}",
+                hint="pip install 'pretzel-runtime[trace]'",
+            ) from problem
 
 
 def attach(service: HandlerContext) -> None:
     """Attach the observers that the settings enable."""
     settings = service.settings
+    check(settings)
     if settings.metrics:
         service.metrics = Metrics(service)
     if settings.access_log:
-        share = settings.access_log_share
-        service.observers.append(AccessLog(settings.access_log, share, client=_who(service)))
+        target, share = str(settings.access_log), settings.access_log_share
+        service.observers.append(AccessLog(target, share, client=partial(sender, service)))
     if settings.tracing:
         _trace(service)
 
 
-def _who(service: HandlerContext) -> Callable[[Request], Client | None]:
-    """A function from a request to its sender; guards are added later, so it looks them up late."""
-
-    def client(request: Request) -> Client | None:
-        tokens = next((each for each in service.guards if isinstance(each, Tokens)), None)
-        return None if tokens is None else tokens.client(request)
-
-    return client
-
-
 def _trace(service: HandlerContext) -> None:
-    try:
-        from opentelemetry import trace
+    from opentelemetry import trace
 
-        from runtime.http.tracing import TracedAnswering, Tracing
-    except ModuleNotFoundError as problem:
-        raise ParameterError(
-            "tracing needs a distribution more",
-            where="ServerSettings.tracing",
-            found=f"no {problem.name}",
-            hint="pip install 'pretzel-runtime[trace]'",
-        ) from problem
+    from runtime.http.tracing import TracedAnswering, Tracing
+
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         log.warning("nothing is traced: no provider of OpenTelemetry was set before the server")
         return

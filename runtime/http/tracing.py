@@ -24,8 +24,8 @@ from oven import Plan
 from oven.explain import timing
 from oven.explain.explain import label
 from runtime.http.health import server_version
-from runtime.http.interfaces import Answering, InferCall
-from runtime.http.messages import Request, Response
+from runtime.http.interfaces import Answering
+from runtime.http.messages import InferCall, Request, Response
 from runtime.http.routes import Router
 from runtime.service.engines import shaped
 from runtime.service.entry import Outputs

@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flour.core.errors import FlourError, nearest
+from flour.core.errors import FlourError, is_number, nearest
 from runtime.repository.errors import BadConfig
 from runtime.repository.files import Folder, shown
 from runtime.repository.listing import Model, Scan, Trouble, reason_of
@@ -137,4 +137,4 @@ def _fits(value: object, kind: Any) -> bool:
         return False
     if kind is _TEXTS:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    return isinstance(value, kind) and (kind in {bool, str} or is_number(value))

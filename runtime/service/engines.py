@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from flour.core.errors import check_values, is_count, is_number
 from flour.core.sparse import Sparse
 from flour.data.batch import Batch
 from oven import Plan
@@ -145,6 +146,17 @@ class _Once:
         call, self._call = self._call, None
         if call is not None:
             call()
+
+
+def check_options(executors: object, memory_budget: object, trust_code: object) -> None:
+    """Raise for an option of a runtime that does not fit; workers and replicas have them, too."""
+    bounded = memory_budget is None or is_number(memory_budget)
+    options = (
+        ("executors", executors, executors is None or is_count(executors, 1), "threads, or None"),
+        ("memory_budget", memory_budget, bounded, "bytes, or None"),
+        ("trust_code", trust_code, isinstance(trust_code, bool), "True or False"),
+    )
+    check_values(options, "a runtime cannot have such an option", "Runtime")
 
 
 class Engines:

@@ -35,7 +35,7 @@ from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
-from runtime.service.engines import Answers, Engines, shaped
+from runtime.service.engines import Answers, Engines, check_options, shaped
 from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
 from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph
 from runtime.service.materialise import Materialiser
@@ -77,9 +77,9 @@ class Runtime(RoutedEndpoints):
         Parameters live in `store` (in this process, if none is given), under owners called
         `owner` + "name@version". Plans beyond `memory_budget` bytes are dropped and brought back;
         those that came from no file are written to the directory `spill`. `result_bytes` bounds
-        what is kept of common parts of plans. At most `inline_limit` callers compute at once on
-        their own threads, apart from single rows by the shortest way.
+        what is kept of common parts of plans. At most `inline_limit` callers compute at once.
         """
+        check_options(executors, memory_budget, trust_code)
         self._own_store, self._trust_code = store is None, trust_code
         self.store = MemoryStore() if store is None else store
         self._costs = Costs()

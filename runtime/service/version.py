@@ -20,9 +20,11 @@ from time import perf_counter, thread_time
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from flour.core.errors import check_values, is_number
 from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
 from oven import Plan
+from runtime.errors import BadRegistration
 from runtime.service.entry import SAMPLE, Counter, InlineEntry
 from runtime.service.private import private_columns
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 #: like single rows; so do those that were seen to take no longer than INLINE_SECONDS.
 INLINE_BYTES = 1 << 20
 INLINE_SECONDS = 50e-6
+#: Notes that are numbers, for front ends.
+_NUMBERS = ("batch_wait", "batch_objective", "batch_rows", "cache_bytes")
 #: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
 #: what is due, is a fifth of such a call.
 COARSE_SECONDS = 20e-6
@@ -163,6 +167,9 @@ class ModelVersion:
         self.reserved = reserved
         #: For front ends; see Runtime.register.
         self.notes: Mapping[str, object] = dict(notes or {})
+        numbers = [(name, self.notes[name]) for name in _NUMBERS if name in self.notes]
+        told = ((name, value, is_number(value), "a number, 0 or more") for name, value in numbers)
+        check_values(told, "a note is not of its type", self.owner, BadRegistration)
         #: Columns whose values are not to be seen; see runtime.service.private.
         self.private = private_columns(self.notes, self.inputs, self.owner)
         #: Makes the batch of a call's data.

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from runtime.http.settings import ServerSettings
+from runtime.service.engines import check_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class Options:
     """Whether machine code in the files of plans is used."""
     private: str | None = None
     """A directory that the last worker removes, where the supervisor cannot do so any more."""
+
+    def __post_init__(self) -> None:
+        check_options(self.executors, self.memory_budget, self.trust_code)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for a channel."""

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -19,7 +19,6 @@ from typing import Any
 
 from flour.core.errors import FlourError
 from objectstore import FileStore
-from runtime.http.assembly import assembled
 from runtime.http.loop_fairness import keep_what_is_here, lock_shared
 from runtime.http.server import Server
 from runtime.repository.staging_locks import WORKERS
@@ -199,16 +198,13 @@ class Worker:
         """The file of a plan on this machine."""
         return Path(path)
 
-    def _assembled(self, options: Options, listener: socket.socket) -> Server:
-        """The server of the models, with the parts that its settings name."""
+    def _assembled(
+        self, options: Options, listener: socket.socket, more: Mapping[str, Any] | None = None
+    ) -> Server:
+        """The server of the models, with everything that its settings name, and more parts."""
         assert self._runtime is not None
-        return assembled(
-            self._runtime,
-            options.settings,
-            repository=self._mirror,
-            sockets=[listener],
-            peers=self._peers,
-        )
+        parts = {"sockets": [listener], "peers": self._peers, **(more or {})}
+        return Server(self._runtime, options.settings, repository=self._mirror, **parts)
 
     def _changed_route(self, name: str, history: History) -> None:
         """Ask for a change of a route that this worker has worked out; it may be refused."""

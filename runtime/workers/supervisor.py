@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from flour.core.errors import FlourError
-from runtime.http.guards import Tokens
-from runtime.http.interfaces import ModelState
-from runtime.http.server import listen
+from runtime.http.assembly import check
+from runtime.http.interfaces import Repository
+from runtime.http.server import listen, url_of
 from runtime.http.settings import ServerSettings
 from runtime.rollout import STEP_SECONDS
 from runtime.service.version import Compiling
@@ -39,19 +39,6 @@ _STATE_SECONDS = 5.0
 _FRUITLESS = 3
 
 
-class Folder(Protocol):
-    """The part of a repository that workers use."""
-
-    def index(self) -> Sequence[ModelState]:
-        """All versions, loaded or not."""
-
-    def load(self, name: str) -> object:
-        """Load or reload a model."""
-
-    def unload(self, name: str) -> object:
-        """Unload a model."""
-
-
 class Supervisor:
     """Runs `count` workers on one port, with the models of one folder."""
 
@@ -59,7 +46,7 @@ class Supervisor:
         self,
         count: int,
         fleet: Fleet,
-        folder: Folder,
+        folder: Repository,
         options: Options | None = None,
         *,
         on_event: Callable[[WorkerEvent], object] | None = None,
@@ -86,9 +73,7 @@ class Supervisor:
     @property
     def url(self) -> str:
         """The address for clients."""
-        host = self.options.settings.host
-        shown = "127.0.0.1" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 (shown, not bound)
-        return f"http://[{shown}]:{self.port}" if ":" in shown else f"http://{shown}:{self.port}"
+        return url_of(self.options.settings.host, self.port)
 
     def processes(self) -> tuple[int, ...]:
         """The process ids of the workers that take requests."""
@@ -103,7 +88,7 @@ class Supervisor:
     def start(self) -> Self:
         """Listen, start the workers, and wait until all of them take requests."""
         settings = self.options.settings
-        Tokens(settings.tokens or None)  # an error in the file is raised here, once
+        check(settings)  # errors are raised here, once
         self._listeners = listen_often(settings, self.count)
         self.show()
         threading.Thread(target=self._keep_showing, name="pretzel-shows", daemon=True).start()
@@ -184,7 +169,8 @@ class Supervisor:
             slot.stop()
         for listener in self._listeners:
             listener.close()
-        end = time.monotonic() + _drain_seconds(self.options.settings) + _END_SECONDS
+        settings = self.options.settings
+        end = time.monotonic() + settings.drain_delay + settings.drain_seconds + _END_SECONDS
         for slot in self._slots:
             slot.join(max(0.0, end - time.monotonic()))
         self.fleet.close()
@@ -254,11 +240,6 @@ def listen_often(settings: ServerSettings, count: int) -> list[socket.socket]:
     port = int(sockets[0].getsockname()[1])
     same = replace(settings, reuse_port=True, port=port)
     return sockets + [listen(same) for _ in range(count - 1)]
-
-
-def _drain_seconds(settings: ServerSettings) -> float:
-    """How long a worker may take to answer its last requests."""
-    return settings.drain_delay + settings.drain_seconds
 
 
 def gathered(asked: Mapping[int, Future[Any]], seconds: float) -> Future[Any]:

@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from flour.core.errors import FlourError
+from flour.core.errors import FlourError, check_values, is_count, is_number
 from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
@@ -35,6 +35,7 @@ from runtime.cluster.serving.membership import (
     Withdrawn,
 )
 from runtime.errors import ClusterError
+from runtime.http.settings import ServerSettings
 from runtime.repository import Event, Repository
 from runtime.repository.errors import UnknownModel
 from runtime.repository.object_storage import RemotePlans
@@ -89,6 +90,18 @@ class ClusterSettings:
     plans: str = ""
     """A folder on object storage for plans, where not every machine sees `staging`."""
 
+    def __post_init__(self) -> None:
+        http, usual = self.options.settings, ServerSettings()
+        address = http.host, http.port, http.reuse_port
+        free = address in {(usual.host, port, False) for port in (0, usual.port)}
+        options = (
+            ("lease", self.lease, is_number(self.lease) and self.lease, "seconds, more than 0"),
+            ("poll", self.poll, is_number(self.poll), "seconds; 0 is never"),
+            ("standby", self.standby, is_count(self.standby), "a number of processes"),
+            ("options.settings", address, free, "a replica listens at a free port of `host`"),
+        )
+        check_values(options, "a cluster cannot have such settings", None, ClusterError)
+
 
 class Controller:
     """One for each cluster. Calls come from any thread."""
@@ -111,11 +124,13 @@ class Controller:
             staging=settings.staging,
             apart=True,
             trust_pickle=settings.trust_pickle,
+            trust_code=settings.options.trust_code,
             on_event=on_event,
         )
         self.placing = Placing(self.fleet.table, self._placed, settings.options.memory_budget)
         told = self.members, lambda: self.placing.homes
-        self.front = Front(settings.host, settings.port, told, self._woken)
+        known = settings.host, settings.port, told, self._woken
+        self.front = Front(*known, settings.options.settings)
         self._on_members = on_members or (lambda _: None)
         self._secret = secrets.token_bytes(32).hex()
         self._autoscaler = Autoscaler(settings.scale)

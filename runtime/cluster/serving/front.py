@@ -17,11 +17,13 @@ from flour.core.errors import FlourError
 from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
+from runtime.http.guards import Tokens
+from runtime.http.messages import JSON, Request, Response
 from runtime.http.server import listening
+from runtime.http.settings import ServerSettings
 
 #: Headers that belong to one connection.
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "host"})
-_LARGEST = 64 << 20
 
 
 class Front:
@@ -33,9 +35,18 @@ class Front:
         port: int,
         told: tuple[Callable[[], Members], Callable[[], Homes]],
         wake: Callable[[], Members],
+        settings: ServerSettings | None = None,
     ) -> None:
-        """Listen; `told` are what clients are told, `wake` returns when there is a replica."""
+        """Listen; `told` are what clients are told, `wake` returns when there is a replica.
+
+        `settings` are those of the replicas, of which `tokens` and `max_body` hold here as well.
+        """
         (self.members, self.homes), self.wake = told, wake
+        http = settings or ServerSettings()
+        required, self.max_body = http.tokens_required, http.max_body
+        self.tokens = None
+        if http.tokens:
+            self.tokens = Tokens(http.tokens, required=required, right_of=lambda _: "read")
         with listening(host, port):
             self._server = _Server((host, port), _Handler)
         self._server.front = self
@@ -88,14 +99,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         front = self.server.front
-        if self.path in {PATH, HOMES}:
-            told = front.members() if self.path == PATH else front.homes()
-            self._send(200, {"content-type": "application/json"}, msgspec.json.encode(told))
+        path = self.path.partition("?")[0]
+        if path in {PATH, HOMES}:
+            self._tell(path)
             return
-        length = self.headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > _LARGEST or "transfer-encoding" in self.headers:
+        length, most = self.headers.get("content-length", "0"), front.max_body
+        if not length.isdigit() or int(length) > most or "transfer-encoding" in self.headers:
             self.close_connection = True
-            self._send(413, {}, b'{"error":"the front passes on bodies of a known length"}')
+            told = f"the front passes on bodies of a known length, of {most} bytes or less"
+            self._send(413, {}, msgspec.json.encode({"error": told}))
             return
         body = self.rfile.read(int(length)) or None
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
@@ -103,9 +115,20 @@ class _Handler(BaseHTTPRequestHandler):
             found = front.passed_on(self.command, self.path, body, headers)
         except FlourError as problem:
             said = msgspec.json.encode({"error": str(problem)})
-            self._send(503, {"content-type": "application/json", "retry-after": "1"}, said)
+            self._send(503, {"content-type": JSON, "retry-after": "1"}, said)
             return
         self._send(found.status, found.headers, found.body)
+
+    def _tell(self, path: str) -> None:
+        """Answer who the replicas are, or the homes of models; it takes a token where they do."""
+        front, given = self.server.front, self.headers.items()
+        headers = {name.lower().encode(): value.encode("latin-1") for name, value in given}
+        asked = Request(self.command, path, "", headers, b"")
+        refused = None if front.tokens is None else front.tokens(asked)
+        told = front.members() if path == PATH else front.homes()
+        answer = refused or Response(msgspec.json.encode(told))
+        more = {"content-type": answer.content_type, **dict(answer.headers)}
+        self._send(answer.status, more, answer.body)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = _answer  # noqa: N815 (its names)
 

@@ -22,7 +22,7 @@ from zlib import crc32
 from runtime.cluster.serving.bodies import Homes, Members
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
-from runtime.http.server import ServerError, check_address
+from runtime.http.server import ServerError, listen
 
 #: The file with the first choice for each model.
 HOMES_MAP = "homes.map"
@@ -123,7 +123,7 @@ class HAProxy:
         end = time.monotonic() + 2.0
         while True:
             try:
-                return check_address(ServerSettings(host=host.strip("[]"), port=int(port)))
+                return listen(ServerSettings(host=host.strip("[]"), port=int(port))).close()
             except ServerError:
                 if time.monotonic() > end:
                     raise

@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import aiohttp
@@ -47,7 +48,7 @@ class Passing:
         headers = {name: value for name, value in request.headers.items() if name not in _HOP}
         repeatable = request.method in {"GET", "HEAD"} or REPEATABLE.search(request.url.path)
         for attempt in range(_ATTEMPTS if repeatable else 1):
-            await self._look(self._session, again=attempt > 0)
+            await self._look(self._session, headers, again=attempt > 0)
             url = self._urls[next(self._turn) % len(self._urls)]
             with suppress(aiohttp.ClientError):
                 async with self._session.request(
@@ -59,15 +60,21 @@ class Passing:
                     return Response(await found.read(), found.status, kept)
         return Response('{"error":"no replica answers"}', 502, media_type="application/json")
 
-    async def _look(self, session: aiohttp.ClientSession, *, again: bool) -> None:
-        """Look up the replicas, if that was long ago or one has failed."""
+    async def _look(
+        self, session: aiohttp.ClientSession, headers: dict[str, str], *, again: bool
+    ) -> None:
+        """Look up the replicas with a client's token, if that was long ago or one has failed."""
         now = time.monotonic()
         if now - self._looked < (0.05 if again else _REFRESH):
             return
         self._looked = now
         for url in (*self._urls, self._front):
             with suppress(aiohttp.ClientError, msgspec.MsgspecError):
-                async with session.get(url + PATH) as found:
+                token = {name: headers[name] for name in headers if name == "authorization"}
+                async with session.get(url + PATH, headers=token) as found:
+                    if found.status in {401, 403}:  # of this client; another one may look them up
+                        self._looked = float("-inf")
+                        return
                     members = msgspec.json.decode(await found.read(), type=Members)
                 self._urls = [each.url for each in members.ready()] or [self._front]
                 return
@@ -87,8 +94,12 @@ def start(name: str, host: str, port: int, front: str) -> None:
             raise OSError(f"{host}:{port} is in use")
         serve.start(http_options={"host": host, "port": port})
         serve.run(serve.deployment(**options)(Passing).bind(front), name=name, route_prefix="/")
-        with urlopen(url + PATH, timeout=_LOOK_SECONDS) as found:  # noqa: S310 (HTTP, see above)
-            msgspec.json.decode(found.read(), type=Members)
+        try:
+            with urlopen(url + PATH, timeout=_LOOK_SECONDS) as found:  # noqa: S310 (HTTP, see above)
+                msgspec.json.decode(found.read(), type=Members)
+        except HTTPError as problem:
+            if problem.code != 401:  # a cluster with tokens says that it needs one
+                raise
     except (OSError, RuntimeError, ray.exceptions.RayError, msgspec.MsgspecError) as problem:
         (serve.shutdown if ours else partial(serve.delete, name))()
         raise ClusterError(

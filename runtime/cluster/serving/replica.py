@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,20 +20,18 @@ from flour.core.errors import FlourError
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members
 from runtime.cluster.serving.link import Address, Lease, Link
-from runtime.http.assembly import assembled
 from runtime.http.guards import LATE
 from runtime.http.loop_fairness import lock_shared
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import HandlerContext, Route
-from runtime.http.server import Server
+from runtime.http.server import Server, listen, url_of
+from runtime.http.settings import ServerSettings
 from runtime.http.typed_json import json
 from runtime.repository.object_storage import RemotePlans
 from runtime.shutdown import Ending
 from runtime.workers.channel import Handler
 from runtime.workers.options import Options
 from runtime.workers.process import Worker
-
-_BACKLOG = 1024
 
 
 class Observed:
@@ -73,11 +71,7 @@ class Replica(Worker):
         A process on the same `node` with the same number is started after this one has ended only.
         """
         self.number, self.host, self.node = number, host, node or socket.gethostname()
-        self._listener = socket.create_server(
-            (host, 0),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=_BACKLOG,
-        )
+        self._listener = listen(ServerSettings(host=host, port=0))
         self._find, self._lease, self._observed = find, Lease(lease), Observed()
         self._members, self._homes = Members(0, []), Homes()
         self._link: Link
@@ -93,8 +87,7 @@ class Replica(Worker):
     @property
     def url(self) -> str:
         """Where clients ask it."""
-        port = self._listener.getsockname()[1]
-        return f"http://[{self.host}]:{port}" if ":" in self.host else f"http://{self.host}:{port}"
+        return url_of(self.host, self._listener.getsockname()[1])
 
     def run(self) -> None:
         """Run until the controller says that it should end, then finish all requests."""
@@ -166,21 +159,16 @@ class Replica(Worker):
         store = found.store or str(Path(gettempdir()) / f"pretzel-store-{found.owner}")
         return replace(found, store=store).to_json()
 
-    def _assembled(self, options: Options, listener: socket.socket) -> Server:
-        assert self._runtime is not None
-        server = assembled(
-            self._runtime,
-            options.settings,
-            repository=self._mirror,
-            routes=[
-                Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),
-                Route("GET", HOMES, self._told_homes, "Who is asked for a model", answer=Homes),
-            ],
-            sockets=[listener],
-            peers=self._peers,
-        )
+    def _assembled(
+        self, options: Options, listener: socket.socket, more: Mapping[str, Any] | None = None
+    ) -> Server:
+        routes = [
+            Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),
+            Route("GET", HOMES, self._told_homes, "Who is asked for a model", answer=Homes),
+        ]
+        more = {"routes": routes, "observers": [self._observed]}
+        server = super()._assembled(options, listener, more)
         server.service.guards.insert(0, self._lease)
-        server.service.observers.append(self._observed)
         return server
 
     def _told(self, service: HandlerContext, request: Request) -> Answer:

@@ -149,10 +149,10 @@ def test_settings() -> None:
     ("setting", "said"),
     [
         ("max_bdy=1", "did you mean 'max_body'"),
-        ("max_body=x", "a whole number"),
+        ("max_body=x", "max_body is an integer"),
         ("max_body", "settings are"),
-        ("port=99999", "no such port"),
-        ("idle_seconds=-1", "cannot be negative"),
+        ("port=99999", "port is from 0 to 65535"),
+        ("idle_seconds=-1", "idle_seconds is a finite number, 0 or more"),
     ],
 )
 def test_a_wrong_setting_is_a_wrong_argument(

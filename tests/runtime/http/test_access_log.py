@@ -11,9 +11,8 @@ import pytest
 
 from flour.core.errors import ParameterError
 from runtime import Runtime
-from runtime.http import ServerSettings, access_log
+from runtime.http import Server, ServerSettings, access_log
 from runtime.http.access_log import AccessLog
-from runtime.http.assembly import assembled
 from runtime.http.messages import Request, Response
 from tests.house import until
 from tests.runtime.http.client import Client
@@ -40,7 +39,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     )
     with Runtime(executors=1) as runtime:
         filled(runtime)
-        with assembled(runtime, settings) as server:
+        with Server(runtime, settings) as server:
             client = Client(server.port)
             known = {"Authorization": f"Bearer {TOKEN}", "X-Request-Id": "abc-1"}
             answer = client.post("/predict/iris?key=hidden", [1, 2, 3, 4], known)
@@ -153,5 +152,5 @@ def test_a_file_that_cannot_be_opened_is_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["access_log_share", "trace_stages"])
 def test_shares_are_shares(name: str) -> None:
-    with pytest.raises(ParameterError, match="a share, from 0 to 1"):
+    with pytest.raises(ParameterError, match="is from 0 to 1"):
         ServerSettings(**{name: 1.5})  # type: ignore[arg-type]  # one of two fields

@@ -17,9 +17,9 @@ from flour.core.errors import ParameterError
 from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.assembly import assembled, guards
 from runtime.http.batching import Batched
-from runtime.http.interfaces import Direct, InferCall
+from runtime.http.interfaces import Direct
+from runtime.http.messages import InferCall
 from runtime.http.result_cache import Cached
 from runtime.service.version import ModelVersion
 from tests.house import until
@@ -34,13 +34,13 @@ ROW = [0.0, 1.0, 2.0, 3.0]
 def serving(**settings: Any) -> Iterator[tuple[Server, Client]]:
     with Runtime(executors=1) as runtime:
         runtime.register("m", shift(1.0))
-        with assembled(runtime, ServerSettings(port=0, **settings)) as server:
+        with Server(runtime, ServerSettings(port=0, **settings)) as server:
             yield server, Client(server.port)
 
 
 def test_nothing_is_in_the_way_by_default() -> None:
     with serving() as (server, client):
-        assert guards(server, server.settings) == []
+        assert server.service.guards == []
         for _ in range(20):
             assert client.post("/predict/m", ROW).status == 200
         assert isinstance(server.service.answering, Cached)

@@ -15,7 +15,8 @@ import flour
 from flour.core.errors import InputError
 from runtime import Runtime
 from runtime.http.batching import Batched, BatchSettings
-from runtime.http.interfaces import Direct, InferCall
+from runtime.http.interfaces import Direct
+from runtime.http.messages import InferCall
 from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
 from tests.runtime.plans import record_flow, shift, text_flow

@@ -6,8 +6,7 @@ import numpy as np
 
 import flour
 from runtime import Runtime
-from runtime.http import ServerSettings
-from runtime.http.assembly import assembled
+from runtime.http import Server, ServerSettings
 from runtime.http.budget import DAY, Budget
 from runtime.http.guards import Client as Sender
 from runtime.http.messages import Request
@@ -38,7 +37,7 @@ def test_repeated_questions_cost_nothing_and_a_day_ends() -> None:
 def test_over_http() -> None:
     with Runtime() as runtime:
         runtime.register("m", flour.vector("x", 2).linear_regressor(np.ones(2), 0.1))
-        with assembled(runtime, ServerSettings(port=0, new_bytes_a_day=30)) as server:
+        with Server(runtime, ServerSettings(port=0, new_bytes_a_day=30)) as server:
             client = Client(server.port)
             statuses = [client.post("/predict/m", [float(n), 2.0]).status for n in (1, 1, 2, 3, 4)]
             assert statuses == [200, 200, 200, 200, 429]

@@ -20,8 +20,8 @@ from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http import connection as module
 from runtime.http.body_reading import READ_BYTES
-from runtime.http.interfaces import Direct, InferCall
-from runtime.http.messages import Request, Response
+from runtime.http.interfaces import Direct
+from runtime.http.messages import InferCall, Request, Response
 from runtime.http.problems import refusal
 from runtime.http.routes import HandlerContext, Route
 from runtime.service.version import ModelVersion

@@ -15,7 +15,6 @@ import flour
 from flour import Flow
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.assembly import assembled
 from runtime.routing import Pair
 from tests.runtime.http.client import Client, Reply
 
@@ -204,7 +203,7 @@ def test_rights(tmp_path: Path, runtime: Runtime) -> None:
     settings = ServerSettings(port=0, tokens=str(file), tokens_required=False)
     body = json.dumps({"champion": "m@2"})
 
-    with assembled(runtime, settings) as server:
+    with Server(runtime, settings) as server:
         client = Client(server.port)
 
         def statuses(name: str) -> tuple[int, int, int]:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.assembly import assembled
 from runtime.http.messages import Request, Response
 from runtime.http.metrics_data import (
     BOUNDS,
@@ -125,7 +124,7 @@ class TestCounting:
         with Runtime(executors=1) as runtime:
             filled(runtime)
             runtime.predict("shift", [[1.0, 2.0, 3.0, 4.0]] * 9, engine="batch")
-            with assembled(runtime, settings) as server:
+            with Server(runtime, settings) as server:
                 for _ in range(5):
                     Client(server.port).post("/v2/models/iris/infer", ROW)
                 found = scraped(server.port)

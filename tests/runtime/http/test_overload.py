@@ -17,9 +17,9 @@ import pytest
 from bench import overload
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.interfaces import Direct, InferCall
+from runtime.http.interfaces import Direct
 from runtime.http.lag import EVERY, Lag
-from runtime.http.messages import Answer, Request, Response
+from runtime.http.messages import Answer, InferCall, Request, Response
 from runtime.http.routes import HandlerContext, Route
 from tests.runtime.http.client import Client, Reply, replies
 from tests.runtime.http.conftest import WIDTH, filled, tensor

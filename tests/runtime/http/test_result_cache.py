@@ -11,7 +11,8 @@ import pytest
 from flour.core.errors import InputError
 from flour.data.batch import Batch
 from runtime import Runtime
-from runtime.http.interfaces import Direct, InferCall
+from runtime.http.interfaces import Direct
+from runtime.http.messages import InferCall
 from runtime.http.result_cache import Cached
 from runtime.service.version import ModelVersion
 from tests.runtime.plans import shift, text_flow

@@ -107,14 +107,12 @@ def test_errors_of_the_challenger_end_it(served: tuple[Runtime, Client]) -> None
 
 
 def test_changing_needs_the_right(tmp_path: Path) -> None:
-    from runtime.http.assembly import assembled
-
     path = tmp_path / "tokens"
     path.write_text(f"alice {'a' * 20}\nbob {'b' * 20} predict,read\n")
     with Runtime(executors=1) as runtime:
         for version in (1, 2):
             runtime.register("m", shift(float(version)), activate=version == 1, background=False)
-        with assembled(runtime, ServerSettings(port=0, tokens=str(path))) as server:
+        with Server(runtime, ServerSettings(port=0, tokens=str(path))) as server:
             client = Client(server.port)
             bob, alice = ({"Authorization": f"Bearer {each * 20}"} for each in "ba")
             assert client.post("/v2/models/m/rollout", TERMS, bob).status == 403
@@ -126,15 +124,13 @@ def test_changing_needs_the_right(tmp_path: Path) -> None:
 
 
 def test_buttons_are_for_who_may_change(tmp_path: Path) -> None:
-    from runtime.http.assembly import assembled
-
     path = tmp_path / "tokens"
     path.write_text(f"alice {'a' * 20}\nbob {'b' * 20} predict,read\n")
     with Runtime(executors=1) as runtime:
         for version in (1, 2):
             runtime.register("m", shift(float(version)), activate=version == 1, background=False)
         runtime.route("m", "m@1", shadow="m@2")
-        with assembled(runtime, ServerSettings(port=0, tokens=str(path))) as server:
+        with Server(runtime, ServerSettings(port=0, tokens=str(path))) as server:
             client = Client(server.port)
             bob, alice = ({"Authorization": f"Bearer {each * 20}"} for each in "ba")
             assert b"<form method" not in client.ask("GET", "/", headers=bob).body

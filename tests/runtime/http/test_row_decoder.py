@@ -16,7 +16,6 @@ import flour
 from flour.core.types import Category, Scalar, Type
 from flour.language.flow import source
 from runtime import Runtime
-from runtime.http.assembly import assembled
 from runtime.http.codec import ModelCodec
 from runtime.http.messages import Request, Response
 from runtime.http.service import Service
@@ -59,7 +58,7 @@ def ask() -> Iterator[Ask]:
             plan = runtime.find(endpoint.name).plan
             assert plan is not None
             plan.wait()
-        app: Service = assembled(runtime, ServerSettings(port=0)).service
+        app = Service(runtime, ServerSettings())
 
         def asked(
             path: str, body: object, *, plain: bool = True, known: dict[bytes, bytes] | None = None

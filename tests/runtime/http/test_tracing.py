@@ -174,7 +174,7 @@ def test_without_a_provider_nothing_looks_on(caplog: pytest.LogCaptureFixture) -
     with Runtime(executors=1) as runtime:
         service = Server(runtime, settings()).service
         assert not service.guards
-        assert type(service.answering).__name__ == "Direct"
+        assert type(service.answering).__name__ == "Cached"
     assert "no provider of OpenTelemetry was set" in caplog.text
 
 

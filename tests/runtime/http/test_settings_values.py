@@ -1,0 +1,73 @@
+"""Values of settings that do not fit are refused, by Python and the command in the same words."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from contextlib import suppress
+from dataclasses import asdict, fields
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flour.core.errors import ParameterError
+from runtime.cli.errors import ArgumentError
+from runtime.cli.serving import server_settings
+from runtime.http import ServerSettings
+
+NUMBERS = [each.name for each in fields(ServerSettings) if each.type in {"int", "float"}]
+WRONG = [
+    *((name, value) for name in NUMBERS for value in (-1, nan, inf, -inf, True, "1", None)),
+    *((each.name, 1.5) for each in fields(ServerSettings) if each.type == "int"),
+    *(
+        (each.name, value)
+        for each in fields(ServerSettings)
+        if each.type == "bool"
+        for value in (1, "no")
+    ),
+    *((each.name, 3) for each in fields(ServerSettings) if "str" in str(each.type)),
+    *(("port", 65536), ("batch_rows", 0), ("access_log_share", 1.5), ("trace_stages", 2)),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_wrong_value_is_refused_when_settings_are_made(name: str, value: Any) -> None:
+    with pytest.raises(ParameterError, match=f"^{name} is ") as refused:
+        ServerSettings(**{name: value})
+    assert refused.value.where == f"ServerSettings.{name}"
+    assert refused.value.found == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *((name, text) for name in NUMBERS for text in ("-1", "nan", "x", "", "true")),
+        *((each.name, "1.5") for each in fields(ServerSettings) if each.type == "int"),
+        *((each.name, "1") for each in fields(ServerSettings) if each.type == "bool"),
+        *(("port", "65536"), ("batch_rows", "0"), ("trace_stages", "2"), ("idle_seconds", "inf")),
+    ],
+)
+def test_the_command_refuses_it_in_the_same_words(name: str, text: str) -> None:
+    value: object = text
+    with suppress(ValueError):
+        value = float(text) if "float" in str(ServerSettings.__annotations__[name]) else int(text)
+    with pytest.raises(ParameterError) as there:
+        ServerSettings(**{name: value})  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(ArgumentError) as here:
+        server_settings(Namespace(host="::1", port=0, tokens=None, set=[f"{name}={text}"]))
+    assert here.value.what == there.value.what
+    assert here.value.where == f"--set {name}={text}"
+
+
+def test_settings_are_kept_as_they_are_sent_to_workers(tmp_path: Path) -> None:
+    here = Path.cwd()
+    made = ServerSettings(tokens="a", answers=Path("b"), access_log=tmp_path / "c", batch_wait=1)
+    assert (made.tokens, made.answers) == (str(here / "a"), str(here / "b"))
+    assert made.access_log == str(tmp_path / "c")
+    assert ServerSettings(access_log="-").access_log == "-"
+    numbers: dict[str, Any] = {"max_body": np.int64(7), "batch_wait": np.float32(0.5)}
+    assert json.dumps(asdict(ServerSettings(**numbers)))
+    assert json.loads(json.dumps(asdict(made))) == asdict(made)
