@@ -17,6 +17,7 @@ from scheduler.errors import (
     Overloaded,
     SchedulerClosed,
     SchedulerError,
+    WaitsForItself,
 )
 from scheduler.inline import InlineEngine, InlineStats
 from scheduler.job import Job, split
@@ -25,10 +26,11 @@ from scheduler.pool import Pool, PoolStats, QueueStats, cores
 from scheduler.queues import QueueRules
 from scheduler.stages import Stage, Stages
 from scheduler.stats import Histogram, Latency
-from scheduler.ticket import State, Ticket, Timing
+from scheduler.ticket import Awaited, State, Ticket, Timing
 
 __all__ = [
     "Ask",
+    "Awaited",
     "BadJob",
     "BufferPool",
     "BufferStats",
@@ -61,6 +63,7 @@ __all__ = [
     "State",
     "Ticket",
     "Timing",
+    "WaitsForItself",
     "choose",
     "cores",
     "size_class",

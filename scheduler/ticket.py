@@ -6,6 +6,7 @@ import enum
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
+from scheduler.errors import WaitsForItself
 from scheduler.running import RunningJob
 
 
@@ -34,8 +35,44 @@ class Canceller(Protocol):
     def cancel(self, running: RunningJob) -> None:
         """Cancel the job unless it is over."""
 
+    def is_here(self) -> bool:
+        """Whether the calling thread is one of the pool's executors."""
 
-class Ticket(Future[Any]):
+
+class Awaited(Future[Any]):
+    """A future that refuses to be waited for, without a timeout, where the wait may never end."""
+
+    def __init__(self, *parts: Future[Any]) -> None:
+        """A future that may need the calling thread where one of its parts does."""
+        super().__init__()
+        self._parts = parts
+
+    def waits_for(self) -> str:
+        """What the calling thread is, if the result may need it; else nothing."""
+        parts = [each for each in self._parts if isinstance(each, Awaited) and not each.done()]
+        return next(filter(None, (each.waits_for() for each in parts)), "")
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The result, as soon as it is there."""
+        self._check(timeout)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The error that there is instead of a result, as soon as it is known."""
+        self._check(timeout)
+        return super().exception(timeout)
+
+    def _check(self, timeout: float | None) -> None:
+        if timeout is None and not self.done() and (work := self.waits_for()):
+            self.cancel()
+            raise WaitsForItself(
+                "a thread would wait for its own work",
+                found=f"it is {work}",
+                hint="await runtime.apredict, or call from another thread",
+            )
+
+
+class Ticket(Awaited):
     """A `concurrent.futures.Future`, so it works with `wait`, `as_completed` and asyncio.
 
     Unlike other futures, it can be cancelled until its job is over: stages that run now go on to
@@ -60,6 +97,11 @@ class Ticket(Future[Any]):
             return self._final
         ours = self._ours
         return State.STARTED if ours is not None and ours[1].started is not None else State.QUEUED
+
+    def waits_for(self) -> str:
+        """The executors, if this thread is one of those that the job is for."""
+        ours = self._ours
+        return "an executor of this pool" if ours is not None and ours[0].is_here() else ""
 
     def running(self) -> bool:
         """Return whether the job has started and is not over."""

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from flour.data.nulls import knows_nan_of
 from flour.language.flow import Flow
 from oven import Plan
 from oven.plans.skeleton import classes
+from runtime.graph.answer import Answer, running_loop
 from runtime.graph.cutting import Cut, Step, cut, draw
 from runtime.graph.form import name_of
 from runtime.graph.loop_thread import LoopThread
@@ -50,7 +52,7 @@ class GraphPlan:
         self,
         flow: Flow,
         graph: Cut,
-        name: str,
+        owner: str,
         loop: LoopThread,
         threads: Threads,
         *,
@@ -59,7 +61,8 @@ class GraphPlan:
     ) -> None:
         self._threads = threads
         self.flow = self.optimised = flow
-        self.exact, self.graph, self.name = exact, graph, name
+        self.exact, self.graph, self.owner = exact, graph, owner
+        self.name = owner.partition("@")[0]
         self.inputs: dict[str, Type] = flow.inputs()
         self.outputs: dict[str, Type] = flow.types
         self.reader = BatchReader(self.inputs, knows_nan_of(self))
@@ -265,12 +268,23 @@ class GraphPlan:
         *,
         apart: bool,
     ) -> Future[dict[str, Any]]:
-        answer: Future[dict[str, Any]] = Future()
-        wanted = outputs or tuple(self.outputs)
-        if apart or not _on_a_loop():
-            self._loop.call(partial(self._begin, values, wanted, answer, timeout))
+        if self._threads.is_here() and running_loop() is None:
+            return asyncio.run(self._awaited(values, outputs, timeout))
+        loop = self._loop.loop(apart=apart)
+        answer, wanted = Answer(self._threads, loop), outputs or tuple(self.outputs)
+        if apart or loop is not running_loop():
+            loop.call_soon_threadsafe(self._begin, values, wanted, answer, timeout)
         else:
             self._begin(values, wanted, answer, timeout)
+        return answer
+
+    async def _awaited(
+        self, values: Values | Known, outputs: tuple[str, ...] | None, timeout: float | None
+    ) -> Future[dict[str, Any]]:
+        """What is asked by an executor, on a loop of its own: its threads do not wait for others."""
+        answer = self._started(values, outputs, timeout, apart=False)
+        with suppress(Exception, asyncio.CancelledError):
+            await asyncio.wrap_future(answer)
         return answer
 
     def _begin(
@@ -283,10 +297,13 @@ class GraphPlan:
         loop = asyncio.get_running_loop()
         router = self._routers.get(loop)
         if router is None:
-            requests = self._loop.requests if self._loop.is_here() else None
-            router = Router(self.name, self.graph, self.step, self._threads, self.by_row, requests)
-            self._routers[loop] = router
-        router.begin(values, outputs, answer, timeout)
+            elsewhere = partial(self._threads.elsewhere, key=self.owner)
+            known = (self.name, self.graph, self.step, elsewhere, self.by_row)
+            router = self._routers[loop] = Router(*known, self._loop.requests[loop])
+        try:
+            router.begin(values, outputs, answer, timeout)
+        except Exception as problem:  # noqa: BLE001 (it is the caller's, who waits for it)
+            answer.set_exception(problem)
 
     def entry(self, look: Callable[[object], None] | None = None) -> Callable[[object], Any]:
         """A function from a row, or a block of rows, to the outputs as a tuple."""
@@ -309,19 +326,12 @@ class GraphPlan:
         return call
 
     def begin(self, data: object) -> Whole:
-        """A run over this data, in one piece."""
+        """A run over this data, in one piece; requests that wait go to an event loop instead."""
+        assert not self.waits, "an executor does not wait"
         return Whole(self, data)
 
     def __repr__(self) -> str:
         return f"GraphPlan({', '.join(self.outputs)}: {len(self.graph.steps)} steps)"
-
-
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _first_row(value: Any) -> Any:
@@ -344,12 +354,8 @@ class Whole:
 
     def step(self, _number: int, _chunk: object, _memory: object = None) -> None:
         """Compute the answers."""
-        plan = self._plan
-        if plan.waits:
-            self._answers = plan.submit(self._columns, self.rows, apart=True).result()
-        else:
-            names = tuple(plan.outputs)
-            self._answers = plan._public(plan._run_here(self._columns, self.rows, names))  # noqa: SLF001 (its own run)
+        plan, names = self._plan, tuple(self._plan.outputs)
+        self._answers = plan._public(plan._run_here(self._columns, self.rows, names))  # noqa: SLF001 (its own run)
 
     def finish(self) -> dict[str, Any]:
         """Every output."""
@@ -359,7 +365,7 @@ class Whole:
 def graph_plan(
     written: Flow,
     optimised: Flow,
-    name: str,
+    owner: str,
     loop: LoopThread,
     threads: Threads,
     *,
@@ -371,4 +377,4 @@ def graph_plan(
     steps = cut(flow)
     if len(steps.steps) == 1 and steps.steps[0].kind == "plan":
         return oven.link(written, flow, exact=exact, background=background)
-    return GraphPlan(flow, steps, name, loop, threads, exact=exact, background=background)
+    return GraphPlan(flow, steps, owner, loop, threads, exact=exact, background=background)

@@ -3,9 +3,10 @@
 A caller appends its rows and answers to a queue and goes on, or machine code does so for it
 (runtime.routing.mirror). A thread looks at the queues every few milliseconds, and hands what is
 there to the executors, a few requests at a time, at the lowest priority: at most one such task is
-on its way, so that a challenger that hangs holds one executor. Where the executors refuse it, or a
-queue is full, requests are shed and counted. Of requests that nobody has timed, one in each task is
-asked of both versions again, so that their times are of one moment.
+on its way, so that a challenger that hangs holds one executor. Executors do not wait, so a graph
+that does is asked by another thread. Where neither has room, or a queue is full, requests are shed
+and counted. Of requests that nobody has timed, one in each task is asked of both versions again, so
+that their times are of one moment.
 """
 
 from __future__ import annotations
@@ -67,13 +68,16 @@ class Shadows:
         ask: Callable[..., Answers],
         elsewhere: Callable[[Callable[[], object]], Task],
         pairs: Callable[[str], Pairs | None],
+        waits: Callable[[Route], bool] = lambda _: False,
     ) -> None:
         """Make a queue; its thread starts with the first route that has a shadow.
 
         `ask(address, rows, **options)` answers; `elsewhere` hands a task to the executors, or
-        raises; `pairs(name)` takes the pairs of an endpoint.
+        raises; `pairs(name)` takes the pairs of an endpoint; `waits` tells routes of graphs that
+        wait.
         """
-        self._ask, self._elsewhere, self._pairs = ask, elsewhere, pairs
+        self._ask, self._elsewhere, self._pairs, self._waits = ask, elsewhere, pairs, waits
+        self._waiting_for = threading.Thread()
         self._queue: deque[Mirrored] = deque()
         #: By endpoint; machine code looks names up here.
         self.mirrors: dict[str, Mirror] = {}
@@ -157,12 +161,31 @@ class Shadows:
 
     def _hand_over(self, some: list[Mirrored]) -> None:
         """Let the executors ask some requests, and wait for that: no more is on its way."""
+        routes = {id(each.route): each.route for each in some}
+        waiting = {key for key, route in routes.items() if self._waits(route)}
+        if waiting:
+            self._wait_for([each for each in some if id(each.route) in waiting])
+            some = [each for each in some if id(each.route) not in waiting]
         try:
-            self._elsewhere(lambda: self._asked(some)).result()
+            if some:
+                self._elsewhere(lambda: self._asked(some)).result()
         except Exception as problem:  # noqa: BLE001 (the executors are busy, or are being closed)
-            log.debug("shadows were left out: %s", problem)
-            for each in some:
-                self._count(each.route.shadow, shed=1)
+            self._shed(some, problem)
+
+    def _wait_for(self, some: list[Mirrored]) -> None:
+        """Let a thread ask requests of graphs that wait, unless it waits for others."""
+        if self._waiting_for.is_alive():
+            self._shed(some, "graphs that wait have not answered the ones before")
+            return
+        self._waiting_for = threading.Thread(
+            target=self._asked, args=(some,), name="pretzel-shadows-waiting", daemon=True
+        )
+        self._waiting_for.start()
+
+    def _shed(self, some: Sequence[Mirrored], reason: object) -> None:
+        log.debug("shadows were left out: %s", reason)
+        for each in some:
+            self._count(each.route.shadow, shed=1)
 
     def _asked(self, some: list[Mirrored]) -> None:
         done: dict[str, list[Pair]] = {}

@@ -370,7 +370,7 @@ class Engines:
         """Raise Overloaded before any work is done for a call that would be refused anyway."""
         pool = self.pool
         load = pool.load(version.owner)
-        if not load.idle and pool.is_full(version.owner, priority):
+        if not load.idle and pool.is_full(version.owner, priority) and not pool.is_here():
             wait = load.queued_seconds / max(1, load.executors)
             raise Overloaded(
                 "the queue is full",
@@ -433,11 +433,29 @@ class Engines:
                 self.pool.submit(Job.of(HELP, [run] * helpers, typical=False))
         run.run()
 
-    def elsewhere(self, task: Callable[[], Any], priority: int = 0) -> Ticket:
-        """What a task gives, by an executor; raises Overloaded where the queue is full."""
+    def elsewhere(
+        self, task: Callable[[], Any], priority: int = 0, *, key: str | None = None
+    ) -> Ticket:
+        """What a task gives, by another executor; raises Overloaded where the queue is full."""
+        if self.is_here():
+            raise Overloaded("an executor may wait for this task, so it does it itself")
         whole = (lambda _: task(), None)
-        job = Job.of(WHOLE, [whole], typical=False, alone=True, priority=priority)
+        job = Job.of(WHOLE, [whole], key=key, typical=False, alone=True, priority=priority)
         return self.pool.submit(job)
+
+    def is_here(self) -> bool:
+        """Whether this thread is an executor, which does not wait for what others have to do."""
+        return self._pool is not None and self._pool.is_here()
+
+    def check_under_way(self, owner: str, count: int) -> None:
+        """Raise Overloaded where as many blocks wait outside the executors as may wait for them."""
+        if count >= self._rules.jobs + self.executors:
+            raise Overloaded(
+                "as many blocks as allowed are under way",
+                where=owner,
+                found=f"{count} of graphs that wait",
+                hint="send the call again when some are answered",
+            )
 
     # --- reservations ------------------------------------------------------------------------
 

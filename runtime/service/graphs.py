@@ -20,8 +20,10 @@ from runtime.errors import UnknownEndpoint
 from runtime.service.call import Call
 from runtime.service.endpoint import Endpoints
 from runtime.service.engines import Answers, Engines, shaped
+from runtime.service.following import chained
 from runtime.service.private import passed_on
 from runtime.service.version import ModelVersion
+from scheduler import Engine
 
 if TYPE_CHECKING:
     from runtime.graph.facts import GraphFacts
@@ -39,6 +41,12 @@ def is_graph(source: object) -> bool:
     """Whether a program names models, waits, or leaves branches out."""
     known = type(source).__name__ in ("Flow", "LateFlow")  # importers' flows make nodes when asked
     return known and any(item.op.name in _OPERATORS for item in source.nodes())  # type: ignore[attr-defined]  # it is a flow
+
+
+def waits(plan: Plan) -> bool:
+    """Whether a plan runs coroutines, which only graphs can wait for."""
+    is_python = any(kind == "python" for kind, _ in plan.stage_kinds)
+    return is_python and any(item.op.name == "Fetch" for item in plan.flow.nodes())
 
 
 def _known_by(version: ModelVersion) -> str:
@@ -61,6 +69,8 @@ class Graphs:
         self._links: Links | None = None
         self._follower: threading.Thread | None = None
         self._lock = threading.Lock()
+        #: The calls by the batch engine that are under way.
+        self._blocks: set[Future[Answers]] = set()
 
     def plan(self, owner: str, graph: Flow, **options: Any) -> tuple[Plan, Linked]:
         """The plan of a graph that is to be registered as `owner`, and what it was linked with."""
@@ -189,34 +199,36 @@ class Graphs:
     ) -> Future[Answers]:
         """A future of the answers of a graph that waits; `apart`, never on this thread's loop."""
         batch = data if isinstance(data, Batch) else version.reader.read(data)
+        if version.watcher is not None:
+            version.watcher(batch, 1, 0.0)
         made: Any = self._take(version)
         plan: GraphPlan = made
-        if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:
-            soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
-            if soon is not None:
-                version.counts.inline.tick()
-                return soon
-        block = batch.block
-        columns, rows = coerce(plan.inputs, block)
-        version.counts.inline.tick()
-        coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
-        if not batch.single:
-            return coming
-        answer: Future[Answers] = Future()
-
-        def give(done: Future[Answers]) -> None:
-            if not answer.set_running_or_notify_cancel():
-                return
-            try:
-                answer.set_result(shaped(done.result(), call.outputs, single=True))
-            except BaseException as problem:  # noqa: BLE001 (it is the caller's)
-                answer.set_exception(problem)
-
-        coming.add_done_callback(give)
-        answer.add_done_callback(lambda given: coming.cancel() if given.cancelled() else None)
-        return answer
+        if call.engine is not Engine.BATCH:
+            version.counts.inline.tick()
+            return _begun(plan, version, batch, call, apart=apart)
+        self._engines.check_under_way(version.owner, len(self._blocks))
+        coming = _begun(plan, version, batch, call, apart=True)
+        version.counts.batch.tick()
+        self._blocks.add(coming)
+        coming.add_done_callback(self._blocks.discard)
+        return coming
 
     def close(self, seconds: float) -> None:
         """Let what waits end in so many seconds, and give up the rest."""
         if self._links is not None:
             self._links.close(seconds)
+
+
+def _begun(
+    plan: GraphPlan, version: ModelVersion, batch: Batch, call: Call, *, apart: bool
+) -> Future[Answers]:
+    """A future of the answers to a batch: as a row, where its values can be taken so."""
+    if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:
+        soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
+        if soon is not None:
+            return soon
+    columns, rows = coerce(plan.inputs, batch.block)
+    coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
+    if not batch.single:
+        return coming
+    return chained(coming, version, lambda made, _: shaped(made, call.outputs, single=True), {})

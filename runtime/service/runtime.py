@@ -37,7 +37,7 @@ from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
 from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
-from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph
+from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph, waits
 from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
 from runtime.service.native_predict import open_native_predict
@@ -160,6 +160,8 @@ class Runtime(RoutedEndpoints):
         owner: str,
     ) -> tuple[Plan, Path | None, Linked | None]:
         """The plan to be served, the file it is in, and the models that a graph uses."""
+        if isinstance(source, Plan) and waits(source):
+            source, exact = source.flow, source.exact
         match source:
             case Plan():
                 return source, None, None
@@ -325,12 +327,7 @@ class Runtime(RoutedEndpoints):
             return DoneFuture(dict(zip(version.outputs, values)))  # noqa: B905 (as in predict)
         if choice.way is not Way.INLINE:
             return self._submit(version, batch, choice, call)
-        future: Future[Answers] = Future()
-        try:
-            future.set_result(self._inline(version, batch, choice, call))
-        except Exception as error:  # noqa: BLE001 (it is the future's)
-            future.set_exception(error)
-        return future
+        return self._done(version, batch, choice, call)
 
     async def apredict(  # noqa: PLR0913 (each has a default)
         self,
@@ -393,6 +390,8 @@ class Runtime(RoutedEndpoints):
         def submit(data: object) -> Future[Answers]:
             if name not in self._routes:
                 return self._submit_by_route(name, data, headers, tenant, options)
+            if version.waits:
+                return self._graphs.submit(version, data, call, apart=True)
             batch = version.reader.read(data)
             choice = self._policy.choose(batch, version, call)
             return self._submit(version, batch, choice, call)
@@ -466,11 +465,24 @@ class Runtime(RoutedEndpoints):
     def _submit(
         self, version: ModelVersion, batch: Batch, choice: Choice, call: Call
     ) -> Future[Answers]:
+        if self._engines.is_here():  # an executor that waits for executors may wait for itself
+            return self._done(version, batch, choice, call)
         if choice.way is Way.WHOLE:
             run = partial(self._load_and_run, version)
             return self._engines.submit_whole(version, run, batch, choice.decision, call)
         plan, done = self._memory.take(version, pin=True), version.unpin
         return self._engines.submit(version, plan, batch, choice.decision, call, done=done)
+
+    def _done(
+        self, version: ModelVersion, batch: Batch, choice: Choice, call: Call
+    ) -> Future[Answers]:
+        """A future of what was computed here and now."""
+        future: Future[Answers] = Future()
+        try:
+            future.set_result(self._inline(version, batch, choice, call))
+        except Exception as error:  # noqa: BLE001 (it is the future's)
+            future.set_exception(error)
+        return future
 
     def _load_and_run(self, version: ModelVersion, block: object) -> Answers:
         """Bring back the plan that the caller could not wait for, and answer the call."""

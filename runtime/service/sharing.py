@@ -19,6 +19,8 @@ from scheduler import DeadlineExceeded
 
 #: Called with the rows of a range, and the seconds that it took.
 Learn = Callable[[int, float], None]
+#: How long a helper waits for a run to begin.
+BEGIN_SECONDS = 1.0
 
 
 def range_rows(left: int, threads: int, least: int, most: int) -> int:
@@ -82,9 +84,9 @@ class SharedRun:
         return work.finish()
 
     def help(self) -> None:
-        """Compute ranges until there is none left."""
-        self._begun.wait()
-        self._take_all()
+        """Compute ranges until there is none left; the caller's data may be slow to be read."""
+        if self._begun.wait(BEGIN_SECONDS):
+            self._take_all()
 
     def _take_all(self) -> None:
         while (taken := self._take()) is not None:
