@@ -19,6 +19,7 @@ from scheduler.errors import (
     SchedulerError,
     WaitsForItself,
 )
+from scheduler.executor import is_executor
 from scheduler.inline import InlineEngine, InlineStats
 from scheduler.job import Job, split
 from scheduler.policy import Ask, Decision, Engine, Load, Settings, choose
@@ -66,6 +67,7 @@ __all__ = [
     "WaitsForItself",
     "choose",
     "cores",
+    "is_executor",
     "size_class",
     "split",
 ]

@@ -4,7 +4,7 @@
     ├── Overloaded          the queue is full: nothing was accepted, try later or elsewhere
     ├── DeadlineExceeded    the job's deadline passed before it was done (also a TimeoutError)
     ├── ExecutorDied        the thread that ran the job was torn down by what it ran
-    ├── WaitsForItself      a thread was to wait for work that only it, or its like, can do
+    ├── WaitsForItself      a thread would wait for work that may be waiting for it
     ├── SchedulerClosed     the pool was shut down before this call
     ├── NoThread            the system has no more threads for this process
     └── BadJob              a job or a setting that cannot mean anything (also a ValueError)
@@ -63,7 +63,7 @@ class ExecutorDied(SchedulerError):
 
 
 class WaitsForItself(SchedulerError):
-    """A thread was to wait for work that may be waiting for this thread."""
+    """A thread would wait for work that may be waiting for it."""
 
 
 class SchedulerClosed(SchedulerError):

@@ -87,12 +87,6 @@ class ExecutorGroup:
             effects = self.core.collect()
         self.apply(effects)
 
-    def is_here(self) -> bool:
-        """Whether the calling thread is an executor of this pool."""
-        if not isinstance(threading.current_thread(), ExecutorThread):
-            return False
-        return any(each.is_me() for each in tuple(self.executors.values()))
-
     def reserve(self, key: Hashable, executors: int, rules: QueueRules) -> None:
         """Give a key executors of its own."""
         with self.lock:

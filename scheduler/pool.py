@@ -109,10 +109,6 @@ class Pool:
         fresh = pair.fresh
         return Load(len(pair.slots), len(pair.idle), len(fresh), fresh.rows, fresh.cost)
 
-    def is_here(self) -> bool:
-        """Whether the calling thread is one of the executors, which must not wait for others."""
-        return self._group.is_here()
-
     def now(self) -> float:
         """Return the time on the clock that deadlines are on."""
         return self._group.clock.now()

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from scheduler.errors import WaitsForItself
+from scheduler.executor import is_executor
 from scheduler.running import RunningJob
 
 
@@ -35,41 +36,32 @@ class Canceller(Protocol):
     def cancel(self, running: RunningJob) -> None:
         """Cancel the job unless it is over."""
 
-    def is_here(self) -> bool:
-        """Whether the calling thread is one of the pool's executors."""
-
 
 class Awaited(Future[Any]):
-    """A future that refuses to be waited for, without a timeout, where the wait may never end."""
+    """A future for which no thread waits that it may need: executors, and some event loops."""
 
-    def __init__(self, *parts: Future[Any]) -> None:
-        """A future that may need the calling thread where one of its parts does."""
+    def __init__(self, *loops: object) -> None:
         super().__init__()
-        self._parts = parts
-
-    def waits_for(self) -> str:
-        """What the calling thread is, if the result may need it; else nothing."""
-        parts = [each for each in self._parts if isinstance(each, Awaited) and not each.done()]
-        return next(filter(None, (each.waits_for() for each in parts)), "")
+        self.loops = loops
 
     def result(self, timeout: float | None = None) -> Any:
-        """The result, as soon as it is there."""
-        self._check(timeout)
-        return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The error that there is instead of a result, as soon as it is known."""
-        self._check(timeout)
-        return super().exception(timeout)
-
-    def _check(self, timeout: float | None) -> None:
-        if timeout is None and not self.done() and (work := self.waits_for()):
+        """The result; where the calling thread may be needed for it, WaitsForItself."""
+        if timeout is None and not self.done() and (is_executor() or _is_on(self.loops)):
             self.cancel()
             raise WaitsForItself(
-                "a thread would wait for its own work",
-                found=f"it is {work}",
+                "a thread would wait for work that may be waiting for it",
                 hint="await runtime.apredict, or call from another thread",
             )
+        return super().result(timeout)
+
+
+def _is_on(loops: tuple[object, ...]) -> bool:
+    """Whether one of these event loops runs on the calling thread."""
+    if not loops:
+        return False
+    import asyncio  # it takes 30 ms, and what made the loops has it
+
+    return asyncio._get_running_loop() in loops  # noqa: SLF001 (the one that raises nothing)
 
 
 class Ticket(Awaited):
@@ -97,11 +89,6 @@ class Ticket(Awaited):
             return self._final
         ours = self._ours
         return State.STARTED if ours is not None and ours[1].started is not None else State.QUEUED
-
-    def waits_for(self) -> str:
-        """The executors, if this thread is one of those that the job is for."""
-        ours = self._ours
-        return "an executor of this pool" if ours is not None and ours[0].is_here() else ""
 
     def running(self) -> bool:
         """Return whether the job has started and is not over."""

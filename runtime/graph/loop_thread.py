@@ -10,7 +10,6 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from runtime.errors import RuntimeClosed
-from runtime.graph.answer import running_loop
 from runtime.graph.router import Request, Router
 
 
@@ -28,7 +27,7 @@ class LoopThread:
 
     def loop(self, *, apart: bool) -> asyncio.AbstractEventLoop:
         """The loop for a request: that of the calling thread, or the own one if it is `apart`."""
-        here = None if apart else running_loop()
+        here = None if apart else asyncio._get_running_loop()  # noqa: SLF001 (raises nothing)
         with self._lock:
             if self._closed:
                 raise RuntimeClosed("this runtime was closed", hint="it takes no more calls")
@@ -51,25 +50,23 @@ class LoopThread:
 
         A coroutine that closes its runtime holds up its own loop, so nothing there is waited for.
         """
-        end, here, mine = time.monotonic() + seconds, running_loop(), self._process == os.getpid()
-        while mine and time.monotonic() < end and any(self._open(here)):
+        end, here = time.monotonic() + seconds, asyncio._get_running_loop()  # noqa: SLF001 (as above)
+        while time.monotonic() < end and any(some for on, some in self._every() if on is not here):
             time.sleep(0.002)
         with self._lock:
             self._closed = True
-            own, thread, self._loop, self._thread = self._loop, self._thread, None, None
-            every = [*self.requests.items()] if mine else []
-        for loop, requests in every:
+        for loop, requests in self._every():
             with suppress(RuntimeError):  # it was closed: nothing waits there
                 loop.call_soon_threadsafe(_give_up, requests)
-        if mine and own is not None and thread is not None:
-            own.call_soon_threadsafe(own.stop)
-            if own is not here:
-                thread.join(1.0)
+                if loop is self._loop:
+                    loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None and self._loop is not here:
+            self._thread.join(1.0)
 
-    def _open(self, here: asyncio.AbstractEventLoop | None) -> list[int]:
-        """How many requests are under way on each loop but this."""
+    def _every(self) -> list[tuple[asyncio.AbstractEventLoop, dict[Request, Router]]]:
+        """What is under way, by loop; a fork has nothing of its parent's."""
         with self._lock:
-            return [len(some) for loop, some in self.requests.items() if loop is not here]
+            return [*self.requests.items()] if self._process == os.getpid() else []
 
 
 def _give_up(requests: dict[Request, Router]) -> None:

@@ -24,7 +24,6 @@ from flour.data.nulls import knows_nan_of
 from flour.language.flow import Flow
 from oven import Plan
 from oven.plans.skeleton import classes
-from runtime.graph.answer import Answer, running_loop
 from runtime.graph.cutting import Cut, Step, cut, draw
 from runtime.graph.form import name_of
 from runtime.graph.loop_thread import LoopThread
@@ -32,6 +31,7 @@ from runtime.graph.request import Values
 from runtime.graph.router import Router, gathered
 from runtime.graph.rows import Known, NotARow, Rows
 from runtime.graph.threads import Threads
+from scheduler import Awaited, is_executor
 
 _SINGLE = (Kind.ROW, Kind.DOCUMENT)
 
@@ -268,23 +268,15 @@ class GraphPlan:
         *,
         apart: bool,
     ) -> Future[dict[str, Any]]:
-        if self._threads.is_here() and running_loop() is None:
-            return asyncio.run(self._awaited(values, outputs, timeout))
+        if is_executor() and asyncio._get_running_loop() is None:  # noqa: SLF001 (raises nothing)
+            begin = partial(self._started, values, outputs, timeout, apart=False)
+            return asyncio.run(_awaited(begin))
         loop = self._loop.loop(apart=apart)
-        answer, wanted = Answer(self._threads, loop), outputs or tuple(self.outputs)
-        if apart or loop is not running_loop():
+        answer, wanted = Awaited(loop), outputs or tuple(self.outputs)
+        if apart or loop is not asyncio._get_running_loop():  # noqa: SLF001 (as above)
             loop.call_soon_threadsafe(self._begin, values, wanted, answer, timeout)
         else:
             self._begin(values, wanted, answer, timeout)
-        return answer
-
-    async def _awaited(
-        self, values: Values | Known, outputs: tuple[str, ...] | None, timeout: float | None
-    ) -> Future[dict[str, Any]]:
-        """What is asked by an executor, on a loop of its own: its threads do not wait for others."""
-        answer = self._started(values, outputs, timeout, apart=False)
-        with suppress(Exception, asyncio.CancelledError):
-            await asyncio.wrap_future(answer)
         return answer
 
     def _begin(
@@ -300,10 +292,7 @@ class GraphPlan:
             elsewhere = partial(self._threads.elsewhere, key=self.owner)
             known = (self.name, self.graph, self.step, elsewhere, self.by_row)
             router = self._routers[loop] = Router(*known, self._loop.requests[loop])
-        try:
-            router.begin(values, outputs, answer, timeout)
-        except Exception as problem:  # noqa: BLE001 (it is the caller's, who waits for it)
-            answer.set_exception(problem)
+        router.begin(values, outputs, answer, timeout)
 
     def entry(self, look: Callable[[object], None] | None = None) -> Callable[[object], Any]:
         """A function from a row, or a block of rows, to the outputs as a tuple."""
@@ -332,6 +321,14 @@ class GraphPlan:
 
     def __repr__(self) -> str:
         return f"GraphPlan({', '.join(self.outputs)}: {len(self.graph.steps)} steps)"
+
+
+async def _awaited(begin: Callable[[], Future[dict[str, Any]]]) -> Future[dict[str, Any]]:
+    """A request on a loop of an executor's own, where that waits for coroutines, not for threads."""
+    answer = begin()
+    with suppress(Exception, asyncio.CancelledError):
+        await asyncio.wrap_future(answer)
+    return answer
 
 
 def _first_row(value: Any) -> Any:

@@ -18,6 +18,3 @@ class Threads(Protocol):
 
     def elsewhere(self, task: Callable[[], Any], *, key: str) -> Future[Any]:
         """What a task of a version gives, on another thread; Overloaded where none has room."""
-
-    def is_here(self) -> bool:
-        """Whether the calling thread is one of them."""

@@ -3,9 +3,9 @@
 A caller appends its rows and answers to a queue and goes on, or machine code does so for it
 (runtime.routing.mirror). A thread looks at the queues every few milliseconds, and hands what is
 there to the executors, a few requests at a time, at the lowest priority: at most one such task is
-on its way, so that a challenger that hangs holds one executor. Executors do not wait, so a graph
-that does is asked by another thread. Where neither has room, or a queue is full, requests are shed
-and counted. Of requests that nobody has timed, one in each task is asked of both versions again, so
+on its way, so that a challenger that hangs holds one executor. Executors do not wait: graphs that
+do are asked by another thread. Where neither has room, or a queue is full, requests are shed and
+counted. Of requests that nobody has timed, one in each task is asked of both versions again, so
 that their times are of one moment.
 """
 
@@ -73,11 +73,10 @@ class Shadows:
         """Make a queue; its thread starts with the first route that has a shadow.
 
         `ask(address, rows, **options)` answers; `elsewhere` hands a task to the executors, or
-        raises; `pairs(name)` takes the pairs of an endpoint; `waits` tells routes of graphs that
-        wait.
+        raises; `pairs(name)` takes the pairs of an endpoint; `waits` says where a graph does.
         """
         self._ask, self._elsewhere, self._pairs, self._waits = ask, elsewhere, pairs, waits
-        self._waiting_for = threading.Thread()
+        self._waiter = threading.Thread()
         self._queue: deque[Mirrored] = deque()
         #: By endpoint; machine code looks names up here.
         self.mirrors: dict[str, Mirror] = {}
@@ -161,30 +160,19 @@ class Shadows:
 
     def _hand_over(self, some: list[Mirrored]) -> None:
         """Let the executors ask some requests, and wait for that: no more is on its way."""
-        routes = {id(each.route): each.route for each in some}
-        waiting = {key for key, route in routes.items() if self._waits(route)}
-        if waiting:
-            self._wait_for([each for each in some if id(each.route) in waiting])
-            some = [each for each in some if id(each.route) not in waiting]
+        shed = [each for each in some if self._waits(each.route)]
+        soon = [each for each in some if not self._waits(each.route)] if shed else some
+        if shed and not self._waiter.is_alive():
+            self._waiter = threading.Thread(target=self._asked, args=(shed,), daemon=True)
+            self._waiter.start()
+            shed = []
         try:
-            if some:
-                self._elsewhere(lambda: self._asked(some)).result()
+            if soon:
+                self._elsewhere(lambda: self._asked(soon)).result()
         except Exception as problem:  # noqa: BLE001 (the executors are busy, or are being closed)
-            self._shed(some, problem)
-
-    def _wait_for(self, some: list[Mirrored]) -> None:
-        """Let a thread ask requests of graphs that wait, unless it waits for others."""
-        if self._waiting_for.is_alive():
-            self._shed(some, "graphs that wait have not answered the ones before")
-            return
-        self._waiting_for = threading.Thread(
-            target=self._asked, args=(some,), name="pretzel-shadows-waiting", daemon=True
-        )
-        self._waiting_for.start()
-
-    def _shed(self, some: Sequence[Mirrored], reason: object) -> None:
-        log.debug("shadows were left out: %s", reason)
-        for each in some:
+            log.debug("shadows were left out: %s", problem)
+            shed += soon
+        for each in shed:
             self._count(each.route.shadow, shed=1)
 
     def _asked(self, some: list[Mirrored]) -> None:

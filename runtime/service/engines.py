@@ -40,6 +40,7 @@ from scheduler import (
     Stages,
     Ticket,
     cores,
+    is_executor,
     split,
 )
 
@@ -370,7 +371,7 @@ class Engines:
         """Raise Overloaded before any work is done for a call that would be refused anyway."""
         pool = self.pool
         load = pool.load(version.owner)
-        if not load.idle and pool.is_full(version.owner, priority) and not pool.is_here():
+        if not load.idle and pool.is_full(version.owner, priority) and not is_executor():
             wait = load.queued_seconds / max(1, load.executors)
             raise Overloaded(
                 "the queue is full",
@@ -437,25 +438,11 @@ class Engines:
         self, task: Callable[[], Any], priority: int = 0, *, key: str | None = None
     ) -> Ticket:
         """What a task gives, by another executor; raises Overloaded where the queue is full."""
-        if self.is_here():
+        if is_executor():
             raise Overloaded("an executor may wait for this task, so it does it itself")
         whole = (lambda _: task(), None)
         job = Job.of(WHOLE, [whole], key=key, typical=False, alone=True, priority=priority)
         return self.pool.submit(job)
-
-    def is_here(self) -> bool:
-        """Whether this thread is an executor, which does not wait for what others have to do."""
-        return self._pool is not None and self._pool.is_here()
-
-    def check_under_way(self, owner: str, count: int) -> None:
-        """Raise Overloaded where as many blocks wait outside the executors as may wait for them."""
-        if count >= self._rules.jobs + self.executors:
-            raise Overloaded(
-                "as many blocks as allowed are under way",
-                where=owner,
-                found=f"{count} of graphs that wait",
-                hint="send the call again when some are answered",
-            )
 
     # --- reservations ------------------------------------------------------------------------
 

@@ -107,7 +107,7 @@ def chained(
     headers: Mapping[str, str],
 ) -> Future[Answers]:
     """A future of what another gives, once it is kept; its errors have no private values."""
-    outer = Awaited(inner)
+    outer = Awaited(*getattr(inner, "loops", ()))
 
     def done(_: object) -> None:
         if inner.cancelled():
@@ -129,7 +129,7 @@ def chained(
 
 def together(parts: Sequence[tuple[Places, Future[Answers]]]) -> Future[Answers]:
     """A future of one answer to a block, of those to its rows; the first error is its error."""
-    outer = Awaited(*(each for _, each in parts))
+    outer = Awaited(*(loop for _, each in parts for loop in getattr(each, "loops", ())))
     left, lock = [len(parts)], Lock()
 
     def done(inner: Future[Answers]) -> None:

@@ -69,8 +69,6 @@ class Graphs:
         self._links: Links | None = None
         self._follower: threading.Thread | None = None
         self._lock = threading.Lock()
-        #: The calls by the batch engine that are under way.
-        self._blocks: set[Future[Answers]] = set()
 
     def plan(self, owner: str, graph: Flow, **options: Any) -> tuple[Plan, Linked]:
         """The plan of a graph that is to be registered as `owner`, and what it was linked with."""
@@ -197,38 +195,32 @@ class Graphs:
     def submit(
         self, version: ModelVersion, data: object, call: Call, *, apart: bool = False
     ) -> Future[Answers]:
-        """A future of the answers of a graph that waits; `apart`, never on this thread's loop."""
+        """A future of the answers of a graph that waits; `apart`, never on this thread's loop.
+
+        By the batch engine it is `apart`, and refused where that has no room.
+        """
         batch = data if isinstance(data, Batch) else version.reader.read(data)
+        counter = version.counts.inline
+        if call.engine is Engine.BATCH:
+            counter, apart = version.counts.batch, True
+            self._engines.check_room(version, call.priority)
         if version.watcher is not None:
             version.watcher(batch, 1, 0.0)
         made: Any = self._take(version)
         plan: GraphPlan = made
-        if call.engine is not Engine.BATCH:
-            version.counts.inline.tick()
-            return _begun(plan, version, batch, call, apart=apart)
-        self._engines.check_under_way(version.owner, len(self._blocks))
-        coming = _begun(plan, version, batch, call, apart=True)
-        version.counts.batch.tick()
-        self._blocks.add(coming)
-        coming.add_done_callback(self._blocks.discard)
-        return coming
+        if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:
+            soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
+            if soon is not None:
+                counter.tick()
+                return soon
+        columns, rows = coerce(plan.inputs, batch.block)
+        counter.tick()
+        coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
+        if not batch.single:
+            return coming
+        return chained(coming, version, lambda made, _: shaped(made, call.outputs, single=True), {})
 
     def close(self, seconds: float) -> None:
         """Let what waits end in so many seconds, and give up the rest."""
         if self._links is not None:
             self._links.close(seconds)
-
-
-def _begun(
-    plan: GraphPlan, version: ModelVersion, batch: Batch, call: Call, *, apart: bool
-) -> Future[Answers]:
-    """A future of the answers to a batch: as a row, where its values can be taken so."""
-    if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:
-        soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
-        if soon is not None:
-            return soon
-    columns, rows = coerce(plan.inputs, batch.block)
-    coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
-    if not batch.single:
-        return coming
-    return chained(coming, version, lambda made, _: shaped(made, call.outputs, single=True), {})

@@ -71,7 +71,7 @@ class RoutedEndpoints(Experiments):
         #: Endpoints of whose calls the tenant is wanted, with how many want it.
         self.by_tenant: Counter[str] = Counter()
         hand_over = partial(engines.elsewhere, priority=LOWEST)
-        self._shadows = Shadows(self.predict, hand_over, self._pairs.get, self._has_graph)
+        self._shadows = Shadows(self.predict, hand_over, self._pairs.get, self._may_wait)
         #: What machine code answers although there is a route.
         self.mirrors = Mirrors(
             *(self._endpoints, self._histories, self._shadows, self.tallies, self._pairs)
@@ -319,8 +319,8 @@ class RoutedEndpoints(Experiments):
                 )
         route.check(self._endpoints.find(route.champion).inputs)
 
-    def _has_graph(self, route: Route) -> bool:
-        """Whether a graph that waits is among the versions of a route."""
+    def _may_wait(self, route: Route) -> bool:
+        """Whether a version of a route is a graph that waits."""
         with suppress(UnknownEndpoint):  # it was taken out
             return any(self._endpoints.find(each).waits for each in route.addresses)
         return False

@@ -84,7 +84,7 @@ class SharedRun:
         return work.finish()
 
     def help(self) -> None:
-        """Compute ranges until there is none left; the caller's data may be slow to be read."""
+        """Compute ranges until there is none left, unless the caller is slow to read its data."""
         if self._begun.wait(BEGIN_SECONDS):
             self._take_all()
 
