@@ -268,12 +268,14 @@ class GraphPlan:
         *,
         apart: bool,
     ) -> Future[dict[str, Any]]:
-        if is_executor() and asyncio._get_running_loop() is None:  # noqa: SLF001 (raises nothing)
-            begin = partial(self._started, values, outputs, timeout, apart=False)
-            return asyncio.run(_awaited(begin))
+        here = asyncio._get_running_loop()  # noqa: SLF001 (the one that raises nothing)
+        if is_executor():  # the loop apart may wait for it
+            apart = False
+            if here is None:
+                return asyncio.run(_awaited(partial(self._started, values, outputs, timeout)))
         loop = self._loop.loop(apart=apart)
         answer, wanted = Awaited(loop), outputs or tuple(self.outputs)
-        if apart or loop is not asyncio._get_running_loop():  # noqa: SLF001 (as above)
+        if apart or loop is not here:
             loop.call_soon_threadsafe(self._begin, values, wanted, answer, timeout)
         else:
             self._begin(values, wanted, answer, timeout)
@@ -323,9 +325,9 @@ class GraphPlan:
         return f"GraphPlan({', '.join(self.outputs)}: {len(self.graph.steps)} steps)"
 
 
-async def _awaited(begin: Callable[[], Future[dict[str, Any]]]) -> Future[dict[str, Any]]:
-    """A request on a loop of an executor's own, where that waits for coroutines, not for threads."""
-    answer = begin()
+async def _awaited(begin: Callable[..., Future[dict[str, Any]]]) -> Future[dict[str, Any]]:
+    """A request on a loop of an executor's own: it waits for coroutines, not for threads."""
+    answer = begin(apart=False)
     with suppress(Exception, asyncio.CancelledError):
         await asyncio.wrap_future(answer)
     return answer

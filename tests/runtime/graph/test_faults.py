@@ -351,7 +351,7 @@ def test_a_slow_step_is_done_here_where_executors_have_no_room(
         runtime.register("full", graph(store), background=False)
         plan: Any = runtime.versions()["full@1"].plan
 
-        def full(_: object, *, key: str) -> Any:
+        def full(_: object, **_key: object) -> Any:
             raise Overloaded("the queue is full")
 
         monkeypatch.setattr(plan._threads, "elsewhere", full)
