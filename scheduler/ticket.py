@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
@@ -38,30 +39,22 @@ class Canceller(Protocol):
 
 
 class Awaited(Future[Any]):
-    """A future for which no thread waits that it may need: executors, and some event loops."""
+    """A future that no thread waits for that it may need: executors, and those that `needs` say."""
 
-    def __init__(self, *loops: object) -> None:
+    def __init__(self, *needs: Callable[[], bool]) -> None:
         super().__init__()
-        self.loops = loops
+        self.needs = needs
 
     def result(self, timeout: float | None = None) -> Any:
-        """The result; where the calling thread may be needed for it, WaitsForItself."""
-        if timeout is None and not self.done() and (is_executor() or _is_on(self.loops)):
+        """The result; WaitsForItself where the calling thread, without a timeout, may not wait."""
+        waits = timeout is None and not self.done()
+        if waits and (is_executor() or any(is_needed() for is_needed in self.needs)):
             self.cancel()
             raise WaitsForItself(
                 "a thread would wait for work that may be waiting for it",
                 hint="await runtime.apredict, or call from another thread",
             )
         return super().result(timeout)
-
-
-def _is_on(loops: tuple[object, ...]) -> bool:
-    """Whether one of these event loops runs on the calling thread."""
-    if not loops:
-        return False
-    import asyncio  # it takes 30 ms, and what made the loops has it
-
-    return asyncio._get_running_loop() in loops  # noqa: SLF001 (the one that raises nothing)
 
 
 class Ticket(Awaited):

@@ -46,10 +46,7 @@ class LoopThread:
             return loop
 
     def close(self, seconds: float) -> None:
-        """End the loop; what waits may end in so many seconds, and is then given up.
-
-        A coroutine that closes its runtime holds up its own loop, so nothing there is waited for.
-        """
+        """End the loop; what waits elsewhere may end in so many seconds, and is then given up."""
         end, here = time.monotonic() + seconds, asyncio._get_running_loop()  # noqa: SLF001 (as above)
         while time.monotonic() < end and any(some for on, some in self._every() if on is not here):
             time.sleep(0.002)

@@ -274,7 +274,8 @@ class GraphPlan:
             if here is None:
                 return asyncio.run(_awaited(partial(self._started, values, outputs, timeout)))
         loop = self._loop.loop(apart=apart)
-        answer, wanted = Awaited(loop), outputs or tuple(self.outputs)
+        answer = Awaited(lambda: asyncio._get_running_loop() is loop)  # noqa: SLF001 (as above)
+        wanted = outputs or tuple(self.outputs)
         if apart or loop is not here:
             loop.call_soon_threadsafe(self._begin, values, wanted, answer, timeout)
         else:

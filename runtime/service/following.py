@@ -107,7 +107,7 @@ def chained(
     headers: Mapping[str, str],
 ) -> Future[Answers]:
     """A future of what another gives, once it is kept; its errors have no private values."""
-    outer = Awaited(*getattr(inner, "loops", ()))
+    outer = Awaited(*getattr(inner, "needs", ()))
 
     def done(_: object) -> None:
         if inner.cancelled():
@@ -117,10 +117,9 @@ def chained(
         try:
             answers = inner.result()
             outer.set_result(answers if note is None else note(answers, headers))
-        except Exception as problem:  # noqa: BLE001 (it is the caller's, who waits for it)
-            outer.set_exception(shown(problem, version))
-        except BaseException as problem:  # noqa: BLE001 (as above)
-            outer.set_exception(problem)
+        except BaseException as problem:  # noqa: BLE001 (it is the caller's, who waits for it)
+            told = shown(problem, version) if isinstance(problem, Exception) else problem
+            outer.set_exception(told)
 
     outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
     inner.add_done_callback(done)
@@ -129,7 +128,7 @@ def chained(
 
 def together(parts: Sequence[tuple[Places, Future[Answers]]]) -> Future[Answers]:
     """A future of one answer to a block, of those to its rows; the first error is its error."""
-    outer = Awaited(*(loop for _, each in parts for loop in getattr(each, "loops", ())))
+    outer = Awaited(*(need for _, each in parts for need in getattr(each, "needs", ())))
     left, lock = [len(parts)], Lock()
 
     def done(inner: Future[Answers]) -> None:

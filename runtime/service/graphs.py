@@ -195,10 +195,7 @@ class Graphs:
     def submit(
         self, version: ModelVersion, data: object, call: Call, *, apart: bool = False
     ) -> Future[Answers]:
-        """A future of the answers of a graph that waits; `apart`, never on this thread's loop.
-
-        By the batch engine it is `apart`, and refused where that has no room.
-        """
+        """A future of the answers of a graph that waits; `apart`, never on this thread's loop."""
         batch = data if isinstance(data, Batch) else version.reader.read(data)
         counter = version.counts.inline
         if call.engine is Engine.BATCH:

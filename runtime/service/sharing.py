@@ -19,8 +19,6 @@ from scheduler import DeadlineExceeded
 
 #: Called with the rows of a range, and the seconds that it took.
 Learn = Callable[[int, float], None]
-#: How long a helper waits for a run to begin.
-BEGIN_SECONDS = 1.0
 
 
 def range_rows(left: int, threads: int, least: int, most: int) -> int:
@@ -85,7 +83,7 @@ class SharedRun:
 
     def help(self) -> None:
         """Compute ranges until there is none left, unless the caller is slow to read its data."""
-        if self._begun.wait(BEGIN_SECONDS):
+        if self._begun.wait(1.0):
             self._take_all()
 
     def _take_all(self) -> None:

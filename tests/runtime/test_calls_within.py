@@ -198,8 +198,9 @@ def test_private_columns_do_not_hide_a_wait() -> None:
 
 
 def test_joined_futures_wait_for_the_same_loops() -> None:
-    inner, other = Awaited("loop"), Awaited("another")
-    assert together([([0], inner), ([1], other)]).loops == ("loop", "another")
+    inner, other = Awaited(lambda: False), Awaited(lambda: True)
+    outer: Any = together([([0], inner), ([1], other)])
+    assert outer.needs == (*inner.needs, *other.needs)
 
 
 def test_what_cannot_be_kept_is_an_error_and_no_hang() -> None:
@@ -220,10 +221,7 @@ def test_what_cannot_be_kept_is_an_error_and_no_hang() -> None:
             outer.result(LIMIT)
 
 
-def test_a_helper_does_not_wait_for_a_caller_that_never_begins(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("runtime.service.sharing.BEGIN_SECONDS", 0.01)
+def test_a_helper_does_not_wait_for_a_caller_that_never_begins() -> None:
     never: Any = None
     within(SharedRun(lambda: never, 2, 1, 1).help)
 
@@ -261,13 +259,12 @@ def test_shadows_of_others_are_asked_while_one_waits() -> None:
         runtime.route("m", "m@1", shadow="m@2")
         runtime.route("n", "n@2", shadow="n@3")
         within(lambda: [runtime.predict(name, BLOCK) for name in "mnmn"])
-        asked = {each.challenger: each for each in runtime.shadow_stats()}
-        until(
-            lambda: (
-                asked.update({e.challenger: e for e in runtime.shadow_stats()}) or asked.get("n@3")
-            )
-        )
-        assert asked["n@3"].failed == 0
+
+        def asked() -> dict[str, ShadowStats]:
+            return {each.challenger: each for each in runtime.shadow_stats()}
+
+        until(lambda: "n@3" in asked() and asked()["n@3"].asked > 0)
+        assert asked()["n@3"].failed == 0
 
 
 def test_a_shadow_that_waits_is_compared() -> None:
@@ -282,7 +279,7 @@ def test_a_shadow_that_waits_is_compared() -> None:
                 pairs.append(pair)
                 ended.set()
 
-        runtime._pairs["m"] = Pairs()  # type: ignore[assignment]  # it takes pairs
+        runtime._pairs["m"] = Pairs()
         runtime.route("m", "m@1", shadow="m@2")
         within(lambda: list(runtime.predict_batch("m", [BLOCK])))
         assert ended.wait(LIMIT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import Future
 from typing import Any
@@ -85,18 +84,24 @@ def test_other_threads_wait() -> None:
         assert ticket.status is State.DONE
 
 
-def test_a_loop_does_not_wait_for_what_it_has_to_do() -> None:
-    async def main() -> None:
-        mine: Awaited = Awaited(asyncio.get_running_loop())
-        other: Awaited = Awaited(asyncio.new_event_loop())
-        with pytest.raises(WaitsForItself, match=r"await runtime\.apredict"):
-            mine.result()
-        assert mine.cancelled()
-        with pytest.raises(TimeoutError):
-            other.result(0.01)
-        other.loops[0].close()  # type: ignore[attr-defined]  # it is the loop
-        done: Awaited = Awaited(asyncio.get_running_loop())
-        done.set_result(3)
-        assert done.result() == 3
+def test_a_thread_that_is_needed_does_not_wait() -> None:
+    mine = threading.get_ident()
 
-    asyncio.run(asyncio.wait_for(main(), LIMIT))
+    def is_needed() -> bool:
+        return threading.get_ident() == mine
+
+    for future in (Awaited(is_needed), Awaited(lambda: False, is_needed)):
+        with pytest.raises(WaitsForItself, match=r"await runtime\.apredict"):
+            future.result()
+        assert future.cancelled()
+    with pytest.raises(TimeoutError):
+        Awaited(is_needed).result(0.01)
+    done = Awaited(is_needed)
+    done.set_result(3)
+    assert done.result() == 3
+    other = Awaited(is_needed)
+    found: Future[object] = Future()
+    thread = threading.Thread(target=lambda: found.set_result(other.result()), daemon=True)
+    thread.start()
+    other.set_result(4)
+    assert found.result(LIMIT) == 4
