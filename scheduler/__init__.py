@@ -17,7 +17,9 @@ from scheduler.errors import (
     Overloaded,
     SchedulerClosed,
     SchedulerError,
+    WaitsForItself,
 )
+from scheduler.executor import is_executor
 from scheduler.inline import InlineEngine, InlineStats
 from scheduler.job import Job, split
 from scheduler.policy import Ask, Decision, Engine, Load, Settings, choose
@@ -25,10 +27,11 @@ from scheduler.pool import Pool, PoolStats, QueueStats, cores
 from scheduler.queues import QueueRules
 from scheduler.stages import Stage, Stages
 from scheduler.stats import Histogram, Latency
-from scheduler.ticket import State, Ticket, Timing
+from scheduler.ticket import Awaited, State, Ticket, Timing
 
 __all__ = [
     "Ask",
+    "Awaited",
     "BadJob",
     "BufferPool",
     "BufferStats",
@@ -61,8 +64,10 @@ __all__ = [
     "State",
     "Ticket",
     "Timing",
+    "WaitsForItself",
     "choose",
     "cores",
+    "is_executor",
     "size_class",
     "split",
 ]

@@ -4,6 +4,7 @@
     ├── Overloaded          the queue is full: nothing was accepted, try later or elsewhere
     ├── DeadlineExceeded    the job's deadline passed before it was done (also a TimeoutError)
     ├── ExecutorDied        the thread that ran the job was torn down by what it ran
+    ├── WaitsForItself      a thread would wait for work that may be waiting for it
     ├── SchedulerClosed     the pool was shut down before this call
     ├── NoThread            the system has no more threads for this process
     └── BadJob              a job or a setting that cannot mean anything (also a ValueError)
@@ -59,6 +60,10 @@ class DeadlineExceeded(SchedulerError, TimeoutError):
 
 class ExecutorDied(SchedulerError):
     """The job ended the thread that ran it; the thread has been replaced."""
+
+
+class WaitsForItself(SchedulerError):
+    """A thread would wait for work that may be waiting for it."""
 
 
 class SchedulerClosed(SchedulerError):

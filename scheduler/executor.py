@@ -17,6 +17,11 @@ class ExecutorThread(threading.Thread):
     """A thread that belongs to a pool. A daemon, so that a stage cannot keep a process alive."""
 
 
+def is_executor() -> bool:
+    """Whether the calling thread is an executor, of any pool: it waits for no other's work."""
+    return isinstance(threading.current_thread(), ExecutorThread)
+
+
 class Executor:
     """The thread of a slot, with its own buffers.
 

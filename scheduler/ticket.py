@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
+from scheduler.errors import WaitsForItself
+from scheduler.executor import is_executor
 from scheduler.running import RunningJob
 
 
@@ -35,7 +38,26 @@ class Canceller(Protocol):
         """Cancel the job unless it is over."""
 
 
-class Ticket(Future[Any]):
+class Awaited(Future[Any]):
+    """A future that no thread waits for that it may need: executors, and those that `needs` say."""
+
+    def __init__(self, *needs: Callable[[], bool]) -> None:
+        super().__init__()
+        self.needs = needs
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The result; WaitsForItself where the calling thread, without a timeout, may not wait."""
+        waits = timeout is None and not self.done()
+        if waits and (is_executor() or any(is_needed() for is_needed in self.needs)):
+            self.cancel()
+            raise WaitsForItself(
+                "a thread would wait for work that may be waiting for it",
+                hint="await runtime.apredict, or call from another thread",
+            )
+        return super().result(timeout)
+
+
+class Ticket(Awaited):
     """A `concurrent.futures.Future`, so it works with `wait`, `as_completed` and asyncio.
 
     Unlike other futures, it can be cancelled until its job is over: stages that run now go on to

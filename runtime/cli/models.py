@@ -100,7 +100,8 @@ def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> oven.Plan:
     from runtime import Runtime
     from runtime.repository.repository import Repository
 
-    with Runtime() as runtime, Repository(folder.root, runtime, trust_pickle=trust_pickle) as all_:
+    runtime = Runtime()  # it stays open, as a graph may wait on its event loop
+    with Repository(folder.root, runtime, trust_pickle=trust_pickle) as all_:
         reasons = [event.reason for event in all_.load_all() if event.name == model.name]
         version = runtime.versions().get(model.address)
         plan = None if version is None else version.plan

@@ -63,7 +63,7 @@ class Links:
             made.uses[address], made.tried[address], found[address] = self._take(address)
         written = _linked(graph, lambda address: found[address].flow)
         optimised = _linked(graph, lambda address: found[address].optimised)
-        plan = graph_plan(written, optimised, name, self._loop, self._threads, **options)
+        plan = graph_plan(written, optimised, owner, self._loop, self._threads, **options)
         return plan, made
 
     def _reaches(self, address: str, name: str, seen: set[str]) -> bool:

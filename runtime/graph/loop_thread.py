@@ -1,4 +1,4 @@
-"""An event loop for callers that have none: requests that wait do so here."""
+"""An event loop for callers that have none, and what is under way on this and other loops."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 from runtime.errors import RuntimeClosed
 from runtime.graph.router import Request, Router
@@ -19,41 +20,55 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._process = 0
-        #: The requests that are under way here, each with its router.
-        self.requests: dict[Request, Router] = {}
+        self._process, self._closed = os.getpid(), False
+        #: The requests that are under way on each loop, each with its router.
+        self.requests: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Request, Router]]
+        self.requests = WeakKeyDictionary()
 
-    def call(self, function: Callable[..., object]) -> None:
-        """Call something on the loop's thread, soon."""
+    def loop(self, *, apart: bool) -> asyncio.AbstractEventLoop:
+        """The loop for a request: that of the calling thread, or the own one if it is `apart`."""
+        here = None if apart else asyncio._get_running_loop()  # noqa: SLF001 (raises nothing)
         with self._lock:
-            if self._loop is None or self._process != os.getpid():  # a fork has no such thread
-                self._process = os.getpid()
+            if self._closed:
+                raise RuntimeClosed("this runtime was closed", hint="it takes no more calls")
+            if self._process != os.getpid():  # a fork has no such thread, and none of its requests
+                self._process, self._loop = os.getpid(), None
+                self.requests.clear()
+            if here is None and self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="pretzel-graphs", daemon=True
                 )
                 self._thread.start()
-            self._loop.call_soon_threadsafe(function)
-
-    def is_here(self) -> bool:
-        """Whether this thread is the loop's."""
-        return threading.current_thread() is self._thread
+            loop = here or self._loop
+            assert loop is not None, "it was started"
+            self.requests.setdefault(loop, {})
+            return loop
 
     def close(self, seconds: float) -> None:
-        """End the loop; what waits may end in so many seconds, and is then given up."""
-        end = time.monotonic() + seconds
-        while self.requests and time.monotonic() < end:
+        """End the loop; what waits elsewhere may end in so many seconds, and is then given up."""
+        end, here = time.monotonic() + seconds, asyncio._get_running_loop()  # noqa: SLF001 (as above)
+        while time.monotonic() < end and any(some for on, some in self._every() if on is not here):
             time.sleep(0.002)
         with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(self._end, loop)
-            thread.join(1.0)
+            self._closed = True
+        for loop, requests in self._every():
+            with suppress(RuntimeError):  # it was closed: nothing waits there
+                loop.call_soon_threadsafe(_give_up, requests)
+                if loop is self._loop:
+                    loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None and self._loop is not here:
+            self._thread.join(1.0)
 
-    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        for request, router in list(self.requests.items()):
-            router.fail(request, RuntimeClosed("this runtime was closed", where=router.name))
-        loop.stop()
+    def _every(self) -> list[tuple[asyncio.AbstractEventLoop, dict[Request, Router]]]:
+        """What is under way, by loop; a fork has nothing of its parent's."""
+        with self._lock:
+            return [*self.requests.items()] if self._process == os.getpid() else []
+
+
+def _give_up(requests: dict[Request, Router]) -> None:
+    for request, router in [*requests.items()]:
+        router.fail(request, RuntimeClosed("this runtime was closed", where=router.name))
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

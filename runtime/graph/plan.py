@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -30,6 +31,7 @@ from runtime.graph.request import Values
 from runtime.graph.router import Router, gathered
 from runtime.graph.rows import Known, NotARow, Rows
 from runtime.graph.threads import Threads
+from scheduler import Awaited, is_executor
 
 _SINGLE = (Kind.ROW, Kind.DOCUMENT)
 
@@ -50,7 +52,7 @@ class GraphPlan:
         self,
         flow: Flow,
         graph: Cut,
-        name: str,
+        owner: str,
         loop: LoopThread,
         threads: Threads,
         *,
@@ -59,7 +61,8 @@ class GraphPlan:
     ) -> None:
         self._threads = threads
         self.flow = self.optimised = flow
-        self.exact, self.graph, self.name = exact, graph, name
+        self.exact, self.graph, self.owner = exact, graph, owner
+        self.name = owner.partition("@")[0]
         self.inputs: dict[str, Type] = flow.inputs()
         self.outputs: dict[str, Type] = flow.types
         self.reader = BatchReader(self.inputs, knows_nan_of(self))
@@ -265,10 +268,16 @@ class GraphPlan:
         *,
         apart: bool,
     ) -> Future[dict[str, Any]]:
-        answer: Future[dict[str, Any]] = Future()
+        here = asyncio._get_running_loop()  # noqa: SLF001 (the one that raises nothing)
+        if is_executor():  # the loop apart may wait for it
+            apart = False
+            if here is None:
+                return asyncio.run(_awaited(partial(self._started, values, outputs, timeout)))
+        loop = self._loop.loop(apart=apart)
+        answer = Awaited(lambda: asyncio._get_running_loop() is loop)  # noqa: SLF001 (as above)
         wanted = outputs or tuple(self.outputs)
-        if apart or not _on_a_loop():
-            self._loop.call(partial(self._begin, values, wanted, answer, timeout))
+        if apart or loop is not here:
+            loop.call_soon_threadsafe(self._begin, values, wanted, answer, timeout)
         else:
             self._begin(values, wanted, answer, timeout)
         return answer
@@ -283,9 +292,9 @@ class GraphPlan:
         loop = asyncio.get_running_loop()
         router = self._routers.get(loop)
         if router is None:
-            requests = self._loop.requests if self._loop.is_here() else None
-            router = Router(self.name, self.graph, self.step, self._threads, self.by_row, requests)
-            self._routers[loop] = router
+            elsewhere = partial(self._threads.elsewhere, key=self.owner)
+            known = (self.name, self.graph, self.step, elsewhere, self.by_row)
+            router = self._routers[loop] = Router(*known, self._loop.requests[loop])
         router.begin(values, outputs, answer, timeout)
 
     def entry(self, look: Callable[[object], None] | None = None) -> Callable[[object], Any]:
@@ -309,19 +318,20 @@ class GraphPlan:
         return call
 
     def begin(self, data: object) -> Whole:
-        """A run over this data, in one piece."""
+        """A run over this data, in one piece; requests that wait go to an event loop instead."""
+        assert not self.waits, "an executor does not wait"
         return Whole(self, data)
 
     def __repr__(self) -> str:
         return f"GraphPlan({', '.join(self.outputs)}: {len(self.graph.steps)} steps)"
 
 
-def _on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+async def _awaited(begin: Callable[..., Future[dict[str, Any]]]) -> Future[dict[str, Any]]:
+    """A request on a loop of an executor's own: it waits for coroutines, not for threads."""
+    answer = begin(apart=False)
+    with suppress(Exception, asyncio.CancelledError):
+        await asyncio.wrap_future(answer)
+    return answer
 
 
 def _first_row(value: Any) -> Any:
@@ -344,12 +354,8 @@ class Whole:
 
     def step(self, _number: int, _chunk: object, _memory: object = None) -> None:
         """Compute the answers."""
-        plan = self._plan
-        if plan.waits:
-            self._answers = plan.submit(self._columns, self.rows, apart=True).result()
-        else:
-            names = tuple(plan.outputs)
-            self._answers = plan._public(plan._run_here(self._columns, self.rows, names))  # noqa: SLF001 (its own run)
+        plan, names = self._plan, tuple(self._plan.outputs)
+        self._answers = plan._public(plan._run_here(self._columns, self.rows, names))  # noqa: SLF001 (its own run)
 
     def finish(self) -> dict[str, Any]:
         """Every output."""
@@ -359,7 +365,7 @@ class Whole:
 def graph_plan(
     written: Flow,
     optimised: Flow,
-    name: str,
+    owner: str,
     loop: LoopThread,
     threads: Threads,
     *,
@@ -371,4 +377,4 @@ def graph_plan(
     steps = cut(flow)
     if len(steps.steps) == 1 and steps.steps[0].kind == "plan":
         return oven.link(written, flow, exact=exact, background=background)
-    return GraphPlan(flow, steps, name, loop, threads, exact=exact, background=background)
+    return GraphPlan(flow, steps, owner, loop, threads, exact=exact, background=background)

@@ -23,14 +23,13 @@ from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import public
 from flour.core.types import Scalar
-from runtime.errors import NodeFailed, RuntimeClosed
+from runtime.errors import NodeFailed
 from runtime.graph.cutting import Cut, Step
 from runtime.graph.form import name_of
 from runtime.graph.limits import Limits
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
-from runtime.graph.threads import Threads
-from scheduler import DeadlineExceeded, Overloaded, SchedulerClosed
+from scheduler import DeadlineExceeded
 
 Answers = dict[str, Columns]
 Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
@@ -82,12 +81,12 @@ class Router:
         name: str,
         graph: Cut,
         run: Run,
-        threads: Threads,
-        by_row: Rows | None = None,
-        requests: dict[Request, Router] | None = None,
+        elsewhere: Callable[[Callable[[], Any]], Future[Any]],
+        by_row: Rows | None,
+        requests: dict[Request, Router],
     ) -> None:
         self.name, self._graph, self._run, self._by_row = name, graph, run, by_row
-        self._threads = threads
+        self._elsewhere = elsewhere
         self._readers: dict[int, list[int]] = {step.number: [] for step in graph.steps}
         for step in graph.steps:
             for before in step.after:
@@ -98,8 +97,8 @@ class Router:
         self._plain = {s.number: _plain(s.op) for s in graph.steps if s.kind == "fetch"}
         self._kept: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
         self._plans: dict[tuple[str, ...], dict[int, int]] = {}
-        #: Requests under way, of this router or of all of the loop.
-        self.requests: dict[Request, Router] = {} if requests is None else requests
+        #: Requests under way, of all routers of the loop.
+        self.requests = requests
 
     # --- a request ---------------------------------------------------------------------------
 
@@ -295,8 +294,8 @@ class Router:
     ) -> None:
         """Do work for requests: on an executor if it is slow, so that the loop goes on."""
         if slow:
-            with suppress(Overloaded, SchedulerClosed, RuntimeClosed):
-                there = self._threads.elsewhere(work)
+            with suppress(Exception):  # whatever hinders executors, the requests are answered
+                there = self._elsewhere(work)
                 soon = asyncio.get_running_loop().call_soon_threadsafe
                 there.add_done_callback(
                     lambda done: _unless_closed(soon, self._landed, block, step, done.result)

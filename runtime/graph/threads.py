@@ -16,5 +16,5 @@ class Threads(Protocol):
     def side_by_side(self, tasks: Sequence[Callable[[], object]]) -> None:
         """Do all tasks, here and on threads that have nothing to do; the first error is raised."""
 
-    def elsewhere(self, task: Callable[[], Any]) -> Future[Any]:
-        """What a task gives, on another thread; raises Overloaded where none has room for it."""
+    def elsewhere(self, task: Callable[[], Any], *, key: str) -> Future[Any]:
+        """What a task of a version gives, on another thread; Overloaded where none has room."""

@@ -3,9 +3,10 @@
 A caller appends its rows and answers to a queue and goes on, or machine code does so for it
 (runtime.routing.mirror). A thread looks at the queues every few milliseconds, and hands what is
 there to the executors, a few requests at a time, at the lowest priority: at most one such task is
-on its way, so that a challenger that hangs holds one executor. Where the executors refuse it, or a
-queue is full, requests are shed and counted. Of requests that nobody has timed, one in each task is
-asked of both versions again, so that their times are of one moment.
+on its way, so that a challenger that hangs holds one executor. Executors do not wait: graphs that
+do are asked by another thread. Where neither has room, or a queue is full, requests are shed and
+counted. Of requests that nobody has timed, one in each task is asked of both versions again, so
+that their times are of one moment.
 """
 
 from __future__ import annotations
@@ -68,13 +69,15 @@ class Shadows:
         ask: Callable[..., Answers],
         elsewhere: Callable[[Callable[[], object]], Task],
         pairs: Callable[[str], Pairs | None],
+        waits: Callable[[Route], bool] = lambda _: False,
     ) -> None:
         """Make a queue; its thread starts with the first route that has a shadow.
 
         `ask(address, rows, **options)` answers; `elsewhere` hands a task to the executors, or
-        raises; `pairs(name)` takes the pairs of an endpoint.
+        raises; `pairs(name)` takes the pairs of an endpoint; `waits` says where a graph does.
         """
-        self._ask, self._elsewhere, self._pairs = ask, elsewhere, pairs
+        self._ask, self._elsewhere, self._pairs, self._waits = ask, elsewhere, pairs, waits
+        self._waiter = threading.Thread()
         self._queue: deque[Mirrored] = deque()
         #: By endpoint; machine code looks names up here.
         self.mirrors: dict[str, Mirror] = {}
@@ -159,12 +162,20 @@ class Shadows:
 
     def _hand_over(self, some: list[Mirrored]) -> None:
         """Let the executors ask some requests, and wait for that: no more is on its way."""
+        shed = [each for each in some if self._waits(each.route)]
+        soon = [each for each in some if not self._waits(each.route)] if shed else some
+        if shed and not self._waiter.is_alive():
+            self._waiter = threading.Thread(target=self._asked, args=(shed,), daemon=True)
+            self._waiter.start()
+            shed = []
         try:
-            self._elsewhere(lambda: self._asked(some)).result()
+            if soon:
+                self._elsewhere(lambda: self._asked(soon)).result()
         except Exception as problem:  # noqa: BLE001 (the executors are busy, or are being closed)
             log.debug("shadows were left out: %s", problem)
-            for each in some:
-                self._count(each.route.shadow, shed=1)
+            shed += soon
+        for each in shed:
+            self._count(each.route.shadow, shed=1)
 
     def _asked(self, some: list[Mirrored]) -> None:
         done: dict[str, list[Pair]] = {}

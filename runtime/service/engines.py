@@ -41,6 +41,7 @@ from scheduler import (
     Stages,
     Ticket,
     cores,
+    is_executor,
     split,
 )
 
@@ -382,7 +383,7 @@ class Engines:
         """Raise Overloaded before any work is done for a call that would be refused anyway."""
         pool = self.pool
         load = pool.load(version.owner)
-        if not load.idle and pool.is_full(version.owner, priority):
+        if not load.idle and pool.is_full(version.owner, priority) and not is_executor():
             wait = load.queued_seconds / max(1, load.executors)
             raise Overloaded(
                 "the queue is full",
@@ -445,10 +446,14 @@ class Engines:
                 self.pool.submit(Job.of(HELP, [run] * helpers, typical=False))
         run.run()
 
-    def elsewhere(self, task: Callable[[], Any], priority: int = 0) -> Ticket:
-        """What a task gives, by an executor; raises Overloaded where the queue is full."""
+    def elsewhere(
+        self, task: Callable[[], Any], priority: int = 0, *, key: str | None = None
+    ) -> Ticket:
+        """What a task gives, by another executor; raises Overloaded where the queue is full."""
+        if is_executor():
+            raise Overloaded("an executor may wait for this task, so it does it itself")
         whole = (lambda _: task(), None)
-        job = Job.of(WHOLE, [whole], typical=False, alone=True, priority=priority)
+        job = Job.of(WHOLE, [whole], key=key, typical=False, alone=True, priority=priority)
         return self.pool.submit(job)
 
     # --- reservations ------------------------------------------------------------------------

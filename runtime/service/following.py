@@ -12,6 +12,7 @@ from runtime.routing.blocks import Places, merged
 from runtime.routing.pairs import Answers
 from runtime.service.private_answers import shown
 from runtime.service.version import ModelVersion
+from scheduler import Awaited
 
 #: All that one process has counted: its name, a number that rises, and the counts as JSON.
 Report = tuple[str, int, dict[str, dict[str, list[float]]]]
@@ -111,19 +112,19 @@ def chained(
     headers: Mapping[str, str],
 ) -> Future[Answers]:
     """A future of what another gives, once it is kept; its errors have no private values."""
-    outer: Future[Answers] = Future()
+    outer = Awaited(*getattr(inner, "needs", ()))
 
     def done(_: object) -> None:
         if inner.cancelled():
             outer.cancel()
         if not outer.set_running_or_notify_cancel():
             return
-        problem = inner.exception()
-        if isinstance(problem, Exception):
-            outer.set_exception(shown(problem, version))
-            return
-        answers = inner.result()
-        outer.set_result(answers if note is None else note(answers, headers))
+        try:
+            answers = inner.result()
+            outer.set_result(answers if note is None else note(answers, headers))
+        except BaseException as problem:  # noqa: BLE001 (it is the caller's, who waits for it)
+            told = shown(problem, version) if isinstance(problem, Exception) else problem
+            outer.set_exception(told)
 
     outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
     inner.add_done_callback(done)
@@ -132,7 +133,7 @@ def chained(
 
 def together(parts: Sequence[tuple[Places, Future[Answers]]]) -> Future[Answers]:
     """A future of one answer to a block, of those to its rows; the first error is its error."""
-    outer: Future[Answers] = Future()
+    outer = Awaited(*(need for _, each in parts for need in getattr(each, "needs", ())))
     left, lock = [len(parts)], Lock()
 
     def done(inner: Future[Answers]) -> None:

@@ -20,8 +20,10 @@ from runtime.errors import UnknownEndpoint
 from runtime.service.call import Call
 from runtime.service.endpoint import Endpoints
 from runtime.service.engines import Answers, Engines, shaped
+from runtime.service.following import chained
 from runtime.service.private import passed_on
 from runtime.service.version import ModelVersion
+from scheduler import Engine
 
 if TYPE_CHECKING:
     from runtime.graph.facts import GraphFacts
@@ -39,6 +41,12 @@ def is_graph(source: object) -> bool:
     """Whether a program names models, waits, or leaves branches out."""
     known = type(source).__name__ in ("Flow", "LateFlow")  # importers' flows make nodes when asked
     return known and any(item.op.name in _OPERATORS for item in source.nodes())  # type: ignore[attr-defined]  # it is a flow
+
+
+def waits(plan: Plan) -> bool:
+    """Whether a plan runs coroutines, which only graphs can wait for."""
+    is_python = any(kind == "python" for kind, _ in plan.stage_kinds)
+    return is_python and any(item.op.name == "Fetch" for item in plan.flow.nodes())
 
 
 def _known_by(version: ModelVersion) -> str:
@@ -189,32 +197,25 @@ class Graphs:
     ) -> Future[Answers]:
         """A future of the answers of a graph that waits; `apart`, never on this thread's loop."""
         batch = data if isinstance(data, Batch) else version.reader.read(data)
+        counter = version.counts.inline
+        if call.engine is Engine.BATCH:
+            counter, apart = version.counts.batch, True
+            self._engines.check_room(version, call.priority)
+        if version.watcher is not None:
+            version.watcher(batch, 1, 0.0)
         made: Any = self._take(version)
         plan: GraphPlan = made
         if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:
             soon = plan.submit_row(batch.data, call.outputs, call.timeout, apart=apart)
             if soon is not None:
-                version.counts.inline.tick()
+                counter.tick()
                 return soon
-        block = batch.block
-        columns, rows = coerce(plan.inputs, block)
-        version.counts.inline.tick()
+        columns, rows = coerce(plan.inputs, batch.block)
+        counter.tick()
         coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
         if not batch.single:
             return coming
-        answer: Future[Answers] = Future()
-
-        def give(done: Future[Answers]) -> None:
-            if not answer.set_running_or_notify_cancel():
-                return
-            try:
-                answer.set_result(shaped(done.result(), call.outputs, single=True))
-            except BaseException as problem:  # noqa: BLE001 (it is the caller's)
-                answer.set_exception(problem)
-
-        coming.add_done_callback(give)
-        answer.add_done_callback(lambda given: coming.cancel() if given.cancelled() else None)
-        return answer
+        return chained(coming, version, lambda made, _: shaped(made, call.outputs, single=True), {})
 
     def close(self, seconds: float) -> None:
         """Let what waits end in so many seconds, and give up the rest."""

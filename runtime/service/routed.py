@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,7 +71,7 @@ class RoutedEndpoints(Experiments):
         #: Endpoints of whose calls the tenant is wanted, with how many want it.
         self.by_tenant: Counter[str] = Counter()
         hand_over = partial(engines.elsewhere, priority=LOWEST)
-        self._shadows = Shadows(self.predict, hand_over, self._pairs.get)
+        self._shadows = Shadows(self.predict, hand_over, self._pairs.get, self._may_wait)
         #: What machine code answers although there is a route.
         self.mirrors = Mirrors(
             *(self._endpoints, self._histories, self._shadows, self.tallies, self._pairs)
@@ -317,6 +318,12 @@ class RoutedEndpoints(Experiments):
                     hint=f"for instance {self._endpoints.champions[name].owner!r}",
                 )
         route.check(self._endpoints.find(route.champion).inputs)
+
+    def _may_wait(self, route: Route) -> bool:
+        """Whether a version of a route is a graph that waits."""
+        with suppress(UnknownEndpoint):  # it was taken out
+            return any(self._endpoints.find(each).waits for each in route.addresses)
+        return False
 
     def _removed(self, name: str, version: str | None) -> list[ModelVersion]:
         """Take a version out, or the endpoint with its route; refuse one that the route names."""

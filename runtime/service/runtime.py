@@ -37,7 +37,7 @@ from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
 from runtime.service.engines import Answers, Engines, check_options, shaped
 from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
-from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph
+from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph, waits
 from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
 from runtime.service.native_predict import open_native_predict
@@ -45,7 +45,7 @@ from runtime.service.policy import BY_ENTRY, Choice, Policy, Way
 from runtime.service.routed import RoutedEndpoints, options_of
 from runtime.service.stats import RuntimeStats, explained, version_stats
 from runtime.service.version import ModelVersion
-from scheduler import Engine, QueueRules, Settings
+from scheduler import Engine, QueueRules, Settings, is_executor
 
 if TYPE_CHECKING:
     from runtime.graph.facts import GraphFacts
@@ -160,6 +160,8 @@ class Runtime(RoutedEndpoints):
         owner: str,
     ) -> tuple[Plan, Path | None, Linked | None]:
         """The plan to be served, the file it is in, and the models that a graph uses."""
+        if isinstance(source, Plan) and waits(source):
+            exact, source = source.exact, source.flow
         match source:
             case Plan():
                 return source, None, None
@@ -323,14 +325,7 @@ class Runtime(RoutedEndpoints):
         batch, choice, values = self._at_once(version, data, call)
         if values is not None:
             return DoneFuture(dict(zip(version.outputs, values)))  # noqa: B905 (as in predict)
-        if choice.way is not Way.INLINE:
-            return self._submit(version, batch, choice, call)
-        future: Future[Answers] = Future()
-        try:
-            future.set_result(self._inline(version, batch, choice, call))
-        except Exception as error:  # noqa: BLE001 (it is the future's)
-            future.set_exception(error)
-        return future
+        return self._submit(version, batch, choice, call)
 
     async def apredict(  # noqa: PLR0913 (each has a default)
         self,
@@ -393,6 +388,8 @@ class Runtime(RoutedEndpoints):
         def submit(data: object) -> Future[Answers]:
             if name not in self._routes:
                 return self._submit_by_route(name, data, headers, tenant, options)
+            if version.waits:
+                return self._graphs.submit(version, data, call)
             batch = version.reader.read(data)
             choice = self._policy.choose(batch, version, call)
             return self._submit(version, batch, choice, call)
@@ -466,6 +463,14 @@ class Runtime(RoutedEndpoints):
     def _submit(
         self, version: ModelVersion, batch: Batch, choice: Choice, call: Call
     ) -> Future[Answers]:
+        """A future of the answers, by executors; done already where this thread computes them."""
+        if choice.way is Way.INLINE or is_executor():  # which might wait for itself
+            future: Future[Answers] = Future()
+            try:
+                future.set_result(self._inline(version, batch, choice, call))
+            except Exception as error:  # noqa: BLE001 (it is the future's)
+                future.set_exception(error)
+            return future
         if choice.way is Way.WHOLE:
             run = partial(self._load_and_run, version)
             return self._engines.submit_whole(version, run, batch, choice.decision, call)

@@ -82,9 +82,9 @@ class SharedRun:
         return work.finish()
 
     def help(self) -> None:
-        """Compute ranges until there is none left."""
-        self._begun.wait()
-        self._take_all()
+        """Compute ranges until there is none left, unless the caller is slow to read its data."""
+        if self._begun.wait(1.0):
+            self._take_all()
 
     def _take_all(self) -> None:
         while (taken := self._take()) is not None:

@@ -251,7 +251,7 @@ def test_a_fetch_that_never_comes_is_told_with_its_node() -> None:
         future = runtime.submit("never", {"key": 1.0})
         assert future.cancel()
         plan: Any = runtime.versions()["never@1"].plan
-        until(lambda: not plan._loop.requests)
+        until(lambda: not any(plan._loop.requests.values()))
 
 
 ENDINGS: dict[str, Callable[[], BaseException]] = {
@@ -351,7 +351,7 @@ def test_a_slow_step_is_done_here_where_executors_have_no_room(
         runtime.register("full", graph(store), background=False)
         plan: Any = runtime.versions()["full@1"].plan
 
-        def full(_: object) -> Any:
+        def full(_: object, **_key: object) -> Any:
             raise Overloaded("the queue is full")
 
         monkeypatch.setattr(plan._threads, "elsewhere", full)
