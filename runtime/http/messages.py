@@ -16,6 +16,9 @@ OCTETS = "application/octet-stream"
 HEADER_LENGTH = "inference-header-content-length"
 #: The header of an answer that tells which version gave it, where a route has chosen one.
 VERSION_HEADER = "X-Model-Version"
+#: Headers of an answer in binary: the digest of the plan that gave it and, where that is a parity
+#: model, of the plan that it was trained for.
+PLAN_HEADER, PARITY_OF = "X-Model-Plan", "X-Parity-Of"
 #: The header with the id of an answer that is kept.
 ANSWER_HEADER = "x-answer-id"
 #: The header with the milliseconds that the client will wait.
