@@ -26,24 +26,27 @@ from runtime.errors import ClusterError
 log = logging.getLogger("pretzel.parity")
 
 
-class _Values(NamedTuple):
+class _Pair(NamedTuple):
     values: Rows
     reconstructed: bool
 
 
-class Answer(_Values):
-    """An answer, whether it was reconstructed from those of others, and its version."""
+class Answer(_Pair):
+    """An answer, whether it was reconstructed from those of others, and beside them its version."""
 
-    version: str | None
+    version: str | None = ""
     """The digest of the plan that gave it; of a parity model, of the plan it was trained for.
 
     "" is a replica that tells none, as it never changes; None is unknown, and never decoded.
     """
 
     def __new__(
-        cls, values: Rows, *, reconstructed: bool = False, version: str | None = ""
+        cls,
+        values: Rows,
+        reconstructed: bool = False,  # noqa: FBT001, FBT002 (copies are made by position)
+        version: str | None = "",
     ) -> Self:
-        """Make an answer; it is a pair as well, without the version."""
+        """Make one."""
         made = super().__new__(cls, values, reconstructed)
         made.version = version
         return made
@@ -67,8 +70,7 @@ class _Group:
         self.pending: int | None = None
         self.longest, self.mixed = 0, False
 
-    def missing(self) -> list[int]:
-        """The queries that wait for an answer."""
+    def undone(self) -> list[int]:
         return [number for number, each in enumerate(self.waiting) if not each.done()]
 
 
@@ -77,13 +79,12 @@ class Coded(Closing):
 
     `constant` is F(0) of an affine program; None for a parity model. A group of an affine program
     that is not full after `patience` seconds, or whose queries differ in length, is filled up with
-    zeros. With a parity model such a group has no parity query.
+    zeros. With a parity model such a group has no parity query. A parity query ends with a row of
+    zeros, so that F(0) is that of the version that answers it; `constant` itself only says whether
+    parity replicas that tell no version are what they were.
 
-    A parity query ends with a row of zeros, so that F(0) comes from the version that answers it.
-    `constant` itself only says whether parity replicas that tell no version are what they were.
-
-    A query ends within `timeout` seconds. `counts` has how many groups had a parity query, how many
-    answers were reconstructed, and how many groups had answers of several versions.
+    A query ends within `timeout` seconds. `counts` are of groups that had a parity query, of
+    answers that were reconstructed, and of groups with answers of several versions.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class Coded(Closing):
         """Ask the parity query of a group, which takes no more queries."""
         group.longest = max(map(len, group.queries))
         full = sum(map(len, group.queries)) == self._code.group * group.longest
-        group.pending = len(self._parities) if group.missing() and (self._affine or full) else 0
+        group.pending = len(self._parities) if group.undone() and (self._affine or full) else 0
         if group.pending:
             self.counts["coded"] += 1
             shape = group.longest + self._affine, *group.queries[0].shape[1:]
@@ -227,14 +228,16 @@ class Coded(Closing):
     def _decoded(self, group: _Group) -> Iterator[tuple[int, Answer]]:
         """What is missing, if enough answers of one version are there."""
         every = (*group.answers.values(), *group.parities.values())
-        if not group.parities or any(each.values.dtype.kind not in "biuf" for each in every):
+        answers = [each.values for each in every]
+        shapes = {each.shape[1:] if each.dtype.kind in "biuf" else None for each in answers}
+        if not group.parities or len(shapes) > 1 or None in shapes:
             return
         versions = {each.version for each in every}
         if len(versions) > 1 or None in versions:
             self._mixed(group, versions)
         version, *others = {each.version for each in (group.answers or group.parities).values()}
         parities = {n: each.values for n, each in group.parities.items() if each.version == version}
-        missing, waiting = set(range(len(group.queries))) - set(group.answers), group.missing()
+        missing, waiting = set(range(len(group.queries))) - set(group.answers), group.undone()
         if others or version is None or not waiting or not len(missing) <= len(parities):
             return
         first = next(iter(parities.values()))
@@ -301,9 +304,7 @@ class _InTurn:
                 hint="Hedged([one, two]), or Coded([one, two], [[parity]], Code(2))",
             )
         if not 0 < timeout < float("inf"):
-            raise ClusterError(
-                "a query ends within some seconds", found=f"timeout={timeout!r}"[:80]
-            )
+            raise ClusterError("a query has some seconds of time", found=repr(timeout)[:80])
         self._replicas, self._timeout = cycle(replicas), timeout
 
     async def __call__(self, rows: Rows) -> Answer:
@@ -316,7 +317,7 @@ class _InTurn:
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
-            raise ClusterError("a replica was asked by a client that was closed") from None
+            raise ClusterError("a replica is not asked any more: its client is closed") from None
         answer = given if isinstance(given, Answer) else Answer(given)
         found = np.asarray(answer.values)
         if not found.ndim or len(found) != len(rows):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import logging
+import pickle
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -252,3 +254,23 @@ def test_a_hedged_answer_tells_its_version() -> None:
     answer, _ = run(asked())
     assert not right(answer, QUERIES[0])
     assert answer.version == "two"
+
+
+def test_answers_of_another_width_are_not_spread_over_others() -> None:
+    async def narrow(rows: Rows) -> Answer:
+        return Answer(rows[:, :1], version="one")
+
+    front = Coded([narrow, Replica(lost=True)], [[Replica()]], Code(2), constant=0.0)
+    (first, second), _ = run(several(front, QUERIES[:2]))
+    assert isinstance(first, Answer)
+    assert isinstance(second, ConnectionError)
+
+
+def test_an_answer_can_be_copied_and_is_a_pair() -> None:
+    made = Answer(QUERIES[0], True, "one")
+    values, marked = copy.copy(made)
+    assert values is QUERIES[0] or np.array_equal(values, QUERIES[0])
+    assert marked
+    assert copy.copy(made).version == made.version == "one"
+    assert pickle.loads(pickle.dumps(made)).version == "one"
+    assert made._replace(reconstructed=False).version == ""
