@@ -124,19 +124,19 @@ class Coded(Closing):
         rows = _query(rows, finite=self._affine)
         loop = asyncio.get_running_loop()
         group = self._group(loop, rows)
-        number, future = len(group.queries), loop.create_future()
+        number, future = len(group.queries), _Future(loop=loop)
         group.queries.append(rows)
         group.waiting.append(future)
         self._waiting[future] = self._start(self._ask(group, number, rows))
         if len(group.queries) == self._code.group:
             self._encode(group)
         elif number == 0 and self._affine:
-            self._start(self._fill(group))
+            loop.call_later(self._patience, self._encode, group)
+        end = loop.call_later(self._timeout, lambda: _fail(future, _late(self._timeout)))
         try:
-            return await asyncio.wait_for(future, self._timeout)
-        except TimeoutError:
-            raise _late(self._timeout) from group.lost.get(number)
+            return await future
         finally:
+            end.cancel()
             del self._waiting[future]
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class Coded(Closing):
             if isinstance(problem, InputError):  # no other replica would answer it
                 _fail(future, problem)
             if group.pending is None and not self._affine:
-                self._start(self._fill(group))
+                future.get_loop().call_later(self._patience, self._encode, group)
         else:
             # The caller may write to its answer while it is needed for others.
             group.answers[number] = Answer(np.array(answer.values), version=answer.version)
@@ -184,13 +184,10 @@ class Coded(Closing):
                 future.set_result(answer)
         self._advance(group)
 
-    async def _fill(self, group: _Group) -> None:
-        await asyncio.sleep(self._patience)
-        if group.pending is None:
-            self._encode(group)
-
     def _encode(self, group: _Group) -> None:
-        """Ask the parity query of a group, which takes no more queries."""
+        """Ask the parity query of a group, which takes no more queries, unless that is done."""
+        if group.pending is not None:
+            return
         group.longest = max(map(len, group.queries))
         full = sum(map(len, group.queries)) == self._code.group * group.longest
         group.pending = len(self._parities) if group.undone() and (self._affine or full) else 0
@@ -208,8 +205,9 @@ class Coded(Closing):
         with suppress(Exception):  # a lost parity answer is one that is not there
             answer = await self._parities[row](parity)
             if answer.version == "" and self._affine:
-                told = np.allclose(answer.values[-1], self._constant, rtol=EXACT, atol=EXACT)
-                answer = answer if told else Answer(answer.values, version=None)
+                apart = np.abs(answer.values[-1] - self._constant)
+                if not (apart <= EXACT * (1.0 + np.abs(self._constant))).all():
+                    answer = Answer(answer.values, version=None)
             group.parities[row] = answer
         assert group.pending is not None, "the group is closed"
         group.pending -= 1
@@ -217,10 +215,11 @@ class Coded(Closing):
 
     def _advance(self, group: _Group) -> None:
         """Reconstruct what can be, and raise what replicas raised where nothing can come."""
-        with suppress(ValueError, TypeError), np.errstate(all="ignore"):  # what cannot be added up
-            for number, answer in self._decoded(group):
-                self.counts["reconstructed"] += 1
-                group.waiting[number].set_result(answer)
+        if group.parities:
+            with suppress(ValueError, TypeError), np.errstate(all="ignore"):  # no sum can be had
+                for number, answer in self._decoded(group):
+                    self.counts["reconstructed"] += 1
+                    group.waiting[number].set_result(answer)
         if group.pending == 0 and len(group.answers) + len(group.lost) == len(group.queries):
             for number, problem in group.lost.items():
                 _fail(group.waiting[number], problem)
@@ -230,7 +229,7 @@ class Coded(Closing):
         every = (*group.answers.values(), *group.parities.values())
         answers = [each.values for each in every]
         shapes = {each.shape[1:] if each.dtype.kind in "biuf" else None for each in answers}
-        if not group.parities or len(shapes) > 1 or None in shapes:
+        if len(shapes) > 1 or None in shapes:
             return
         versions = {each.version for each in every}
         if len(versions) > 1 or None in versions:
@@ -335,10 +334,9 @@ def _query(rows: object, *, finite: bool) -> Rows:
     with suppress(ValueError, TypeError):  # rows of unequal length
         found = np.array(rows)
     if found.ndim and len(found) and found.dtype.kind in "biuf":
-        bad = np.argwhere(~np.isfinite(found)).tolist() if finite else []
-        if not bad:
+        if not finite or np.isfinite(found).all():
             return found
-        where += f", at {bad[0]}"
+        where += f", at {np.argwhere(~np.isfinite(found))[0].tolist()}"
     raise ClusterError(
         "a query is rows of numbers" + ", none of them NaN or infinite" * finite,
         where=where,
