@@ -156,8 +156,8 @@ class Coded(Closing):
             group = _Group()
             group.pending = 0
         elif group is None or group.pending is not None:
-            kept = self._open.items()
-            self._open = {each: one for each, one in kept if not each[0].is_closed()}
+            for ended in [each for each in list(self._open) if each[0].is_closed()]:
+                self._open.pop(ended, None)
             group = self._open[key] = _Group()
         return group
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,25 @@ def test_a_front_end_outlives_its_event_loop(kind: str) -> None:
     assert seconds < 2
     assert isinstance(second, Answer if kind == "affine" else ConnectionError | Answer)
     front.close()
+
+
+def test_threads_with_loops_of_their_own_share_a_front_end() -> None:
+    front = coded([good, lost], good, kind="affine")
+
+    async def many(seed: int) -> int:
+        queries = np.random.default_rng(seed).normal(size=(20, 1, 2))
+        for _ in range(5):
+            for query, found in zip(queries, await asked(front, *queries), strict=True):
+                if isinstance(found, Answer):
+                    np.testing.assert_allclose(found.values, await good(query), rtol=1e-9)
+                else:  # both queries of a group may have gone to the replica that is lost
+                    assert isinstance(found, ConnectionError)
+        return seed
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda seed: asyncio.run(many(seed)), range(12)))
+    assert found == list(range(12))
+    assert front.counts["reconstructed"] > 0
 
 
 @pytest.mark.parametrize(

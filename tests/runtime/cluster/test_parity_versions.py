@@ -274,3 +274,48 @@ def test_an_answer_can_be_copied_and_is_a_pair() -> None:
     assert copy.copy(made).version == made.version == "one"
     assert pickle.loads(pickle.dumps(made)).version == "one"
     assert made._replace(reconstructed=False).version == ""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_each_answer_is_that_of_its_version(seed: int) -> None:
+    """Replicas are switched by turns, are late and lost, and queries have one to three rows."""
+    random = np.random.default_rng(seed)
+    group, parities = [(2, 1), (3, 1), (3, 2), (4, 2)][seed % 4]
+    replicas = [Replica() for _ in range(group + 1)]
+    spares = [Replica() for _ in range(parities)]
+    front = Coded(
+        replicas,
+        [[each] for each in spares],
+        Code(group, parities),
+        constant=PROGRAMS["one"][1],
+        timeout=2.0,
+    )
+
+    async def upgraded() -> None:
+        for version in ("two", "three", "four", "one"):
+            for each in random.permutation(np.array([*replicas, *spares], object)):
+                await asyncio.sleep(float(random.uniform(0.0, 0.08)))
+                each.version = version
+                each.lost = bool(random.random() < 0.3)
+                each.seconds = float(random.choice([0.001, 0.02, 1e6], p=[0.6, 0.3, 0.1]))
+
+    async def one(number: int) -> tuple[Rows, object]:
+        await asyncio.sleep(number * 0.004)
+        rows = random.normal(size=(int(random.integers(1, 4)), 2))
+        began = asyncio.get_running_loop().time()
+        (found,) = await asyncio.gather(front(rows), return_exceptions=True)
+        assert asyncio.get_running_loop().time() - began <= 2.001
+        return rows, found
+
+    async def everything() -> list[tuple[Rows, object]]:
+        changing = asyncio.ensure_future(upgraded())
+        found = await asyncio.gather(*map(one, range(300)))
+        await changing
+        return found
+
+    found, _ = run(everything())
+    answers = [(rows, each) for rows, each in found if isinstance(each, Answer)]
+    marked = [right(answer, rows) for rows, answer in answers]
+    assert len(answers) > 50
+    assert sum(marked) == front.counts["reconstructed"] > 0
+    assert front.counts["mixed"] > 0
