@@ -12,6 +12,7 @@
     ├── NodeFailed        a node of a graph has no answer, and nothing to go on with
     ├── NotOffered        the program has no such output (also an AttributeError)
     ├── ClusterError      a network of nodes, or a group of coded requests, that cannot be
+    │   └── RefusedRows   a replica does not answer these rows, nor would another (an InputError)
     ├── Unfaithful        a served program does not answer as the original does
     ├── OutputInUse       another process is writing this file of answers
     └── InputError
@@ -69,6 +70,10 @@ class NotOffered(FlourError, AttributeError):
 
 class ClusterError(FlourError, ValueError):
     """A network of nodes, or a group of coded requests, that cannot be."""
+
+
+class RefusedRows(ClusterError, InputError):
+    """A replica has read rows and does not answer them; another one would not, either."""
 
 
 class Unfaithful(FlourError):

@@ -109,7 +109,7 @@ def _train(plan: Plan, options: argparse.Namespace, out: Output) -> int:
         groups=min(_GROUPS, _GROUPS_A_ROW * first),
     )
     made = oven.bake(found.flow())
-    made.save(options.into)
+    made.save(options.into, training={"parity_of": plan.digest})
     out.result(_told(found) | {"rows": len(data.rows), "file": options.into}, _text(found, options))
     return Exit.OK
 

@@ -8,12 +8,14 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.errors import FlourError
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.batch import Batch, Kind, row_batch
 from runtime.http import codec_binary, codec_json
@@ -29,7 +31,15 @@ from runtime.http.codec_json import (
 )
 from runtime.http.content import TABLE, TABLE_JSON, columns, content_type, read, written
 from runtime.http.direct_inputs import DirectInputs
-from runtime.http.messages import HEADER_LENGTH, OCTETS, InferCall, Request, Response
+from runtime.http.messages import (
+    HEADER_LENGTH,
+    OCTETS,
+    PARITY_OF,
+    PLAN_HEADER,
+    InferCall,
+    Request,
+    Response,
+)
 from runtime.http.problems import HttpError
 from runtime.http.response_options import NOTHING, OutputOptions, ResponseOptions, response_options
 from runtime.http.row_decoder import RowDecoder
@@ -63,7 +73,7 @@ class ModelCodec:
     """What the front end has worked out for one version."""
 
     __slots__ = (
-        *("class_names", "counts", "direct", "inputs", "outputs", "places", "prefix"),
+        *("class_names", "counts", "direct", "inputs", "origin", "outputs", "places", "prefix"),
         *("quick_type", "quick_width", "rows", "template", "usual", "version"),
     )
 
@@ -93,6 +103,8 @@ class ModelCodec:
         self.rows = reader or None
         #: Which arrays go to the plan's entry.
         self.direct = DirectInputs(version)
+        #: The headers that say which plan answers; made for the first answer in binary.
+        self.origin: tuple[tuple[str, str], ...] = ()
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -240,8 +252,16 @@ class ModelCodec:
         header = self._header(heads, wished)
         if not raw:
             return Response(header)
-        length = ((HEADER_LENGTH, str(len(header))),)
-        return Response(b"".join((header, *raw)), content_type=OCTETS, headers=length)
+        self.origin = self.origin or self._origin()
+        headers = (HEADER_LENGTH, str(len(header))), *self.origin
+        return Response(b"".join((header, *raw)), content_type=OCTETS, headers=headers)
+
+    def _origin(self) -> tuple[tuple[str, str], ...]:
+        with suppress(FlourError):  # no answer depends on what is known of the training
+            stands_for = str(self.version.training.get("parity_of", ""))
+            if stands_for.isalnum() and stands_for.isascii():
+                return (PLAN_HEADER, self.version.digest), (PARITY_OF, stands_for)
+        return ((PLAN_HEADER, self.version.digest),)
 
     def _parts(
         self, wish: OutputOptions, array: NDArray[Any], content: str | None

@@ -22,7 +22,14 @@ from flour.data.batch import Batch
 from runtime.http.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
 from runtime.http.clients import asked_of, changed, sender
 from runtime.http.interfaces import Answering
-from runtime.http.messages import Answer, InferCall, Request, Response
+from runtime.http.messages import (
+    ANSWER_HEADER,
+    VERSION_HEADER,
+    Answer,
+    InferCall,
+    Request,
+    Response,
+)
 from runtime.http.rollouts import Noted
 from runtime.http.routes import Handler, HandlerContext
 from runtime.http.typed_json import json
@@ -38,10 +45,6 @@ from runtime.service.version import ModelVersion
 
 #: The data of a request's body, as the champion reads it.
 Rows = Callable[[HandlerContext, Request], object]
-#: The header of an answer that tells which version gave it, where a route has chosen one.
-VERSION_HEADER = "X-Model-Version"
-#: The header with the id of an answer that is kept.
-ANSWER_HEADER = "x-answer-id"
 #: Larger bodies are read on a thread.
 LARGE = 512 << 10
 #: Characters to which the names of requests are cut.

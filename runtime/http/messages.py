@@ -16,6 +16,13 @@ OCTETS = "application/octet-stream"
 
 #: The header with the length of the JSON part of a body with raw tensors.
 HEADER_LENGTH = "inference-header-content-length"
+#: The header of an answer that tells which version gave it, where a route has chosen one.
+VERSION_HEADER = "X-Model-Version"
+#: Headers of an answer in binary: the digest of the plan that gave it and, where that is a parity
+#: model, of the plan that it was trained for.
+PLAN_HEADER, PARITY_OF = "X-Model-Plan", "X-Parity-Of"
+#: The header with the id of an answer that is kept.
+ANSWER_HEADER = "x-answer-id"
 #: The header with the milliseconds that the client will wait.
 TIMEOUT_HEADER = "x-request-timeout-ms"
 

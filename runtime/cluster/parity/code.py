@@ -51,8 +51,8 @@ class Code:
             given = _numbers(list(queries)).reshape(self.group, *np.shape(queries[0]))
             if self.encoder == "concatenation":
                 return np.concatenate(list(given), axis=-1)[None]
-        parities: Rows = np.tensordot(self.weights, given, axes=1)
-        return parities
+            parities: Rows = np.tensordot(self.weights, given, axes=1)
+            return parities
 
     def loses(self, found: Rows, answers: Mapping[int, Rows], parities: Mapping[int, Rows]) -> bool:
         """Whether rounding of the other answers is more than what was reconstructed may differ by.
@@ -119,7 +119,8 @@ def _numbers(arrays: list[Any]) -> Rows:
 def _explained(where: str) -> Iterator[None]:
     """What numpy refuses inside is told as ours."""
     try:
-        yield
+        with np.errstate(all="ignore"):  # a sum that is infinite is found out where it is decoded
+            yield
     except (AttributeError, IndexError, TypeError, ValueError) as problem:
         raise ClusterError(
             "queries and answers of a group are arrays of numbers, all of one shape",

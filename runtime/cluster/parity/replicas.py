@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from objectstore import Closing
 from runtime.cluster.parity.code import Rows
-from runtime.cluster.parity.frontend import Endpoint
+from runtime.cluster.parity.frontend import Answer, Endpoint
+from runtime.cluster.serving.blocks import ask_once
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
 
@@ -39,28 +40,33 @@ class Replicas(Closing):
         self._looks = ThreadPoolExecutor(1, "pretzel-replicas")
         self._look: Future[list[str]] = self._looks.submit(client.replicas)
         self._urls: list[str] = []
+        self._closed = False
 
     def endpoints(self) -> list[Endpoint]:
         """One for each replica that is ready now; where that is replaced, the next one is asked."""
         self._urls = self._client.replicas()
         return [partial(self._ask, number) for number in range(len(self._urls))]
 
-    async def _ask(self, number: int, rows: Rows) -> Rows:
+    async def _ask(self, number: int, rows: Rows) -> Answer:
         one = self._replica(number)
         loop = asyncio.get_running_loop()
-        answers = await loop.run_in_executor(one.pool, one.client.predict_block, self._name, rows)
-        if self._output not in answers:
+        found = await loop.run_in_executor(one.pool, ask_once, one.client.request, self._name, rows)
+        if self._output not in found.outputs:
             raise ClusterError(
                 f"{self._name} has no output {self._output!r}",
-                found="outputs: " + ", ".join(answers),
+                found="outputs: " + ", ".join(found.outputs),
             )
-        return answers[self._output]
+        return Answer(found.outputs[self._output], version=found.parity_of or found.plan)
 
     def _replica(self, number: int) -> _Alone:
+        if self._closed:
+            raise ClusterError("these replicas are closed", where=self._name)
         if self._look.done():
             with suppress(ClusterError):
                 self._urls = self._look.result() or self._urls
             self._look = self._looks.submit(self._client.replicas)
+            for gone in self._alone.keys() - set(self._urls):
+                self._end(self._alone.pop(gone))
         urls = self._urls
         if not urls:
             raise ClusterError("there is no replica now", where=self._name)
@@ -72,7 +78,12 @@ class Replicas(Closing):
 
     def close(self) -> None:
         """Ask no more, and close all connections."""
+        self._closed = True
         self._looks.shutdown(wait=False, cancel_futures=True)
         for each in self._alone.values():
-            each.pool.shutdown(wait=False, cancel_futures=True)
-            each.client.close()
+            self._end(each)
+
+    @staticmethod
+    def _end(one: _Alone) -> None:
+        one.pool.shutdown(wait=False, cancel_futures=True)
+        one.client.close()

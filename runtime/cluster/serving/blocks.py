@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from runtime.cluster.serving.bodies import Answer
 from runtime.errors import ClusterError
 from runtime.http.codec_binary import Reader, raw_values, values
-from runtime.http.messages import HEADER_LENGTH
+from runtime.http.messages import HEADER_LENGTH, PARITY_OF, PLAN_HEADER, VERSION_HEADER
 from runtime.http.tensors import datatype_of
 
 #: Columns by name, in a dict or a frame, or numbers side by side.
@@ -46,8 +46,15 @@ class Ask(Protocol):
         """The answer."""
 
 
-class _Shard(NamedTuple):
+class Shard(NamedTuple):
+    """The outputs for some rows, and who gave them: a version, or several by row.
+
+    `plan` is its digest, if that is one; `parity_of` of a parity model what it was trained for.
+    """
+
     version: str
+    plan: str | None
+    parity_of: str | None
     outputs: Outputs
 
 
@@ -111,18 +118,20 @@ def _answered(
         found = list(pool.map(lambda part: _asked(ask, name, part), parts))
         for _ in range(_ROUNDS):
             # The version in service now: a small request tells, and it may have changed.
-            if len({shard.version for shard in found}) == 1:
+            if any(", " in shard.version for shard in found):
+                break
+            if len({shard[:2] for shard in found}) == 1:
                 return _merged([shard.outputs for shard in found])
             first = {key: column[:1] for key, column in columns.items()}
-            newest = _asked(ask, name, first).version
-            old = [place for place, shard in enumerate(found) if shard.version != newest]
+            newest = _asked(ask, name, first)[:2]
+            old = [place for place, shard in enumerate(found) if shard[:2] != newest]
             again = pool.map(lambda place: _asked(ask, name, parts[place]), old)
             for place, shard in zip(old, again, strict=True):
                 found[place] = shard
     raise ClusterError(
-        "the shards of a block are answered by several versions",
+        "the rows of a block are answered by several versions",
         where=name,
-        found=", ".join(sorted({shard.version for shard in found})),
+        found=", ".join(sorted({f"{shard.version} ({shard.plan})" for shard in found})),
         hint="where a route chooses by row, ask for NAME@VERSION",
     )
 
@@ -182,7 +191,12 @@ def _column(values: object, key: str) -> NDArray[Any]:
     )
 
 
-def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> _Shard:
+def ask_once(ask: Ask, name: str, rows: Rows) -> Shard:
+    """The answers to all rows by one request, and who gave them."""
+    return _asked(ask, name, _columns(rows))
+
+
+def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> Shard:
     raws, inputs = [], []
     for key, column in part.items():
         datatype = datatype_of(column.dtype)
@@ -204,13 +218,17 @@ def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> _Shard:
     answer = ask("POST", path, b"".join([head, *raws]), headers)
     if answer.status != 200:
         answer.value()
-    size = next(int(v) for k, v in answer.headers.items() if k.lower() == HEADER_LENGTH)
+    headers = {key.lower(): value for key, value in answer.headers.items()}
+    size = int(headers[HEADER_LENGTH])
     said: dict[str, Any] = json.loads(answer.body[:size])
     reader, outputs = Reader(answer.body, size), Outputs()
     for output in said["outputs"]:
         key, raw = output["name"], output["parameters"]["binary_data_size"]
         outputs[key] = values(reader.take(raw, key), output["datatype"], output["shape"], key)
-    return _Shard(said["model_version"], outputs)
+    parity_of, several = headers.get(PARITY_OF.lower()), headers.get(VERSION_HEADER.lower(), "")
+    if ", " in several:
+        return Shard(several, None, parity_of, outputs)
+    return Shard(said["model_version"], headers.get(PLAN_HEADER.lower()), parity_of, outputs)
 
 
 def _merged(parts: Sequence[Outputs]) -> Outputs:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from runtime.errors import ClusterError
+from runtime.errors import ClusterError, RefusedRows
 
 PATH = "/v2/cluster"
 HOMES = "/v2/cluster/homes"
@@ -82,6 +82,7 @@ class Answer(NamedTuple):
         """The JSON of a good answer; ClusterError with what the replica said otherwise."""
         if self.status == 200:
             return json.loads(self.body)
-        raise ClusterError(
+        refused = RefusedRows if self.status in {400, 413, 422} else ClusterError
+        raise refused(
             "a replica refused this", where=self.url, found=f"{self.status}: {self.body[:500]!r}"
         )

@@ -14,9 +14,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -38,6 +38,7 @@ REPEATABLE = re.compile(r"/predict/[^/]+$|/v[12]/models/.+(/infer|:predict)$")
 #: Statuses of replicas that end, have lost the cluster, or are overloaded.
 _ELSEWHERE = frozenset({502, 503})
 _NOWHERE = frozenset[str]()
+T = TypeVar("T")
 _MEMBERS, _HOMES = msgspec.json.Decoder(Members), msgspec.json.Decoder(Homes)
 #: The model that a request is for.
 _MODEL = re.compile(r"/(?:predict|v[12]/models)/([^/:@]+)")
@@ -212,13 +213,20 @@ class ClusterClient(Closing):
         """What a replica, or the front, says about the cluster now."""
         if self._members is not None:
             return self._members()
+        return self._told(PATH, _MEMBERS)
+
+    def _told(self, path: str, decoder: msgspec.json.Decoder[T]) -> T:
+        """What somebody says; who does not answer is asked last from now on."""
         known = [*self._targets.values(), *self._seeds]
         for target in sorted(known, key=lambda each: each.down_until):
-            with suppress(OSError, HTTPException, msgspec.MsgspecError):
-                answer = target.ask("GET", PATH, None, self._headers)
+            try:
+                answer = target.ask("GET", path, None, self._headers)
                 if answer.status == 200:
-                    return _MEMBERS.decode(answer.body)
-        raise ClusterError("the cluster cannot be reached", where=known[0].url)
+                    return decoder.decode(answer.body)
+            except (OSError, HTTPException, msgspec.MsgspecError):
+                self._down(target)
+        where = known[0].url if known else path
+        raise ClusterError("the cluster cannot be reached", where=where)
 
     def homes_of(self, name: str) -> list[str]:
         """The addresses of the replicas that are asked first for a model."""
@@ -281,20 +289,14 @@ class ClusterClient(Closing):
         found = Homes()
         if members.homes:
             try:
-                found = self._told_homes()
-            except (OSError, HTTPException, msgspec.MsgspecError):
+                found = self._look_homes() if self._look_homes else self._told(HOMES, _HOMES)
+            except ClusterError:
                 return  # the next look tries again; any replica can answer meanwhile
         self._homes = {
             name: frozenset(urls[number] for number in numbers if number in urls)
             for name, numbers in found.models.items()
         }
         self._placed = members.homes, members.number
-
-    def _told_homes(self) -> Homes:
-        if self._look_homes is not None:
-            return self._look_homes()
-        asked = next(iter([*self._targets.values(), *self._seeds]))
-        return _HOMES.decode(asked.ask("GET", HOMES, None, self._headers).body)
 
     def _down(self, target: Target) -> None:
         """Ask others for a moment."""

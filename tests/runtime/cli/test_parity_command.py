@@ -61,6 +61,7 @@ def test_what_is_trained_reconstructs(
     assert told["accuracy"] > 0.9
     assert told["accuracy"] >= told["degraded"] > told["default"] > 0.2
     deployed, parity = oven.load(model), oven.load(into)
+    assert parity.training() == {"parity_of": deployed.digest}
     queries = load_iris().data[[3, 77]]
     answers = np.asarray(deployed.run(queries)["probabilities"])
     code = Code(2, encoder=encoder)  # type: ignore[arg-type] # one of two

@@ -164,10 +164,8 @@ def test_what_is_missing_is_reconstructed_and_marked(bad: Endpoint) -> None:
 
 
 def test_real_answers_are_never_replaced() -> None:
-    wrong = _replica(0.0)
-
     async def parity(rows: Rows) -> Rows:
-        return 100 + await wrong(rows)
+        return 100 + _double(rows)
 
     found = _ask(Coded([_replica()], [[parity]], Code(2), constant=np.array([3.0])), 8)
     assert not any(marked for _, marked in found)

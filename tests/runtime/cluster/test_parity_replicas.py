@@ -44,6 +44,13 @@ def test_a_replica_that_stands_still_is_made_up_for(tmp_path: Path) -> None:
             np.testing.assert_allclose(coded[number].values, rows + OFFSET, rtol=0, atol=1e-12)
             np.testing.assert_array_equal(hedged[number].values, rows + OFFSET)
         assert sum(each.reconstructed for each in coded) > 0
+        save_plan(tmp_path / "models" / "a.pretzel", OFFSET + 4)  # under its number
+        age(tmp_path / "models" / "a.pretzel")
+        controller.sync()
+        again = asyncio.run(_asked(Coded([one, _lost], [[spare]], Code(2), constant=OFFSET)))
+        assert sum(each.reconstructed for each in again) == len(ROWS) // 2
+        for number, rows in enumerate(ROWS):
+            np.testing.assert_allclose(again[number].values, rows + OFFSET + 4, atol=1e-12)
         with (
             Replicas(client, "a", "moves") as wrong,
             pytest.raises(ClusterError, match="no output 'moves'"),
@@ -58,6 +65,10 @@ async def _asked(front: Coded | Hedged) -> list[Answer]:
         group = asyncio.gather(*map(front, ROWS[start : start + 2]))
         found += await asyncio.wait_for(group, 30.0)
     return found
+
+
+async def _lost(_rows: object) -> Answer:
+    raise ConnectionError("the replica has gone")
 
 
 async def _one(replicas: Replicas) -> object:
