@@ -14,7 +14,8 @@ from typing import Any
 
 from runtime.cluster.serving.bodies import Members, MemberState
 from runtime.cluster.serving.client import ClusterClient
-from runtime.cluster.serving.controller import ClusterSettings, Controller
+from runtime.cluster.serving.controller import Controller
+from runtime.cluster.serving.settings import ClusterSettings
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
 from runtime.workers.options import Options
