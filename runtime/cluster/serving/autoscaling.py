@@ -74,6 +74,7 @@ class Autoscaler:
             return scale.least
         needed = max(self._needs(now, replicas, loads), replicas if away else 0)
         self._needed.append((now, needed))
+        self._asked = now if away else self._asked
         horizon = now - max(scale.up_seconds, scale.down_seconds)
         while len(self._needed) > 1 and self._needed[1][0] <= horizon:
             self._needed.popleft()

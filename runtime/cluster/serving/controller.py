@@ -89,7 +89,7 @@ class Controller:
         self._members = Members(0, [])
         self._listener: socket.socket
         self._numbers, self._given_up = count(), set[int]()
-        self._surge = 0
+        self._surge, self._yielded = 0, False
         self._looked = self._checked = clock()
         #: Replicas of the controller before this one, and until when all of them are waited for.
         self._known, self._grace = set[int](), 0.0
@@ -441,10 +441,15 @@ class Controller:
         log.error("another controller has taken over")
         self._stopped.set()
         self._listener.close()
-        for seat in list(self._seats.values()):
-            if seat.channel is not None:
-                seat.channel.close()
-        self._seats.clear()
+        with self._lock:
+            self._yielded = True
+            channels = [seat.channel for seat in self._seats.values()]
+            for seat in self._seats.values():
+                seat.channel = None  # nobody is told that it is lost
+            self._seats.clear()
+        for channel in channels:
+            if channel is not None:
+                channel.close()
         self.front.stop()
 
     def _autoscale(self, now: float) -> None:
@@ -528,7 +533,7 @@ class Controller:
     def _publish(self) -> None:
         """Tell replicas and fronts who is there, if that has changed."""
         with self._lock:
-            if self._awaits():  # clients go on with what they know, replicas answer
+            if self._yielded or self._awaits():  # clients go on with what they know, replicas answer
                 return
             self.front.start()
             states = [seat.told() for _, seat in sorted(self._seats.items())]
