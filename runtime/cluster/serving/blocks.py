@@ -41,9 +41,9 @@ class Ask(Protocol):
     """Sends a request to one of the replicas, and to another one where that is lost."""
 
     def __call__(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], /
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], /, *, spread: bool
     ) -> Answer:
-        """The answer."""
+        """The answer; `spread` where other parts are asked for at the same time."""
 
 
 class _Shard(NamedTuple):
@@ -108,7 +108,7 @@ def _answered(
 ) -> Outputs:
     """The answers to all parts, one behind another, by one version."""
     with ThreadPoolExecutor(max(1, min(len(parts), 2 * replicas))) as pool:
-        found = list(pool.map(lambda part: _asked(ask, name, part), parts))
+        found = list(pool.map(lambda part: _asked(ask, name, part, len(parts) > 1), parts))
         for _ in range(_ROUNDS):
             # The version in service now: a small request tells, and it may have changed.
             if len({shard.version for shard in found}) == 1:
@@ -116,7 +116,7 @@ def _answered(
             first = {key: column[:1] for key, column in columns.items()}
             newest = _asked(ask, name, first).version
             old = [place for place, shard in enumerate(found) if shard.version != newest]
-            again = pool.map(lambda place: _asked(ask, name, parts[place]), old)
+            again = pool.map(lambda place: _asked(ask, name, parts[place], len(old) > 1), old)
             for place, shard in zip(old, again, strict=True):
                 found[place] = shard
     raise ClusterError(
@@ -182,7 +182,9 @@ def _column(values: object, key: str) -> NDArray[Any]:
     )
 
 
-def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> _Shard:
+def _asked(
+    ask: Ask, name: str, part: Mapping[str, NDArray[Any]], spread: bool = False
+) -> _Shard:
     raws, inputs = [], []
     for key, column in part.items():
         datatype = datatype_of(column.dtype)
@@ -201,7 +203,7 @@ def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> _Shard:
     at = f"/versions/{quote(version, safe='')}" if version else ""
     path = f"/v2/models/{quote(model, safe='')}{at}/infer"
     headers = {HEADER_LENGTH: str(len(head))}
-    answer = ask("POST", path, b"".join([head, *raws]), headers)
+    answer = ask("POST", path, b"".join([head, *raws]), headers, spread=spread)
     if answer.status != 200:
         answer.value()
     size = next(int(v) for k, v in answer.headers.items() if k.lower() == HEADER_LENGTH)

@@ -191,14 +191,16 @@ class Controller:
                 found=str(count),
                 hint="`--replicas 0..N` of `up` lets it have none; `down` ends it",
             )
-        self._want(self._bounded(count))
+        count = self._bounded(count)
+        self.state.change(wanted=count)
+        self.wanted = count
         self._turn.set()
 
     def _want(self, count: int) -> None:
-        """Have so many replicas, of this controller and of the next ones."""
-        if count != self.wanted:
+        """Have so many replicas, as load wants; where this cannot be noted the next look does."""
+        self.wanted = count
+        with suppress(ClusterError):
             self.state.change(wanted=count)
-            self.wanted = count
 
     def _bounded(self, count: int) -> int:
         scale = self.settings.scale
@@ -330,6 +332,7 @@ class Controller:
         """A replica has given its last answer."""
         if seat.member is not None:
             self.fleet.ended(seat.member)
+            self.state.forbid({seat.key})
 
     def asked(self, seat: Seat, kind: str, body: object) -> object:
         """A question of a replica's clients."""
@@ -380,7 +383,7 @@ class Controller:
     def lost(self, seat: Seat, channel: Channel) -> None:
         """A connection has ended."""
         with self._lock:
-            if seat.channel is not channel:
+            if seat.channel is not channel or self._yielded:
                 return
             if seat.member is not None:
                 self.fleet.leave(seat.member)
@@ -409,7 +412,8 @@ class Controller:
         if now - self._checked > self.settings.lease / BEATS:
             self._checked = now
             if not self.state.is_current:
-                return self._yield()
+                self._let_go()
+                return
         with self._lock:
             for seat in list(self._seats.values()):
                 self._look_at(seat, now, passed)
@@ -424,7 +428,6 @@ class Controller:
         self._show()
         if nodes:  # others that cannot be reached are not missed
             self.fleet.forbid()
-        return None
 
     def _look_at(self, seat: Seat, now: float, passed: float) -> None:
         """Give up one that is stuck, and close the connection to one that reports nothing."""
@@ -436,20 +439,17 @@ class Controller:
             seat.channel.close()
         self._resend(seat)
 
-    def _yield(self) -> None:
+    def _let_go(self) -> None:
         """Another controller has taken over: let all replicas go to that one."""
         log.error("another controller has taken over")
         self._stopped.set()
         self._listener.close()
         with self._lock:
-            self._yielded = True
-            channels = [seat.channel for seat in self._seats.values()]
+            self._yielded = True  # nobody is told that replicas are lost
             for seat in self._seats.values():
-                seat.channel = None  # nobody is told that it is lost
+                if seat.channel is not None:
+                    seat.channel.close()
             self._seats.clear()
-        for channel in channels:
-            if channel is not None:
-                channel.close()
         self.front.stop()
 
     def _autoscale(self, now: float) -> None:
@@ -533,7 +533,7 @@ class Controller:
     def _publish(self) -> None:
         """Tell replicas and fronts who is there, if that has changed."""
         with self._lock:
-            if self._yielded or self._awaits():  # clients go on with what they know, replicas answer
+            if self._yielded or self._awaits():
                 return
             self.front.start()
             states = [seat.told() for _, seat in sorted(self._seats.items())]

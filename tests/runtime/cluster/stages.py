@@ -98,8 +98,10 @@ class Actor:
 
     def part(self) -> None:
         """Lose the connection, and find no controller until `apart` is unset."""
-        self.apart = True
-        self.link.turn("replica") if self.link._channel is None else self.link._channel.close()
+        self.apart, channel = True, self.link._channel
+        assert channel is not None
+        channel.close()
+        until(lambda: self.number not in self.stage.ready())
 
     def answers(self) -> bool:
         """Whether a request would be answered now."""
@@ -158,7 +160,7 @@ class Stage:
         """End the controller as SIGKILL does: it says nothing, and all connections break."""
         controller, self.controller = self.controller, None
         assert controller is not None
-        self.pool.submit(controller._yield)  # at its end it waits for the front
+        self.pool.submit(controller._let_go)  # at its end it waits for the front
         until(lambda: controller._listener.fileno() < 0 and not controller._seats)
 
     def kill(self, number: int, *, again: bool = True) -> None:
@@ -213,7 +215,7 @@ class Stage:
 
     def close(self) -> None:
         for controller in self._all:
-            self.pool.submit(controller._yield)
+            self.pool.submit(controller._let_go)
         for actor in list(self.actors.values()):
             actor.link.close()
         self.pool.shutdown()
