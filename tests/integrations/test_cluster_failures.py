@@ -13,7 +13,7 @@ import pytest
 
 from bench.ray_nodes import RayNodes
 from tests.house import until
-from tests.integrations.test_cluster_head import BACK_SECONDS, Running, start_here
+from tests.integrations.test_cluster_head import BACK_SECONDS, LEASE, Running, start_here
 
 pytestmark = pytest.mark.integrations
 
@@ -34,7 +34,7 @@ def test_kills_and_upgrades_of_every_model_under_load() -> None:
         assert (each["failed"], each["withdrawn"], each["foreign"]) == (0, 0, 0)
 
 
-def test_old_replicas_outlive_two_controllers_and_fail_no_request(tmp_path: Path) -> None:
+def test_old_replicas_outlive_their_controllers_and_fail_no_request(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     running = Running(tmp_path)
     with closing(RayNodes(None, 4, nodes=1)), running.on(start_here):
@@ -45,6 +45,14 @@ def test_old_replicas_outlive_two_controllers_and_fail_no_request(tmp_path: Path
             os.kill(killed, signal.SIGKILL)
             until(partial(running.back, set(), killed), seconds=BACK_SECONDS)
             assert running.ready() == replicas
+        # One that cannot start for longer than leases last, as its folder is away.
+        killed = running.status()["controller"]
+        folder = running.path.parent.rename(tmp_path / "away")
+        os.kill(killed, signal.SIGKILL)
+        time.sleep(3.0 * LEASE)
+        folder.rename(running.path.parent)
+        until(partial(running.back, set(), killed), seconds=BACK_SECONDS)
+        assert running.ready() == replicas
         lost = next(iter(replicas.values()))
         os.kill(lost, signal.SIGKILL)
         until(partial(running.back, {lost}), seconds=BACK_SECONDS)

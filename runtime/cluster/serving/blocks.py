@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
@@ -41,7 +42,7 @@ class Ask(Protocol):
     """Sends a request to one of the replicas, and to another one where that is lost."""
 
     def __call__(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], /, *, spread: bool
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], *, spread: bool = ...
     ) -> Answer:
         """The answer; `spread` where other parts are asked for at the same time."""
 
@@ -107,8 +108,9 @@ def _answered(
     parts: Sequence[Mapping[str, NDArray[Any]]],
 ) -> Outputs:
     """The answers to all parts, one behind another, by one version."""
+    ask = partial(ask, spread=True) if len(parts) > 1 else ask
     with ThreadPoolExecutor(max(1, min(len(parts), 2 * replicas))) as pool:
-        found = list(pool.map(lambda part: _asked(ask, name, part, len(parts) > 1), parts))
+        found = list(pool.map(lambda part: _asked(ask, name, part), parts))
         for _ in range(_ROUNDS):
             # The version in service now: a small request tells, and it may have changed.
             if len({shard.version for shard in found}) == 1:
@@ -116,7 +118,7 @@ def _answered(
             first = {key: column[:1] for key, column in columns.items()}
             newest = _asked(ask, name, first).version
             old = [place for place, shard in enumerate(found) if shard.version != newest]
-            again = pool.map(lambda place: _asked(ask, name, parts[place], len(old) > 1), old)
+            again = pool.map(lambda place: _asked(ask, name, parts[place]), old)
             for place, shard in zip(old, again, strict=True):
                 found[place] = shard
     raise ClusterError(
@@ -182,9 +184,7 @@ def _column(values: object, key: str) -> NDArray[Any]:
     )
 
 
-def _asked(
-    ask: Ask, name: str, part: Mapping[str, NDArray[Any]], spread: bool = False
-) -> _Shard:
+def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> _Shard:
     raws, inputs = [], []
     for key, column in part.items():
         datatype = datatype_of(column.dtype)
@@ -203,7 +203,7 @@ def _asked(
     at = f"/versions/{quote(version, safe='')}" if version else ""
     path = f"/v2/models/{quote(model, safe='')}{at}/infer"
     headers = {HEADER_LENGTH: str(len(head))}
-    answer = ask("POST", path, b"".join([head, *raws]), headers, spread=spread)
+    answer = ask("POST", path, b"".join([head, *raws]), headers)
     if answer.status != 200:
         answer.value()
     size = next(int(v) for k, v in answer.headers.items() if k.lower() == HEADER_LENGTH)

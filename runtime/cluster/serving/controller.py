@@ -1,8 +1,8 @@
 """The controller: holds the folder, starts replicas, and tells all of them what to serve.
 
-It answers no request for a prediction; clients ask replicas. Replicas connect to it, and stay
-when it is started again: everything that it needs is in the folder, in the state of the cluster, or is
-told by them. What starts a process is a `Launcher`: Ray, see `actors`.
+It answers no request for a prediction; clients ask replicas. Replicas connect to it, and stay when
+it is started again: everything that it needs is in the folder or the state of the cluster, or told
+by them. What starts a process is a `Launcher`: Ray, see `actors`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from runtime.repository.object_storage import RemotePlans
 from runtime.rollout import STEP_SECONDS
 from runtime.workers.channel import Channel
 from runtime.workers.errors import ChannelClosed
+from runtime.workers.slot import HUNG_SECONDS
 from runtime.workers.supervisor import gathered
 
 log = logging.getLogger("pretzel.cluster")
@@ -44,8 +45,6 @@ log = logging.getLogger("pretzel.cluster")
 STUCK_SECONDS = 60.0
 #: A replica of the controller before this one that does not come back in this time is replaced.
 AWAY_SECONDS = 300.0
-#: Leases after which a replica that reports nothing is taken for lost.
-_QUIET = 3
 _LOOK, _SHORT = 0.2, 0.02
 
 
@@ -65,7 +64,7 @@ class Controller:
         self.settings, self._launcher, self._clock = settings, launcher, clock
         remote, staging = settings.plans, Path(settings.staging)
         plans = RemotePlans(remote, staging / "plans") if remote else None
-        self.state = ClusterState(staging / "cluster.json", plans, settings.identity)
+        self.state = ClusterState(staging / f"{settings.identity}.json", plans)
         self.fleet = ClusterFleet(self.state, settings.lease, plans, clock)
         self.repository = Repository(
             settings.folder,
@@ -298,6 +297,7 @@ class Controller:
                 self.fleet.leave(seat.member)
             seat.channel, seat.url, seat.quiet = channel, str(body["url"]), 0.0
             seat.process, seat.key = int(body["process"]), str(body["key"])
+            seat.node = seat.key.partition("/")[0]
             seat.member, seat.load, seat.generation = ClusterMember(number, channel), Load(), -1
             seat.become("spare", self._clock())
             channel.ask("homes", self.placing.homes.to_json())
@@ -435,7 +435,7 @@ class Controller:
         if seat.state not in {"ready", "spare"} and now - seat.since > patience:
             self._end(seat)
         seat.quiet += passed
-        if seat.channel is not None and seat.quiet > _QUIET * self.settings.lease:
+        if seat.channel is not None and seat.quiet > max(HUNG_SECONDS, self.settings.lease):
             seat.channel.close()
         self._resend(seat)
 

@@ -1,8 +1,8 @@
 """A replica's connection to the controller, which is opened again when it breaks, and its lease.
 
-A replica may answer while it has asked the controller within the last few seconds, counted from when
-it asked, so its lease ends no later than the controller thinks. While no controller can be reached it
-asks the state of the cluster instead: so it answers on, unless a controller that lives has forbidden it.
+A replica may answer for a few seconds after it has asked the controller, counted from when it
+asked, so its lease ends no later than the controller thinks. While no controller can be reached it
+asks the state of the cluster: so it answers on, unless a controller that lives has forbidden it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Seat:
     def __init__(self, number: int, now: float) -> None:
         self.number, self.since = number, now
         self.state: State = "starting"
-        self.url = self.key = ""
+        self.url = self.node = self.key = ""
         self.process = 0
         self.channel: Channel | None = None
         self.member: ClusterMember | None = None
@@ -49,11 +49,6 @@ class Seat:
         self.trouble = ""
         self.quiet = 0.0
         """Seconds for which it has not reported."""
-
-    @property
-    def node(self) -> str:
-        """The node of its process."""
-        return node_of(self.key)
 
     def become(self, state: State, now: float) -> None:
         """Change its state."""
@@ -110,8 +105,8 @@ class ClusterFleet(Fleet):
 
     def replaced(self, number: int, key: str) -> None:
         """Processes before this one with its number, on its node, answer no more."""
-        node = node_of(key)
-        self._drop(lambda k, grant: (grant.number, node_of(k)) == (number, node) and k != key)
+        node = key.partition("/")[0] + "/"
+        self._drop(lambda k, each: each.number == number and k.startswith(node) and k != key)
 
     def ended(self, member: Member) -> None:
         """A replica has said that it answers no more."""
@@ -159,8 +154,3 @@ class ClusterFleet(Fleet):
                 )
             time.sleep(_LOOK)
         self._state.check()
-
-
-def node_of(key: str) -> str:
-    """The node of a process, see `Replica.key`."""
-    return key.rpartition("/")[0].rpartition("/")[0]

@@ -200,7 +200,7 @@ class _ReplicaActor:
 
 def up(deployment: Deployment, seconds: float) -> Any:
     """Start a cluster; returns when its replicas are ready."""
-    settings = replace(deployment.settings, identity=token_hex(8))
+    settings = replace(deployment.settings, identity=f"cluster-{token_hex(8)}")
     deployment = replace(deployment, settings=settings)
     kind: Any = ray.remote(max_restarts=-1, max_concurrency=16)(_ControllerActor)
     chosen = kind.options(

@@ -45,5 +45,5 @@ class ClusterSettings:
     trust_pickle: bool = False
     plans: str = ""
     """A folder on object storage for plans, where not every machine sees `staging`."""
-    identity: str = ""
-    """Of the cluster: what another one has left in `staging` is not its state."""
+    identity: str = "cluster"
+    """Names the state of this cluster in `staging`, where other clusters may have theirs."""

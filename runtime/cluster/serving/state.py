@@ -6,10 +6,8 @@ Replicas read it while no controller can be reached.
 
 from __future__ import annotations
 
-import logging
 import threading
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,14 +15,10 @@ from objectstore.atomic import write_file
 from runtime.errors import ClusterError
 from runtime.repository.object_storage import RemotePlans
 
-log = logging.getLogger("pretzel.cluster")
-
 
 class Record(msgspec.Struct):
     """The content of the file."""
 
-    identity: str = ""
-    """Of the cluster: one that is started anew under the same name has another."""
     epoch: int = 0
     """The number of its controllers so far."""
     wanted: int | None = None
@@ -38,16 +32,14 @@ class Record(msgspec.Struct):
 class ClusterState:
     """The file, for one controller or one replica."""
 
-    def __init__(self, path: Path, plans: RemotePlans | None = None, identity: str = "") -> None:
+    def __init__(self, path: Path, plans: RemotePlans | None = None) -> None:
         """The file is at `path`, or under that name where plans are on object storage."""
         self.path, self._plans, self._lock = path, plans, threading.RLock()
-        self.record = Record(identity)
+        self.record = Record()
 
     def take_over(self) -> Record:
         """Become the controller that counts; returns what the one before it has left."""
-        left, identity = self._read() or Record(), self.record.identity
-        if left.identity != identity:
-            left = Record(identity, left.epoch, withdrawn=left.withdrawn)
+        left = self._read() or Record()
         self.record = msgspec.structs.replace(left, epoch=left.epoch + 1)
         self._write(self.record)
         return self.record
@@ -59,11 +51,11 @@ class ClusterState:
         return found is None or found.epoch == self.record.epoch
 
     def check(self) -> None:
-        """Raise if another controller has taken over: it may have replicas unknown here."""
+        """Raise if another controller has taken over, which may have other replicas."""
         if not self.is_current:
             raise ClusterError("another controller has taken over", hint="ask again")
 
-    def change(self, **fields: Any) -> None:
+    def change(self, **fields: object) -> None:
         """Write other values of some fields, where they differ."""
         with self._lock:
             changed = msgspec.structs.replace(self.record, **fields)
@@ -98,14 +90,12 @@ class ClusterState:
         return found is not None and found.answering.get(number) == key
 
     def _read(self) -> Record | None:
+        """The content; None where there is no file, or it is damaged."""
         path, plans = self.path, self._plans
         try:
             data = plans.read(path.name) if plans else path.read_bytes()
             return msgspec.json.decode(data, type=Record)
-        except FileNotFoundError:
-            return None
-        except msgspec.MsgspecError:
-            log.exception("the state of the cluster in %s is damaged", path)
+        except (FileNotFoundError, msgspec.MsgspecError):
             return None
         except Exception as problem:  # object storage has errors of its own kinds
             raise self._failed("read", problem) from problem

@@ -1,13 +1,13 @@
 """Controllers and replicas in one process, whose clock stands unless a test moves it.
 
-The controllers, leases, connections and the state of the cluster are the real ones; a replica has no
-models and no server, and takes each turn when the test says so.
+The controllers, leases, connections and the state of the cluster are the real ones; a replica has
+no models and no server, and takes each turn when the test says so.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -96,6 +96,11 @@ class Actor:
             self.lease.keep()
             self.link.turn("replica")
 
+    def ended(self) -> bool:
+        """Whether it has been told to end, after one more turn."""
+        self.turn()
+        return self.gone
+
     def part(self) -> None:
         """Lose the connection, and find no controller until `apart` is unset."""
         self.apart, channel = True, self.link._channel
@@ -137,7 +142,7 @@ class Stage:
 
     # --- what happens ------------------------------------------------------------------------
 
-    def start(self, identity: str = "") -> Controller:
+    def start(self, identity: str = "cluster") -> Controller:
         """Start a controller, which from now on is the one that replicas find."""
         made = ClusterSettings(
             str(self.folder),
@@ -148,7 +153,7 @@ class Stage:
             identity=identity,
         )
         controller = Controller(made, self, on_members=self._told, clock=self.clock)
-        controller.front.start = lambda: None  # type: ignore[method-assign] (it ends slowly)
+        controller.front.start = lambda: None  # type: ignore[method-assign] # it ends slowly
         self._all.append(controller)
         self.controller = controller.start()
         return controller
@@ -175,6 +180,15 @@ class Stage:
             actor.turn()
         if self.controller is not None:
             self.controller._step()
+
+    def until(self, true: Callable[[], object], step: float = 0.0) -> None:
+        """Let everything take turns, and this time pass with each, until something is true."""
+
+        def is_true() -> object:
+            self.advance(step, step) if step else self.turn()
+            return true()
+
+        until(is_true, seconds=30.0)
 
     def ready(self) -> list[int]:
         """The replicas that the controller takes for ready."""

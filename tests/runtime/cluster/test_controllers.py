@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
 from runtime.cluster.serving.link import Lease
 from runtime.cluster.serving.state import ClusterState
 from runtime.errors import ClusterError
+from runtime.workers.slot import HUNG_SECONDS
 from tests.house import until
 from tests.runtime.cluster.stages import FILE, LEASE, Stage, stage
 
@@ -121,7 +123,7 @@ def test_scale_outlives_controllers(tmp_path: Path, alive: int) -> None:
             assert controller.wanted == 4
             on.settled(4)
         controller.scale_to(1)
-        until(lambda: on.turn() or len(on.actors) == 1)
+        on.until(lambda: len(on.actors) == 1)
         on.kill_controller()
         assert on.start().wanted == 1
         on.settled(1)
@@ -133,7 +135,7 @@ def test_what_load_wants_outlives_controllers_and_absent_replicas(tmp_path: Path
         controller.wake()
         on.settled(1)
         on.actors[0].load = Load(waiting=15)
-        until(lambda: on.advance(0.5) or controller.wanted == 4)
+        on.until(lambda: controller.wanted == 4, 0.5)
         on.settled(4)
         for each in on.actors.values():
             each.load = Load(waiting=4)
@@ -150,8 +152,8 @@ def test_what_load_wants_outlives_controllers_and_absent_replicas(tmp_path: Path
         on.settled(4)
         for each in on.actors.values():
             each.load = Load()
-        until(lambda: on.advance(2.0) is None or controller.wanted == 0)
-        until(lambda: on.turn() or not on.actors)
+        on.until(lambda: controller.wanted == 0, 2.0)
+        on.until(lambda: not on.actors)
         on.kill_controller()
         assert on.start().wanted == 0
 
@@ -164,15 +166,17 @@ def test_autoscaling_does_not_take_those_that_are_away_for_idle_ones() -> None:
     assert scaler.wanted(111.0, 4, [Load(waiting=1)] * 4) == 1
 
 
-def test_a_cluster_that_is_started_anew_has_its_own_number(tmp_path: Path) -> None:
+def test_a_cluster_that_is_started_anew_or_beside_has_its_own_state(tmp_path: Path) -> None:
     with stage(tmp_path) as on:
-        on.start(identity="one").scale_to(5)
+        old = on.start(identity="one")
+        old.scale_to(5)
         on.settled(5)
-        on.kill_controller()
-        for number in list(on.actors):
-            on.kill(number, again=False)
-        assert on.start(identity="two").wanted == 3
+        actors, on.actors = on.actors, {}
+        new = on.start(identity="two")  # in the same staging directory
+        assert (old.wanted, new.wanted) == (5, 3)
         on.settled(3)
+        old.fleet.settle(1.0)
+        on.actors |= {number + 100: each for number, each in actors.items()}
 
 
 @pytest.mark.parametrize("damage", ["gone", "garbage"])
@@ -239,15 +243,15 @@ def test_one_that_was_given_up_ends_when_it_comes_back(tmp_path: Path) -> None:
         on.settled(3)
         lost = on.actors[2]
         lost.paused = True  # its connection stays open, as of a process that is stopped
-        on.advance(20.0)
-        until(lambda: on.turn() or on.ready() == [0, 1])
+        on.advance(HUNG_SECONDS + 1.0)
+        on.until(lambda: on.ready() == [0, 1])
         on.advance(61.0)
         on.settled(3)
         assert on.actors.keys() == {0, 1, 3}
         assert acknowledged(on, on.change("a"), 3 * LEASE)
         assert not lost.answers()
         lost.paused = False
-        until(lambda: lost.turn() or lost.gone)
+        until(lost.ended)
         assert not lost.answers()
         assert on.ready() == [0, 1, 3]
 
@@ -261,7 +265,7 @@ def test_a_replica_that_a_controller_does_not_know_is_taken_in(tmp_path: Path) -
         on.start()
         on.actors[1] = unseen
         on.settled(3)
-        until(lambda: on.turn() or on.actors.keys() == {0, 1, 2}, "the fourth one ends")
+        on.until(lambda: on.actors.keys() == {0, 1, 2})  # the fourth one ends
         assert on.actors[1] is unseen
 
 
@@ -291,8 +295,8 @@ def test_a_change_waits_for_who_is_taken_in_and_has_not_followed(tmp_path: Path)
             return done
 
         slow.link._handle = hold
-        on.start()
-        until(lambda: on.turn() or (on.controller and on.controller._seats[0].state == "loading"))
+        controller = on.start()
+        on.until(lambda: controller._seats[0].state == "loading")
         change = on.change("a")
         assert not acknowledged(on, change, 3 * LEASE)
         assert slow.answers()  # as before, for which the acknowledgment waits
@@ -314,7 +318,7 @@ def test_a_controller_yields_to_the_next_one(tmp_path: Path) -> None:
         on.settled(3)
         replicas = dict(on.actors)
         new = on.start()  # the old one is not dead, and has all connections
-        for act in (lambda: old.scale_to(7), lambda: old.fleet.settle(5.0)):
+        for act in (partial(old.scale_to, 7), partial(old.fleet.settle, 5.0)):
             with pytest.raises(ClusterError, match="another controller has taken over"):
                 act()
         assert on.advance(2.0) == set()
@@ -354,27 +358,27 @@ def test_replicas_of_a_stopped_controller_are_not_acknowledged_for(tmp_path: Pat
 def test_a_lease_is_its_holders_to_renew_only_while_that_is_allowed() -> None:
     now, allowed = [0.0], [True]
     lease = Lease(5.0, lambda: allowed[0], lambda: now[0])
+
+    def held_at(moment: float) -> bool:
+        now[0] = moment
+        return lease.held
+
     lease.keep()
-    assert not lease.held  # no controller has given it one yet
+    assert not held_at(0.0)  # no controller has given it one yet
     lease.renew(0.0)
-    now[0] = 1.9
+    assert held_at(1.9)
     lease.keep()
-    now[0] = 5.0
-    assert not lease.held  # a controller was heard of: it was not kept
+    assert not held_at(5.0)  # a controller was heard of: it was not kept
     lease.keep()
-    assert lease.held
     lease.renew(1.0)  # an answer that was long on its way takes nothing away
-    assert lease.held
+    assert held_at(9.9)
     allowed[0] = False
-    now[0] = 9.9
     lease.keep()
-    assert lease.held
-    now[0] = 10.0
-    assert not lease.held
-    now[0] = 1e9
+    assert not held_at(10.0)
+    assert not held_at(1e9)
     allowed[0] = True
     lease.keep()
-    assert lease.held
+    assert held_at(1e9 + 4.9)
 
 
 def test_the_state_that_cannot_be_written_or_read_is_told(tmp_path: Path) -> None:
