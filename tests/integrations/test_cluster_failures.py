@@ -39,7 +39,7 @@ def test_old_replicas_outlive_their_controllers_and_fail_no_request(tmp_path: Pa
     running = Running(tmp_path)
     with closing(RayNodes(None, 4, nodes=1)), running.on(start_here):
         replicas = running.ready()
-        time.sleep(70.0)  # replicas older than a minute once ended with their controller
+        time.sleep(12.0 * LEASE + 2.0)  # older ones once ended with their controller
         for _ in range(2):
             killed = running.status()["controller"]
             os.kill(killed, signal.SIGKILL)
