@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -225,8 +226,10 @@ def test_replicas_that_share_no_directory_fetch_plans(
         controller.unload("a")
         # Another controller, on a machine that sees only the storage, unloads it, too.
         there = RemotePlans(f"file://{plans}", tmp_path / "elsewhere")
-        state = ClusterState(tmp_path / "nowhere" / "cluster.json", there)
-        assert state.take_over().withdrawn == ["a"]
+        state = json.loads(there.read("cluster.json"))
+        assert (state["withdrawn"], state["wanted"], len(state["answering"])) == (["a"], 2, 2)
+        seen = ClusterState(tmp_path / "nowhere" / "cluster.json", there)
+        assert all(seen.allows(int(number), key) for number, key in state["answering"].items())
     assert asking.failed == []
     assert asking.after(acknowledged) == {(200, 2.0)}
 

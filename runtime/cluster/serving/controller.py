@@ -25,6 +25,7 @@ from runtime.cluster.serving.autoscaling import Autoscaler, Load
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.homes import Placing
+from runtime.cluster.serving.joining import Joining, fields
 from runtime.cluster.serving.link import BEATS, Address, admitted
 from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat
 from runtime.cluster.serving.settings import ClusterSettings, Launcher
@@ -278,7 +279,7 @@ class Controller:
     def _admit(self, connection: socket.socket) -> None:
         with suppress(OSError):
             if admitted(connection, self._secret):
-                joining = _Joining(self)
+                joining = Joining(self)
                 joining.channel = Channel(connection, joining.asked, joining.gone)
                 joining.channel.start("replica")
                 return
@@ -319,6 +320,8 @@ class Controller:
             seat.load, seat.quiet = Load(*(body[name] for name in Load.__slots__)), 0.0
             seat.generation = int(body["generation"])
             self.placing.count(body.get("models", {}))
+            if seat.state == "ready":
+                self._known.discard(seat.number)
             if member.followed:
                 self.fleet.granted(seat.number, seat.key, member)
         if member.followed:
@@ -336,7 +339,7 @@ class Controller:
 
     def asked(self, seat: Seat, kind: str, body: object) -> object:
         """A question of a replica's clients."""
-        told = _fields(body)
+        told = fields(body)
         if (task := self.fleet.question(kind, told)) is not None:
             return self._pool.submit(task)
         match kind:
@@ -378,6 +381,7 @@ class Controller:
         with self._lock:
             if done.exception() is None and seat.member is member and seat.state == "loading":
                 seat.become("ready", self._clock())
+                self._known.discard(seat.number)
                 self._publish()
 
     def lost(self, seat: Seat, channel: Channel) -> None:
@@ -407,8 +411,8 @@ class Controller:
 
     def _step(self) -> None:
         now = self._clock()
-        # Where this process itself was stopped for a while, its replicas were not quiet.
-        passed, self._looked = min(now - self._looked, self.settings.lease), now
+        with self._lock:
+            passed, self._looked = self._passed(now), now
         if now - self._checked > self.settings.lease / BEATS:
             self._checked = now
             if not self.state.is_current:
@@ -428,6 +432,17 @@ class Controller:
         self._show()
         if nodes:  # others that cannot be reached are not missed
             self.fleet.forbid()
+
+    def _passed(self, now: float) -> float:
+        """The seconds since the last look; none of those for which this process was stopped.
+
+        Connections have broken meanwhile, and all replicas may come back.
+        """
+        passed, lease = now - self._looked, self.settings.lease
+        if passed <= lease:
+            return passed
+        self._known, self._grace = set(self._seats), now + lease
+        return 0.0
 
     def _look_at(self, seat: Seat, now: float, passed: float) -> None:
         """Give up one that is stuck, and close the connection to one that reports nothing."""
@@ -495,6 +510,7 @@ class Controller:
             return
         reachable = seat.channel is not None and not seat.channel.closed
         seat.become("leaving", self._clock())
+        self._known.discard(seat.number)
         self._publish()
         if reachable and seat.channel is not None:
             seat.channel.ask("stop")
@@ -526,8 +542,8 @@ class Controller:
 
         Until one has come, clients are told nothing: they go on with those that they know.
         """
-        back = {seat.number for seat in self._seats.values() if seat.state in {"ready", "leaving"}}
-        self._known = (self._known & self._seats.keys()) - back
+        self._passed(self._clock())
+        self._known &= self._seats.keys()
         return bool(self._known) and (self._clock() < self._grace or not self._ready())
 
     def _publish(self) -> None:
@@ -560,37 +576,3 @@ class Controller:
         for seat in self._seats.values():
             if seat.channel is not None:
                 seat.channel.ask(kind, body)
-
-
-def _fields(body: object) -> dict[str, Any]:
-    """A message that has fields; one that has none is empty."""
-    return body if isinstance(body, dict) else {}
-
-
-class _Joining:
-    """One connection of a process: what it asks."""
-
-    channel: Channel
-
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-        self._seat: Seat | None = None
-
-    def asked(self, kind: str, body: object) -> object:
-        """Answer a question."""
-        if kind == "hello":
-            self._seat = self._controller.joined(self.channel, _fields(body))
-            return self._seat is not None
-        if self._seat is None:
-            raise FlourError("a process asks something before it says who it is", found=kind)
-        if kind == "beat":
-            return self._controller.beat(self._seat, self.channel, _fields(body))
-        if kind == "ended":
-            self._controller.ended(self._seat)
-            return None
-        return self._controller.asked(self._seat, kind, body)
-
-    def gone(self) -> None:
-        """The connection has ended."""
-        if self._seat is not None:
-            self._controller.lost(self._seat, self.channel)

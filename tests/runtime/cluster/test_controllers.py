@@ -273,10 +273,21 @@ def test_the_controller_was_stopped_and_not_its_replicas(tmp_path: Path) -> None
     with stage(tmp_path) as on:
         controller = on.start()
         on.settled(3)
-        on.clock.now += 1000.0  # nothing has run meanwhile
-        controller._step()
-        assert on.ready() == [0, 1, 2]
-        on.settled(3)
+        replicas = dict(on.actors)
+        for noticed_first in (False, True):
+            on.published.clear()
+            on.clock.now += 1000.0  # nothing has run meanwhile
+            if noticed_first:
+                controller._step()
+                assert on.ready() == [0, 1, 2]
+            for each in replicas.values():
+                each.part()
+            for each in replicas.values():
+                each.apart = False
+            on.settled(3)
+            assert on.advance(2 * LEASE) == set()
+            assert on.published == []  # nothing has changed for clients
+        assert on.actors == replicas
 
 
 def test_a_change_waits_for_who_is_taken_in_and_has_not_followed(tmp_path: Path) -> None:
