@@ -25,7 +25,6 @@ from runtime.cluster.serving.autoscaling import Autoscaler, Load
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.homes import Placing
-from runtime.cluster.serving.joining import Joining, fields
 from runtime.cluster.serving.link import BEATS, Address, admitted
 from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat
 from runtime.cluster.serving.settings import ClusterSettings, Launcher
@@ -46,7 +45,7 @@ log = logging.getLogger("pretzel.cluster")
 STUCK_SECONDS = 60.0
 #: A replica of the controller before this one that does not come back in this time is replaced.
 AWAY_SECONDS = 300.0
-_LOOK, _SHORT = 0.2, 0.02
+_LOOK, _SHORT, _PAUSE_SECONDS = 0.2, 0.02, 5.0
 
 
 class Controller:
@@ -111,7 +110,6 @@ class Controller:
             self.wanted = self._bounded(left.wanted)
         elif existing:
             self.wanted = max(self.wanted, self._bounded(len(existing) - self.settings.standby))
-        self.state.change(wanted=self.wanted)
         self.repository.load_all()
         for name in left.withdrawn:
             with suppress(UnknownModel):
@@ -196,12 +194,6 @@ class Controller:
         self.wanted = count
         self._turn.set()
 
-    def _want(self, count: int) -> None:
-        """Have so many replicas, as load wants; where this cannot be noted the next look does."""
-        self.wanted = count
-        with suppress(ClusterError):
-            self.state.change(wanted=count)
-
     def _bounded(self, count: int) -> int:
         scale = self.settings.scale
         if scale.least == scale.most:
@@ -212,7 +204,7 @@ class Controller:
         """Have a replica where there is none, as somebody asks."""
         self._autoscaler.woken(self._clock())
         if self.wanted < 1:
-            self._want(1)
+            self.wanted = 1
             self._turn.set()
 
     def _woken(self) -> Members:
@@ -279,7 +271,7 @@ class Controller:
     def _admit(self, connection: socket.socket) -> None:
         with suppress(OSError):
             if admitted(connection, self._secret):
-                joining = Joining(self)
+                joining = _Joining(self)
                 joining.channel = Channel(connection, joining.asked, joining.gone)
                 joining.channel.start("replica")
                 return
@@ -308,6 +300,7 @@ class Controller:
                 self._promote(seat)
             else:  # the process before it on its machine has ended
                 self.fleet.replaced(number, seat.key)
+                self._known.discard(number)
         self._turn.set()
         return seat
 
@@ -320,15 +313,13 @@ class Controller:
             seat.load, seat.quiet = Load(*(body[name] for name in Load.__slots__)), 0.0
             seat.generation = int(body["generation"])
             self.placing.count(body.get("models", {}))
-            if seat.state == "ready":
+            if seat.state in {"ready", "spare"}:
                 self._known.discard(seat.number)
             if member.followed:
                 self.fleet.granted(seat.number, seat.key, member)
         if member.followed:
-            try:
+            with suppress(ClusterError):  # the next beat tries it again
                 self.state.allow(seat.number, seat.key)
-            except ClusterError as problem:  # it needs this controller, then
-                seat.trouble = str(problem)
         return member.followed
 
     def ended(self, seat: Seat) -> None:
@@ -339,7 +330,7 @@ class Controller:
 
     def asked(self, seat: Seat, kind: str, body: object) -> object:
         """A question of a replica's clients."""
-        told = fields(body)
+        told = _fields(body)
         if (task := self.fleet.question(kind, told)) is not None:
             return self._pool.submit(task)
         match kind:
@@ -434,14 +425,11 @@ class Controller:
             self.fleet.forbid()
 
     def _passed(self, now: float) -> float:
-        """The seconds since the last look; none of those for which this process was stopped.
-
-        Connections have broken meanwhile, and all replicas may come back.
-        """
-        passed, lease = now - self._looked, self.settings.lease
-        if passed <= lease:
+        """Seconds since the last look; after a pause of this process all replicas may come back."""
+        passed = now - self._looked
+        if passed <= max(_PAUSE_SECONDS, self.settings.lease):
             return passed
-        self._known, self._grace = set(self._seats), now + lease
+        self._known, self._grace = set(self._seats), now + self.settings.lease
         return 0.0
 
     def _look_at(self, seat: Seat, now: float, passed: float) -> None:
@@ -472,7 +460,9 @@ class Controller:
         if scale.least != scale.most:
             loads = [seat.load for seat in seats if seat.state == "ready"]
             away = bool(self._known) or any(seat.state == "lost" for seat in seats)
-            self._want(self._autoscaler.wanted(now, self.wanted, loads, away=away))
+            self.wanted = self._autoscaler.wanted(now, self.wanted, loads, away=away)
+        with suppress(ClusterError):  # the next look notes it
+            self.state.change(wanted=self.wanted)
 
     def _reconcile(self) -> None:
         """One step to as many replicas and spare processes as there should be."""
@@ -538,10 +528,7 @@ class Controller:
             self.fleet.again(member)
 
     def _awaits(self) -> bool:
-        """Whether replicas of the controller before this one may yet come back.
-
-        Until one has come, clients are told nothing: they go on with those that they know.
-        """
+        """Whether replicas may yet come back, so that clients should go on with what they know."""
         self._passed(self._clock())
         self._known &= self._seats.keys()
         return bool(self._known) and (self._clock() < self._grace or not self._ready())
@@ -576,3 +563,37 @@ class Controller:
         for seat in self._seats.values():
             if seat.channel is not None:
                 seat.channel.ask(kind, body)
+
+
+def _fields(body: object) -> dict[str, Any]:
+    """A message that has fields; one that has none is empty."""
+    return body if isinstance(body, dict) else {}
+
+
+class _Joining:
+    """One connection of a process: what it asks."""
+
+    channel: Channel
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._seat: Seat | None = None
+
+    def asked(self, kind: str, body: object) -> object:
+        """Answer a question."""
+        if kind == "hello":
+            self._seat = self._controller.joined(self.channel, _fields(body))
+            return self._seat is not None
+        if self._seat is None:
+            raise FlourError("a process asks something before it says who it is", found=kind)
+        if kind == "beat":
+            return self._controller.beat(self._seat, self.channel, _fields(body))
+        if kind == "ended":
+            self._controller.ended(self._seat)
+            return None
+        return self._controller.asked(self._seat, kind, body)
+
+    def gone(self) -> None:
+        """The connection has ended."""
+        if self._seat is not None:
+            self._controller.lost(self._seat, self.channel)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.cluster.serving.autoscaling import Load, Scale
-from runtime.cluster.serving.bodies import Members
+from runtime.cluster.serving.bodies import Members, MemberState
 from runtime.cluster.serving.controller import Controller
 from runtime.cluster.serving.link import Address, Lease, Link
 from runtime.cluster.serving.settings import ClusterSettings
@@ -142,7 +142,7 @@ class Stage:
 
     # --- what happens ------------------------------------------------------------------------
 
-    def start(self, identity: str = "cluster") -> Controller:
+    def start(self, identity: str = "cluster", standby: int = 0) -> Controller:
         """Start a controller, which from now on is the one that replicas find."""
         made = ClusterSettings(
             str(self.folder),
@@ -151,6 +151,7 @@ class Stage:
             lease=LEASE,
             poll=0.0,
             identity=identity,
+            standby=standby,
         )
         controller = Controller(made, self, on_members=self._told, clock=self.clock)
         controller.front.start = lambda: None  # type: ignore[method-assign] # it ends slowly
@@ -193,6 +194,10 @@ class Stage:
     def ready(self) -> list[int]:
         """The replicas that the controller takes for ready."""
         return [] if self.controller is None else [e.number for e in self.controller._ready()]
+
+    def members(self) -> list[MemberState]:
+        """The replicas, as clients are told."""
+        return [] if self.controller is None else self.controller.members().replicas
 
     def settled(self, count: int) -> None:
         """Return when so many replicas are ready and answer, without time that passes."""

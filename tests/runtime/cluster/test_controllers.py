@@ -158,6 +158,18 @@ def test_what_load_wants_outlives_controllers_and_absent_replicas(tmp_path: Path
         assert on.start().wanted == 0
 
 
+def test_a_cluster_without_replicas_has_none_with_the_next_controller(tmp_path: Path) -> None:
+    with stage(tmp_path, Scale(0, 2)) as on:
+        for _ in range(3):
+            controller = on.start(standby=1)
+            on.until(lambda: [e.state for e in on.members()] == ["spare"], 2.0)
+            controller.wake()
+            on.until(lambda: {e.state for e in on.members()} == {"ready", "spare"})
+            on.until(lambda: [e.state for e in on.members()] == ["spare"], 2.0)
+            assert controller.wanted == 0
+            on.kill_controller()
+
+
 def test_autoscaling_does_not_take_those_that_are_away_for_idle_ones() -> None:
     scaler = Autoscaler(Scale(1, 8, down_seconds=10.0))
     for now in range(100):
