@@ -73,7 +73,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="what listens there: a front that clients ask for the replicas, HAProxy, or the "
         "proxy of Ray Serve (direct)",
     )
-    up.add_argument("--lease", type=float, default=5.0, help="seconds without the controller (5)")
+    up.add_argument(
+        "--lease", type=float, default=5.0, help="seconds of leave to answer for replicas (5)"
+    )
     up.add_argument("--poll", type=float, default=2.0, help="seconds between looks for changes (2)")
     up.add_argument(
         "--staging",

@@ -137,7 +137,9 @@ class Rollout:
     ) -> None:
         """From its terms and the route before it, or going on from what was written down."""
         self._runtime, self.name, self.terms, self.base = weakref.ref(runtime), name, terms, base
-        self._clock, self._seen, self._written = clock, clock(), 0.0
+        # How long a step lasts is no matter of the clock on the wall, which may be set.
+        self._clock, self._passed = clock, time.monotonic if clock is time.time else clock
+        self._seen, self._written = self._passed(), float("-inf")
         self.criteria = terms.criteria
         self.evidence = Evidence((terms.champion, terms.to))
         self._id = token_hex(8)
@@ -269,7 +271,7 @@ class Rollout:
         """Go on after a pause."""
         with self._lock:
             self._check(PAUSED)
-            self._seen = self._clock()
+            self._seen = self._passed()
             self._go(RUNNING, "resumed", "")
 
     def abort(self, why: str = "") -> None:
@@ -345,7 +347,7 @@ class Rollout:
                 return
             behind = self._behind()
             if behind:  # until all follow, this time is none of the step's
-                self._seen = self._clock()
+                self._seen = self._passed()
                 self._hold(behind)
             self._tick()
             counts = self.counts()
@@ -358,7 +360,7 @@ class Rollout:
                 self._advance(counts)
             else:
                 self._progress.held = ""
-                if self._clock() - self._written >= JOURNAL_SECONDS:
+                if self._passed() - self._written >= JOURNAL_SECONDS:
                     self._write()
 
     def _broken(self, counts: Mapping[str, Mapping[str, Counts]]) -> str:
@@ -486,7 +488,7 @@ class Rollout:
 
     def _tick(self) -> None:
         """Let the time since the last look count."""
-        now = self._clock()
+        now = self._passed()
         self._progress.elapsed += max(0.0, now - self._seen)
         self._seen = now
 
@@ -573,7 +575,7 @@ class Rollout:
             raise ValueError(f"{made.state} at step {made.step} of {steps}")
 
     def _write(self) -> None:
-        self._written = self._clock()
+        self._written = self._passed()
         journal: Journal | None = self._owner().on_rollout
         if journal is not None:
             journal(self.name, self.to_data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Scale
-from runtime.cluster.serving.membership import Withdrawn
+from runtime.cluster.serving.state import ClusterState
 from runtime.repository import Repository
 from runtime.repository.errors import NoFolder, RepositoryError
 from runtime.repository.object_storage import RemotePlans
@@ -220,12 +221,15 @@ def test_replicas_that_share_no_directory_fetch_plans(
             acknowledged = time.monotonic()
             until(lambda: asking.after(acknowledged))
         fetched = {each.name for each in (machine / "pretzel-plans-worker").glob("*.pretzel")}
-        assert fetched == {each.name for each in plans.iterdir()}
+        assert fetched == {each.name for each in plans.glob("*.pretzel")}
         assert len(fetched) == 2
         controller.unload("a")
         # Another controller, on a machine that sees only the storage, unloads it, too.
         there = RemotePlans(f"file://{plans}", tmp_path / "elsewhere")
-        assert Withdrawn(tmp_path / "nowhere" / "withdrawn.json", there).names() == {"a"}
+        state = json.loads(there.read("cluster.json"))
+        assert (state["withdrawn"], state["wanted"], len(state["answering"])) == (["a"], 2, 2)
+        seen = ClusterState(tmp_path / "nowhere" / "cluster.json", there)
+        assert all(seen.allows(int(number), key) for number, key in state["answering"].items())
     assert asking.failed == []
     assert asking.after(acknowledged) == {(200, 2.0)}
 

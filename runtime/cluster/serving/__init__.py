@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from runtime.cluster.serving.autoscaling import Scale
 from runtime.cluster.serving.client import ClusterClient
-from runtime.cluster.serving.controller import ClusterSettings, Controller
+from runtime.cluster.serving.controller import Controller
+from runtime.cluster.serving.settings import ClusterSettings
 
 __all__ = ["ClusterClient", "ClusterSettings", "Controller", "Scale"]

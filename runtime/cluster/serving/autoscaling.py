@@ -62,13 +62,19 @@ class Autoscaler:
         self._counts = (0, 0)
         self._asked = 0.0
 
-    def wanted(self, now: float, replicas: int, loads: Sequence[Load]) -> int:
-        """The number of replicas from now on; `replicas` are those that should be there so far."""
+    def wanted(
+        self, now: float, replicas: int, loads: Sequence[Load], *, away: bool = False
+    ) -> int:
+        """The number of replicas from now on; `replicas` are those that should be there so far.
+
+        While some are `away`, and may come back with a load that is unknown, there are no fewer.
+        """
         scale = self.scale
         if replicas == 0:  # until it is woken
             return scale.least
-        needed = self._needs(now, replicas, loads)
+        needed = max(self._needs(now, replicas, loads), replicas if away else 0)
         self._needed.append((now, needed))
+        self._asked = now if away else self._asked
         horizon = now - max(scale.up_seconds, scale.down_seconds)
         while len(self._needed) > 1 and self._needed[1][0] <= horizon:
             self._needed.popleft()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
@@ -41,9 +42,9 @@ class Ask(Protocol):
     """Sends a request to one of the replicas, and to another one where that is lost."""
 
     def __call__(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], /
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], *, spread: bool = ...
     ) -> Answer:
-        """The answer."""
+        """The answer; `spread` where other parts are asked for at the same time."""
 
 
 class Shard(NamedTuple):
@@ -114,6 +115,7 @@ def _answered(
     parts: Sequence[Mapping[str, NDArray[Any]]],
 ) -> Outputs:
     """The answers to all parts, one behind another, by one version."""
+    ask = partial(ask, spread=True) if len(parts) > 1 else ask
     with ThreadPoolExecutor(max(1, min(len(parts), 2 * replicas))) as pool:
         found = list(pool.map(lambda part: _asked(ask, name, part), parts))
         for _ in range(_ROUNDS):

@@ -148,8 +148,13 @@ class ClusterClient(Closing):
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        spread: bool = False,
     ) -> Answer:
-        """The answer of a replica; ClusterError where none can be reached."""
+        """The answer of a replica; ClusterError where none can be reached.
+
+        With `spread` it is one of several parts, of which a home gets no second before all others.
+        """
         if self._closed:
             raise ClusterError("this client is closed", where=path[:200])
         repeatable = method in {"GET", "HEAD"} or REPEATABLE.search(path) is not None
@@ -157,9 +162,10 @@ class ClusterClient(Closing):
         last: Answer | None = None
         problem: Exception | None = None
         for attempt in range(self._attempts):
-            target = self._chosen(path, tried)
+            weight = 1 + SPILL * spread
+            target = self._chosen(path, tried, weight)
             try:
-                last = self._asked(target, method, path, body, {**self._headers, **(headers or {})})
+                last = target.ask(method, path, body, {**self._headers, **(headers or {})})
             except (OSError, HTTPException) as broken:
                 problem = broken
                 self._down(target)
@@ -168,6 +174,9 @@ class ClusterClient(Closing):
             else:
                 if last.status not in _ELSEWHERE or not repeatable:
                     return last
+            finally:
+                with self._lock:
+                    target.outstanding -= weight
             tried.add(target.url)
             if attempt + 1 < self._attempts:
                 self.repeated += 1
@@ -182,20 +191,6 @@ class ClusterClient(Closing):
             if not repeatable
             else "is the cluster running? `pretzel cluster status`",
         ) from problem
-
-    def _asked(
-        self,
-        target: Target,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-    ) -> Answer:
-        target.outstanding += 1
-        try:
-            return target.ask(method, path, body, headers)
-        finally:
-            target.outstanding -= 1
 
     # --- who to ask --------------------------------------------------------------------------
 
@@ -233,8 +228,11 @@ class ClusterClient(Closing):
         self._look()
         return sorted(self._homes.get(name, self._targets))
 
-    def _chosen(self, path: str, tried: set[str]) -> Target:
-        """The least busy replica that was not tried, homes first; the front if none is left."""
+    def _chosen(self, path: str, tried: set[str], weight: int) -> Target:
+        """The least busy replica that was not tried, homes first; the front if none is left.
+
+        It has this weight of requests more from now on.
+        """
         self._look()
         now = time.monotonic()
         model = _MODEL.match(path) if self._homes else None
@@ -245,14 +243,17 @@ class ClusterClient(Closing):
             up = [each for each in every if each.down_until <= now] or every
             if up:
                 turn = self._turn % len(up)
-                return min(
+                found = min(
                     up[turn:] + up[:turn],
                     key=lambda each: each.outstanding - SPILL * (each.url in home),
                 )
-            if not self._seeds:
+            elif self._seeds:
+                seeds = [each for each in self._seeds if each.url not in tried] or self._seeds
+                found = seeds[self._turn % len(seeds)]
+            else:
                 raise ClusterError("there is no replica now", where=path[:200])
-            seeds = [each for each in self._seeds if each.url not in tried] or self._seeds
-            return seeds[self._turn % len(seeds)]
+            found.outstanding += weight
+            return found
 
     def _look(self, *, again: bool = False) -> None:
         """Look up the replicas, if that was long ago, one has failed, or none was ready."""

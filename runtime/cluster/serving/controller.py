@@ -1,8 +1,8 @@
 """The controller: holds the folder, starts replicas, and tells all of them what to serve.
 
-It answers no request for a prediction; clients ask replicas. Replicas connect to it, and stay
-when it is started again: everything that it needs is in the folder or is told by them. What starts
-a process is a `Launcher`: Ray, see `actors`.
+It answers no request for a prediction; clients ask replicas. Replicas connect to it, and stay when
+it is started again: everything that it needs is in the folder or the state of the cluster, or told
+by them. What starts a process is a `Launcher`: Ray, see `actors`.
 """
 
 from __future__ import annotations
@@ -15,92 +15,37 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-from flour.core.errors import FlourError, check_values, is_count, is_number
-from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
+from flour.core.errors import FlourError
+from runtime.cluster.serving.autoscaling import Autoscaler, Load
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.homes import Placing
-from runtime.cluster.serving.link import Address, admitted
-from runtime.cluster.serving.membership import (
-    ClusterFleet,
-    ClusterMember,
-    Seat,
-    Unreachable,
-    Withdrawn,
-)
+from runtime.cluster.serving.link import BEATS, Address, admitted
+from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat
+from runtime.cluster.serving.settings import ClusterSettings, Launcher
+from runtime.cluster.serving.state import ClusterState
 from runtime.errors import ClusterError
-from runtime.http.settings import ServerSettings
 from runtime.repository import Event, Repository
 from runtime.repository.errors import UnknownModel
 from runtime.repository.object_storage import RemotePlans
 from runtime.rollout import STEP_SECONDS
 from runtime.workers.channel import Channel
 from runtime.workers.errors import ChannelClosed
-from runtime.workers.fleet import Member
-from runtime.workers.options import Options
+from runtime.workers.slot import HUNG_SECONDS
 from runtime.workers.supervisor import gathered
 
 log = logging.getLogger("pretzel.cluster")
 
 #: A process that does not join, load or end in this time is started anew.
 STUCK_SECONDS = 60.0
-_LOOK, _SHORT = 0.2, 0.02
-
-
-class Launcher(Protocol):
-    """Starts the processes of replicas and ends them; a process that dies it starts again."""
-
-    def launch(self, number: int) -> None:
-        """Start a process that joins with this number; nothing if it is there."""
-
-    def end(self, number: int) -> None:
-        """End the process with this number, and start it no more."""
-
-    def existing(self) -> list[int]:
-        """The numbers of processes that were started before."""
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    """What a cluster serves, and how."""
-
-    folder: str
-    staging: str
-    """The directory of imported plans, which every machine has to see under this name."""
-    host: str = "127.0.0.1"
-    """The address of the controller for replicas, and of the front."""
-    port: int = 0
-    """Of the front; 0 lets the system choose one."""
-    scale: Scale = field(default_factory=Scale)
-    standby: int = 0
-    """Processes without models that become replicas in milliseconds."""
-    options: Options = field(default_factory=Options)
-    """Of each replica."""
-    lease: float = 5.0
-    """Seconds for which a replica answers after the controller was last heard of."""
-    poll: float = 2.0
-    """Seconds between two looks at the folder."""
-    trust_pickle: bool = False
-    plans: str = ""
-    """A folder on object storage for plans, where not every machine sees `staging`."""
-
-    def __post_init__(self) -> None:
-        http, usual = self.options.settings, ServerSettings()
-        address = http.host, http.port, http.reuse_port
-        free = address in {(usual.host, port, False) for port in (0, usual.port)}
-        options = (
-            ("lease", self.lease, is_number(self.lease) and self.lease, "seconds, more than 0"),
-            ("poll", self.poll, is_number(self.poll), "seconds; 0 is never"),
-            ("standby", self.standby, is_count(self.standby), "a number of processes"),
-            ("options.settings", address, free, "a replica listens at a free port of `host`"),
-        )
-        check_values(options, "a cluster cannot have such settings", None, ClusterError)
+#: A replica of the controller before this one that does not come back in this time is replaced.
+AWAY_SECONDS = 300.0
+_LOOK, _SHORT, _PAUSE_SECONDS = 0.2, 0.02, 5.0
 
 
 class Controller:
@@ -113,11 +58,14 @@ class Controller:
         *,
         on_members: Callable[[Members], object] | None = None,
         on_event: Callable[[Event], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Check the folder; nothing is started yet. `on_members` is told each change."""
-        self.settings, self._launcher = settings, launcher
-        plans = settings.plans and RemotePlans(settings.plans, Path(settings.staging) / "plans")
-        self.fleet = ClusterFleet(plans or None)
+        self.settings, self._launcher, self._clock = settings, launcher, clock
+        remote, staging = settings.plans, Path(settings.staging)
+        plans = RemotePlans(remote, staging / "plans") if remote else None
+        self.state = ClusterState(staging / f"{settings.identity}.json", plans)
+        self.fleet = ClusterFleet(self.state, settings.lease, plans, clock)
         self.repository = Repository(
             settings.folder,
             self.fleet,
@@ -140,11 +88,11 @@ class Controller:
         self._turn, self._stopped = threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="pretzel-cluster")
         self._members = Members(0, [])
-        self._withdrawn = Withdrawn(Path(settings.staging) / "withdrawn.json", self.fleet.plans)
         self._listener: socket.socket
-        self._numbers = count()
-        self._surge = 0
-        #: Replicas of the controller before this one, and until when they are waited for.
+        self._numbers, self._given_up = count(), set[int]()
+        self._surge, self._yielded = 0, False
+        self._looked = self._checked = clock()
+        #: Replicas of the controller before this one, and until when all of them are waited for.
         self._known, self._grace = set[int](), 0.0
 
     # --- running -----------------------------------------------------------------------------
@@ -152,18 +100,20 @@ class Controller:
     def start(self) -> Self:
         """Load the folder, take in replicas that are there, and start those that are missing."""
         self._listener = socket.create_server((self.settings.host, 0), backlog=256)
-        existing = self._launcher.existing()
-        self._known, self._grace = set(existing), time.monotonic() + self.settings.lease
-        for number in existing:
-            self._seats[number] = Seat(number)
-            # It may have a lease of the controller before this one.
-            until = time.monotonic() + self.settings.lease
-            self.fleet.granted(Member(number, Unreachable()), "", until)
-        self._numbers = count(max(existing, default=-1) + 1)
-        if existing:
-            self.wanted = self._bounded(len(existing) - self.settings.standby)
+        left, existing = self.state.take_over(), self._launcher.existing()
+        self._known, self._grace = set(existing), self._clock() + self.settings.lease
+        for number in {*existing, *left.answering}:
+            # It may have a lease of the controller before this one, which may not have ended yet.
+            key = left.answering.get(number, f"//{number}")
+            self.fleet.granted(number, key, leases=2)
+        self._seats = {number: Seat(number, self._clock()) for number in existing}
+        self._members = Members(left.epoch << 32, [])
+        if left.wanted is not None:
+            self.wanted = self._bounded(left.wanted)
+        elif existing:
+            self.wanted = max(self.wanted, self._bounded(len(existing) - self.settings.standby))
         self.repository.load_all()
-        for name in self._withdrawn.names():
+        for name in left.withdrawn:
             with suppress(UnknownModel):
                 self.repository.unload(name)
         for task, name in ((self._accept, "accepts"), (self._keep, "keeps")):
@@ -241,7 +191,9 @@ class Controller:
                 found=str(count),
                 hint="`--replicas 0..N` of `up` lets it have none; `down` ends it",
             )
-        self.wanted = self._bounded(count)
+        count = self._bounded(count)
+        self.state.change(wanted=count)
+        self.wanted = count
         self._turn.set()
 
     def _bounded(self, count: int) -> int:
@@ -252,7 +204,7 @@ class Controller:
 
     def wake(self) -> None:
         """Have a replica where there is none, as somebody asks."""
-        self._autoscaler.woken(time.monotonic())
+        self._autoscaler.woken(self._clock())
         if self.wanted < 1:
             self.wanted = 1
             self._turn.set()
@@ -300,7 +252,7 @@ class Controller:
     def _change(self, kind: str, name: str) -> None:
         """Load or unload a model, in every replica, and remember it for the next controller."""
         (self.repository.load if kind == "load" else self.repository.unload)(name)
-        self._withdrawn.note(name, away=kind == "unload")
+        self.state.note(name, away=kind == "unload")
         self._show()
         self.fleet.settle(STEP_SECONDS)
 
@@ -327,24 +279,30 @@ class Controller:
                 return
         connection.close()
 
-    def joined(self, channel: Channel, body: dict[str, Any]) -> Seat:
-        """A process says who it is."""
+    def joined(self, channel: Channel, body: dict[str, Any]) -> Seat | None:
+        """A process says who it is; None where it was given up and should end."""
         with self._lock:
             number = int(body["number"])
-            seat = self._seats.get(number)
-            if seat is None or self._stopped.is_set():
-                raise ClusterError("no such replica is wanted any more", found=str(number))
+            if self._stopped.is_set():
+                raise ClusterError("this controller has ended", hint="ask for the next one")
+            if number in self._given_up:
+                return None
+            seat = self._seats.setdefault(number, Seat(number, self._clock()))
             if seat.member is not None:
                 self.fleet.leave(seat.member)
-            seat.channel, seat.url = channel, str(body["url"])
-            seat.process, seat.node = int(body["process"]), str(body["node"])
+            seat.channel, seat.url, seat.quiet = channel, str(body["url"]), 0.0
+            seat.process, seat.key = int(body["process"]), str(body["key"])
+            seat.node = seat.key.partition("/")[0]
             seat.member, seat.load, seat.generation = ClusterMember(number, channel), Load(), -1
-            seat.become("spare")
+            seat.become("spare", self._clock())
             channel.ask("homes", self.placing.homes.to_json())
-            if body["running"]:
+            if body["running"]:  # it may have a lease: changes wait until it has followed
+                self.fleet.granted(number, seat.key, seat.member)
+                seat.member.serving = True
                 self._promote(seat)
             else:  # the process before it on its machine has ended
-                self.fleet.replaced(seat.member, [seat.node])
+                self.fleet.replaced(number, seat.key)
+                self._known.discard(number)
         self._turn.set()
         return seat
 
@@ -352,20 +310,25 @@ class Controller:
         """A replica reports; whether it may answer for the time of another lease."""
         with self._lock:
             member = seat.member
-            if seat.channel is not channel or member is None:
+            if seat.channel is not channel or member is None or self._stopped.is_set():
                 return False
-            seat.load = Load(*(body[name] for name in Load.__slots__))
+            seat.load, seat.quiet = Load(*(body[name] for name in Load.__slots__)), 0.0
             seat.generation = int(body["generation"])
             self.placing.count(body.get("models", {}))
+            if seat.state in {"ready", "spare"}:
+                self._known.discard(seat.number)
             if member.followed:
-                until = time.monotonic() + self.settings.lease
-                self.fleet.granted(member, seat.node, until)
-            return member.followed
+                self.fleet.granted(seat.number, seat.key, member)
+        if member.followed:
+            with suppress(ClusterError):  # the next beat tries it again
+                self.state.allow(seat.number, seat.key)
+        return member.followed
 
     def ended(self, seat: Seat) -> None:
         """A replica has given its last answer."""
         if seat.member is not None:
             self.fleet.ended(seat.member)
+            self.state.forbid({seat.key})
 
     def asked(self, seat: Seat, kind: str, body: object) -> object:
         """A question of a replica's clients."""
@@ -390,10 +353,10 @@ class Controller:
         """Have a process load all models, and answer."""
         member = seat.member
         assert member is not None
-        seat.become("loading")
+        seat.become("loading", self._clock())
         begin = {"options": self.settings.options.to_json(), "worker": seat.number}
-        more = {"workers": self.settings.scale.most, "plans": self.settings.plans}
-        begun = self.fleet.join(member, begin | more)
+        begin |= {"workers": self.settings.scale.most, "plans": self.settings.plans}
+        begun = self.fleet.join(member, begin | {"state": str(self.state.path)})
         begun.add_done_callback(partial(self._begun, seat, member))
 
     def _begun(self, seat: Seat, member: ClusterMember, done: Future[Any]) -> None:
@@ -410,22 +373,21 @@ class Controller:
     def _opened(self, seat: Seat, member: ClusterMember, done: Future[Any]) -> None:
         with self._lock:
             if done.exception() is None and seat.member is member and seat.state == "loading":
-                # What had its number before was this process, or is known to have ended.
-                self.fleet.replaced(member, [seat.node, ""])
-                seat.become("ready")
+                seat.become("ready", self._clock())
+                self._known.discard(seat.number)
                 self._publish()
 
     def lost(self, seat: Seat, channel: Channel) -> None:
         """A connection has ended."""
         with self._lock:
-            if seat.channel is not channel:
+            if seat.channel is not channel or self._yielded:
                 return
             if seat.member is not None:
                 self.fleet.leave(seat.member)
             if seat.state == "leaving":
                 self._end(seat)
             else:
-                seat.become("lost")
+                seat.become("lost", self._clock())
                 self._publish()
         self._turn.set()
 
@@ -441,12 +403,17 @@ class Controller:
                 log.exception("the cluster could not be kept in order")
 
     def _step(self) -> None:
+        now = self._clock()
         with self._lock:
-            now, seats = time.monotonic(), list(self._seats.values())
-            for seat in seats:
-                if seat.state not in {"ready", "spare"} and now - seat.since > STUCK_SECONDS:
-                    self._end(seat)
-                self._resend(seat)
+            passed, self._looked = self._passed(now), now
+        if now - self._checked > self.settings.lease / BEATS:
+            self._checked = now
+            if not self.state.is_current:
+                self._let_go()
+                return
+        with self._lock:
+            for seat in list(self._seats.values()):
+                self._look_at(seat, now, passed)
             if not self._stopped.is_set():
                 self._autoscale(now)
                 self._reconcile()
@@ -456,12 +423,48 @@ class Controller:
                 nodes.setdefault(seat.node, []).append(seat.number)
         self.placing.look(self.fleet.generation, nodes, self._pool)
         self._show()
+        if nodes:  # others that cannot be reached are not missed
+            self.fleet.forbid()
+
+    def _passed(self, now: float) -> float:
+        """Seconds since the last look; after a pause of this process all replicas may come back."""
+        passed = now - self._looked
+        if passed <= max(_PAUSE_SECONDS, self.settings.lease):
+            return passed
+        self._known, self._grace = set(self._seats), now + self.settings.lease
+        return 0.0
+
+    def _look_at(self, seat: Seat, now: float, passed: float) -> None:
+        """Give up one that is stuck, and close the connection to one that reports nothing."""
+        patience = AWAY_SECONDS if seat.number in self._known else STUCK_SECONDS
+        if seat.state not in {"ready", "spare"} and now - seat.since > patience:
+            self._end(seat)
+        seat.quiet += passed
+        if seat.channel is not None and seat.quiet > max(HUNG_SECONDS, self.settings.lease):
+            seat.channel.close()
+        self._resend(seat)
+
+    def _let_go(self) -> None:
+        """Another controller has taken over: let all replicas go to that one."""
+        log.error("another controller has taken over")
+        self._stopped.set()
+        self._listener.close()
+        with self._lock:
+            self._yielded = True  # nobody is told that replicas are lost
+            for seat in self._seats.values():
+                if seat.channel is not None:
+                    seat.channel.close()
+            self._seats.clear()
+        self.front.stop()
 
     def _autoscale(self, now: float) -> None:
-        scale = self.settings.scale
+        scale, seats = self.settings.scale, self._seats.values()
         if scale.least != scale.most:
-            loads = [seat.load for seat in self._seats.values() if seat.state == "ready"]
-            self.wanted = self._autoscaler.wanted(now, self.wanted, loads)
+            loads = [seat.load for seat in seats if seat.state == "ready"]
+            away = bool(self._known) or any(seat.state == "lost" for seat in seats)
+            self.wanted = self._autoscaler.wanted(now, self.wanted, loads, away=away)
+        with suppress(ClusterError):  # the next look notes it
+            self.state.change(wanted=self.wanted)
 
     def _reconcile(self) -> None:
         """One step to as many replicas and spare processes as there should be."""
@@ -479,8 +482,9 @@ class Controller:
         seats = [seat for seat in seats if seat.state != "leaving"]
         missing = wanted + self.settings.standby - len(seats)
         for _ in range(missing):
-            number = next(self._numbers)
-            self._seats[number] = Seat(number)
+            taken = self._seats.keys() | self._given_up | self.state.record.answering.keys()
+            number = next(each for each in self._numbers if each not in taken)
+            self._seats[number] = Seat(number, self._clock())
             self._pool.submit(self._launch, self._seats[number])
         for seat in spare[: max(0, -missing)]:
             self._leave(seat)
@@ -497,7 +501,8 @@ class Controller:
         if seat.state == "leaving":
             return
         reachable = seat.channel is not None and not seat.channel.closed
-        seat.become("leaving")
+        seat.become("leaving", self._clock())
+        self._known.discard(seat.number)
         self._publish()
         if reachable and seat.channel is not None:
             seat.channel.ask("stop")
@@ -510,6 +515,7 @@ class Controller:
         if seat.channel is not None:
             seat.channel.close()
         self._seats.pop(seat.number, None)
+        self._given_up.add(seat.number)
         self._pool.submit(self._launcher.end, seat.number)
         self._publish()
 
@@ -524,17 +530,15 @@ class Controller:
             self.fleet.again(member)
 
     def _awaits(self) -> bool:
-        """Whether replicas of the controller before this one may yet come back."""
-        if self._known and time.monotonic() < self._grace:
-            self._known -= {seat.number for seat in self._ready()}
-            return bool(self._known)
-        self._known = set()
-        return False
+        """Whether replicas may yet come back, so that clients should go on with what they know."""
+        self._passed(self._clock())
+        self._known &= self._seats.keys()
+        return bool(self._known) and (self._clock() < self._grace or not self._ready())
 
     def _publish(self) -> None:
         """Tell replicas and fronts who is there, if that has changed."""
         with self._lock:
-            if self._awaits():  # clients go on with what they know, replicas answer
+            if self._yielded or self._awaits():
                 return
             self.front.start()
             states = [seat.told() for _, seat in sorted(self._seats.items())]
@@ -581,7 +585,7 @@ class _Joining:
         """Answer a question."""
         if kind == "hello":
             self._seat = self._controller.joined(self.channel, _fields(body))
-            return None
+            return self._seat is not None
         if self._seat is None:
             raise FlourError("a process asks something before it says who it is", found=kind)
         if kind == "beat":

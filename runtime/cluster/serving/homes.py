@@ -103,8 +103,8 @@ class Placing:
 
     def _tell(self, models: dict[str, list[int]]) -> None:
         if models != self.homes.models:
-            # The next controller's numbers are greater, too.
-            self.homes = Homes(time.time_ns(), models)
+            # The next controller's numbers are greater, too, unless the clock was set back.
+            self.homes = Homes(max(time.time_ns(), self.homes.number + 1), models)
             self._changed(self.homes)
 
     def _cool(self) -> dict[str, float]:

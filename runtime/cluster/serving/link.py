@@ -1,7 +1,8 @@
 """A replica's connection to the controller, which is opened again when it breaks, and its lease.
 
-A replica may answer while the controller has heard of it within the last few seconds. It asks for
-that itself, and counts from when it asked, so its lease ends no later than the controller thinks.
+A replica may answer for a few seconds after it has asked the controller, counted from when it
+asked, so its lease ends no later than the controller thinks. While no controller can be reached it
+asks the state of the cluster: so it answers on, unless a controller that lives has forbidden it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple
 
-from flour.core.errors import FlourError
 from runtime.http.messages import Request, Response
 from runtime.http.problems import refusal
 from runtime.workers.channel import Channel, Handler
@@ -38,8 +39,14 @@ class Address(NamedTuple):
 class Lease:
     """Until when a replica may answer. As a guard it refuses requests after that."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(
+        self,
+        seconds: float,
+        allowed: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`allowed` tells whether this replica may answer although it reaches no controller."""
+        self.seconds, self._allowed, self.clock = seconds, allowed, clock
         self._until = float("-inf")
         self._refusal = refusal(
             "this replica has lost its cluster, and may have old models",
@@ -48,17 +55,23 @@ class Lease:
         )
 
     def renew(self, asked: float) -> None:
-        """The controller has answered what was asked then, by `time.monotonic`."""
-        self._until = asked + self.seconds
+        """The lease was asked for at this moment of `clock`, and is given."""
+        self._until = max(self._until, asked + self.seconds)
+
+    def keep(self) -> None:
+        """Renew a lease that no controller has renewed for two beats, if that is allowed."""
+        asked, renewed = self.clock(), self._until - self.seconds
+        if float("-inf") < renewed < asked - 2 * self.seconds / BEATS and self._allowed():
+            self.renew(asked)
 
     @property
     def held(self) -> bool:
         """Whether it may answer."""
-        return time.monotonic() < self._until
+        return self.clock() < self._until
 
     def __call__(self, request: Request) -> Response | None:
         """Refuse where the lease has ended; the process still says that it lives."""
-        if time.monotonic() < self._until or request.path == "/v2/health/live":
+        if self.clock() < self._until or request.path == "/v2/health/live":
             return None
         return self._refusal
 
@@ -76,7 +89,7 @@ class Link:
     ) -> None:
         """`find` looks for the controller; `said` are what is told it first, and with each beat.
 
-        `gone` is called when it was not to be reached for twelve leases.
+        `gone` is called when a controller has given this replica up. No controller is no reason.
         """
         self._find, self._lease, self._handle, self._gone = find, lease, handle, gone
         self._hello, self._report = said
@@ -85,7 +98,8 @@ class Link:
 
     def start(self, name: str) -> None:
         """Connect, and go on doing so."""
-        threading.Thread(target=self._keep, args=(name,), name="pretzel-link", daemon=True).start()
+        for task in (partial(self._turns, name), self._keeps):
+            threading.Thread(target=task, name="pretzel-link", daemon=True).start()
 
     def ask(self, kind: str, body: object = None) -> Future[Any]:
         """Send a question; its future fails where there is no connection now."""
@@ -102,19 +116,31 @@ class Link:
         if self._channel is not None:
             self._channel.close()
 
-    def _keep(self, name: str) -> None:
-        reached = time.monotonic()
-        while not self._closed.is_set():
-            try:
-                self._beat_on(self._connected(name))
-                reached = time.monotonic()
-            except (OSError, FlourError, TimeoutError):
-                if time.monotonic() - reached > 12 * self._lease.seconds:
-                    self._gone()
-                    return
-            self._closed.wait(_PAUSE)
+    def _turns(self, name: str) -> None:
+        pause = 0.0
+        while not self._closed.wait(pause):
+            pause = self.turn(name)
 
-    def _connected(self, name: str) -> Channel:
+    def _keeps(self) -> None:
+        """Apart from the turns, as looking for the controller may take long."""
+        while not self._closed.wait(self._lease.seconds / BEATS):
+            self._lease.keep()
+
+    def turn(self, name: str) -> float:
+        """Connect, or report; returns the seconds until the next turn."""
+        try:
+            if self._channel is None or self._channel.closed:
+                self._connect(name)
+            else:
+                self.beat()
+            return self._lease.seconds / BEATS
+        except Exception:  # noqa: BLE001 (whatever it is, another controller may be reached)
+            channel, self._channel = self._channel, None
+            if channel is not None:
+                channel.close()
+            return _PAUSE
+
+    def _connect(self, name: str) -> None:
         address = self._find()
         connection = socket.create_connection((address.host, address.port), _CONNECT)
         connection.sendall(bytes.fromhex(address.secret))
@@ -123,21 +149,15 @@ class Link:
         channel = Channel(connection, self._handle, lambda: None)
         channel.start(name)
         self._channel = channel  # what it is told after "hello" may make it ask something
-        channel.ask("hello", self._hello()).result(self._lease.seconds)
-        return channel
+        if not channel.ask("hello", self._hello()).result(self._lease.seconds):
+            self._closed.set()
+            self._gone()
 
     def beat(self) -> None:
         """Report, and have the lease renewed if this replica has followed all changes."""
-        asked = time.monotonic()
+        asked = self._lease.clock()
         if self.ask("beat", self._report()).result(self._lease.seconds):
             self._lease.renew(asked)
-
-    def _beat_on(self, channel: Channel) -> None:
-        try:
-            while not self._closed.wait(self._lease.seconds / BEATS):
-                self.beat()
-        finally:
-            channel.close()
 
 
 def admitted(connection: socket.socket, secret: str) -> bool:

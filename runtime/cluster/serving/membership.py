@@ -1,27 +1,27 @@
 """The replicas of a cluster as the controller sees them, and the models that all should have.
 
 A change is acknowledged when every replica that may answer has followed it. A replica whose
-connection broke may still answer until its lease ends: so an acknowledgment waits for that, unless
-the same process, or its successor on the same machine, has come back and followed.
+connection broke may still answer: so the state of the cluster forbids it to, and an acknowledgment
+waits until its lease has ended, unless the same process, or its successor on the same machine, has
+come back and followed.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Collection
-from concurrent.futures import Future
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from secrets import randbits
+from typing import Literal, NamedTuple
 
-from objectstore.atomic import write_file
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import MemberState
+from runtime.cluster.serving.state import ClusterState
 from runtime.repository.object_storage import RemotePlans
 from runtime.workers.channel import Channel
-from runtime.workers.errors import ChannelClosed, NotInStep
+from runtime.workers.errors import NotInStep
 from runtime.workers.fleet import Fleet, Member
 
 State = Literal["starting", "spare", "loading", "ready", "leaving", "lost"]
@@ -37,20 +37,22 @@ class ClusterMember(Member):
 class Seat:
     """The place of one replica: its process now, and the next one after that has ended."""
 
-    def __init__(self, number: int) -> None:
-        self.number, self.since = number, time.monotonic()
+    def __init__(self, number: int, now: float) -> None:
+        self.number, self.since = number, now
         self.state: State = "starting"
-        self.url = self.node = ""
+        self.url = self.node = self.key = ""
         self.process = 0
         self.channel: Channel | None = None
         self.member: ClusterMember | None = None
         self.load = Load()
         self.generation = -1
         self.trouble = ""
+        self.quiet = 0.0
+        """Seconds for which it has not reported."""
 
-    def become(self, state: State) -> None:
-        """Change its state, now."""
-        self.state, self.since = state, time.monotonic()
+    def become(self, state: State, now: float) -> None:
+        """Change its state."""
+        self.state, self.since = state, now
 
     def told(self) -> MemberState:
         """What clients are told of it."""
@@ -59,15 +61,36 @@ class Seat:
         )
 
 
+class _Grant(NamedTuple):
+    """Until when a process may answer: its own lease, or any it gives itself if not forbidden."""
+
+    number: int
+    member: Member | None
+    until: float
+    forbidden: bool = False
+
+    @property
+    def is_lost(self) -> bool:
+        line = None if self.member is None else self.member.line
+        return not isinstance(line, Channel) or line.closed
+
+
 class ClusterFleet(Fleet):
     """The models that all replicas should have registered; knows who may still answer."""
 
-    def __init__(self, plans: RemotePlans | None = None) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        lease: float,
+        plans: RemotePlans | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__()
-        self.plans = plans
+        self.plans, self._state, self._lease, self._clock = plans, state, lease, clock
         # A controller that is started again must not repeat the numbers of the one before.
-        self._serials = count(time.time_ns())
-        self._leases: dict[Member, tuple[str, float]] = {}
+        self._serials = count(randbits(50) << 12)
+        self._grants: dict[str, _Grant] = {}
+        """By `Replica.key`."""
         self._granting = threading.Lock()
 
     def _stage(self, source: Path) -> None:
@@ -75,41 +98,54 @@ class ClusterFleet(Fleet):
         if self.plans is not None:
             self.plans.put(source)
 
-    def granted(self, member: Member, node: str, until: float) -> None:
-        """A replica may answer until this moment of `time.monotonic`."""
+    def granted(self, number: int, key: str, member: Member | None = None, leases: int = 1) -> None:
+        """A process may answer for the time of some leases; without a member it is not reached."""
         with self._granting:
-            self._leases[member] = node, until
+            self._grants[key] = _Grant(number, member, self._clock() + leases * self._lease)
 
-    def replaced(self, member: Member, nodes: Collection[str]) -> None:
-        """Processes before this one with its number, on these nodes, answer no more."""
-        self._drop(lambda each, where: each.number == member.number and where in nodes, member)
+    def replaced(self, number: int, key: str) -> None:
+        """Processes before this one with its number, on its node, answer no more."""
+        node = key.partition("/")[0] + "/"
+        self._drop(lambda k, each: each.number == number and k.startswith(node) and k != key)
 
     def ended(self, member: Member) -> None:
         """A replica has said that it answers no more."""
         self.leave(member)
-        self._drop(lambda each, _: each is member)
+        self._drop(lambda _, grant: grant.member is member)
 
-    def _drop(self, chosen: Callable[[Member, str], bool], but: Member | None = None) -> None:
+    def _drop(self, chosen: Callable[[str, _Grant], bool]) -> None:
         with self._granting:
-            for member in [
-                each for each, (where, _) in self._leases.items() if chosen(each, where)
-            ]:
-                if member is not but:
-                    del self._leases[member]
+            self._grants = {k: each for k, each in self._grants.items() if not chosen(k, each)}
 
     def unsure(self) -> list[int]:
         """The replicas that cannot be reached and may still answer."""
-        now = time.monotonic()
+        now = self._clock()
+        self._drop(lambda _, grant: grant.forbidden and grant.until < now and grant.is_lost)
         with self._granting:
-            for member in [m for m, (_, until) in self._leases.items() if until < now]:
-                del self._leases[member]
-            return sorted(m.number for m in self._leases if _is_closed(m))
+            return sorted(each.number for each in self._grants.values() if each.is_lost)
+
+    def forbid(self) -> None:
+        """Let replicas that cannot be reached, and whose leases have ended, take no other one."""
+        now = self._clock()
+        with self._granting:
+            over = {
+                key
+                for key, grant in self._grants.items()
+                if grant.is_lost and not grant.forbidden and grant.until < now
+            }
+        if over:
+            self._state.forbid(over)
+            until = self._clock() + self._lease  # it may have read the state just before
+            with self._granting:
+                for key in over & self._grants.keys():
+                    self._grants[key] = self._grants[key]._replace(until=until, forbidden=True)
 
     def settle(self, seconds: float) -> None:
         """Wait until every replica that may answer has followed all changes so far."""
         end = time.monotonic() + seconds
         super().settle(seconds)
         while behind := self.unsure():
+            self.forbid()
             if time.monotonic() > end:
                 raise NotInStep(
                     "replicas that cannot be reached may still answer as before",
@@ -117,43 +153,4 @@ class ClusterFleet(Fleet):
                     hint="they stop when their lease ends; ask again",
                 )
             time.sleep(_LOOK)
-
-
-def _is_closed(member: Member) -> bool:
-    line = member.line
-    return not isinstance(line, Channel) or line.closed
-
-
-class Unreachable:
-    """The line to a process that a controller before this one knew."""
-
-    def ask(self, kind: str, body: object = None) -> Future[Any]:
-        """Fail."""
-        future: Future[Any] = Future()
-        future.set_exception(ChannelClosed("it has not joined again yet"))
-        return future
-
-
-class Withdrawn:
-    """The models that were unloaded by name, in a file: the next controller unloads them too."""
-
-    def __init__(self, path: Path, plans: RemotePlans | None = None) -> None:
-        """The file is beside the plans, where the next controller finds it on any machine."""
-        self._path, self._plans = path, plans
-
-    def names(self) -> set[str]:
-        """Their names."""
-        try:
-            path, plans = self._path, self._plans
-            return set(json.loads(plans.read(path.name) if plans else path.read_bytes()))
-        except FileNotFoundError:
-            return set()
-
-    def note(self, name: str, *, away: bool) -> None:
-        """A model was unloaded, or loaded again."""
-        names = self.names() | {name} if away else self.names() - {name}
-        text = json.dumps(sorted(names)).encode()
-        if self._plans is not None:
-            self._plans.write(self._path.name, text)
-        else:
-            write_file(self._path, [text])
+        self._state.check()

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import ray
 
 from objectstore import Explained
 from runtime.cluster.serving.bodies import Members
-from runtime.cluster.serving.controller import ClusterSettings, Controller
+from runtime.cluster.serving.controller import Controller
 from runtime.cluster.serving.haproxy import HAProxy
 from runtime.cluster.serving.link import Address
 from runtime.cluster.serving.replica import Replica
+from runtime.cluster.serving.settings import ClusterSettings
 from runtime.errors import ClusterError
 
 CONTROLLER, _REPLICA = "controller", "replica-"
@@ -29,6 +32,8 @@ _ASKED = frozenset({"load", "roll", "scale_to", "sync", "unload", "wait_ready", 
 #: Most replicas behind HAProxy.
 _SLOTS = 256
 _FIND_SECONDS = 5.0
+#: Pause before a controller that could not be started again is tried once more.
+_AGAIN_SECONDS = 1.0
 #: Ray places an actor that asks for nothing at all on any node, whatever its strategy says.
 _MEMORY = 1 << 20
 
@@ -111,6 +116,9 @@ class _ControllerActor:
                 found=str(problem),
                 hint="--staging is a directory that every machine sees and may write to",
             )
+        if self._problem and ray.get_runtime_context().was_current_actor_reconstructed:
+            time.sleep(_AGAIN_SECONDS)  # replicas answer on meanwhile
+            os._exit(1)
 
     def _start(self, deployment: Deployment) -> None:
         settings = deployment.settings
@@ -185,13 +193,15 @@ class _ReplicaActor:
 
     def _run(self) -> None:
         self._replica.run()
-        # The controller ends this actor when it has asked for it; if it is gone, nobody would.
+        # The controller ends this actor when it has asked for it; else nobody would.
         if self._replica.orphaned:
             ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
 
 def up(deployment: Deployment, seconds: float) -> Any:
     """Start a cluster; returns when its replicas are ready."""
+    settings = replace(deployment.settings, identity=f"cluster-{token_hex(8)}")
+    deployment = replace(deployment, settings=settings)
     kind: Any = ray.remote(max_restarts=-1, max_concurrency=16)(_ControllerActor)
     chosen = kind.options(
         num_cpus=0,

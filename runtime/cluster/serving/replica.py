@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from secrets import token_hex
 from tempfile import gettempdir
 from typing import Any
 
@@ -20,6 +21,7 @@ from flour.core.errors import FlourError
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members
 from runtime.cluster.serving.link import Address, Lease, Link
+from runtime.cluster.serving.state import ClusterState
 from runtime.http.guards import LATE
 from runtime.http.loop_fairness import lock_shared
 from runtime.http.messages import Answer, Request, Response
@@ -71,11 +73,15 @@ class Replica(Worker):
         A process on the same `node` with the same number is started after this one has ended only.
         """
         self.number, self.host, self.node = number, host, node or socket.gethostname()
+        #: Tells this process from all others, by its node first.
+        self.key = f"{self.node}/{os.getpid()}/{token_hex(4)}"
         self._listener = listen(ServerSettings(host=host, port=0))
-        self._find, self._lease, self._observed = find, Lease(lease), Observed()
+        self._find, self._observed = find, Observed()
+        self._lease = Lease(lease, self._allowed)
         self._members, self._homes = Members(0, []), Homes()
         self._link: Link
         self._plans: RemotePlans | None = None
+        self._cluster: ClusterState | None = None
         self._is_open = False
         super().__init__(self._linked, [self._listener], Ending())
 
@@ -83,6 +89,9 @@ class Replica(Worker):
         said = (self._introduced, self._reported)
         self._link = Link(self._find, self._lease, said, handle, gone)
         return self._link
+
+    def _allowed(self) -> bool:
+        return self._cluster is not None and self._cluster.allows(self.number, self.key)
 
     @property
     def url(self) -> str:
@@ -97,7 +106,7 @@ class Replica(Worker):
 
     @property
     def orphaned(self) -> bool:
-        """Whether it ended because the controller was not to be reached."""
+        """Whether it ended because a controller had given it up."""
         return self._alone
 
     def _finish(self) -> None:
@@ -112,7 +121,7 @@ class Replica(Worker):
             "number": self.number,
             "url": self.url,
             "process": os.getpid(),
-            "node": self.node,
+            "key": self.key,
             "running": self._is_open,
         }
 
@@ -144,8 +153,9 @@ class Replica(Worker):
             if body["plans"]:
                 directory = Path(gettempdir()) / f"pretzel-plans-{options['owner']}"
                 self._plans = RemotePlans(body["plans"], directory)
+            self._cluster = ClusterState(Path(body["state"]), self._plans)
             super()._begin(body | {"options": options, "listener": 0})
-        else:  # the controller was started again, or was not to be reached for a while
+        else:  # another controller, or the connection was broken
             self._mirror.show(body["index"])
             replica.whole(body["generation"], body["names"])
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from runtime.cluster.serving.bodies import Members, MemberState
 from runtime.cluster.serving.client import ClusterClient
-from runtime.cluster.serving.controller import ClusterSettings, Controller
+from runtime.cluster.serving.controller import Controller
+from runtime.cluster.serving.settings import ClusterSettings
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
 from runtime.workers.options import Options
@@ -101,14 +102,8 @@ def cluster(
 @contextmanager
 def lost(controller: Controller) -> Iterator[None]:
     """As if it was killed: nothing is said to replicas, which run on."""
-    controller._stopped.set()
-    controller._listener.close()
-    controller.front.stop()
-    for seat in controller._seats.values():
-        assert seat.channel is not None
-        seat.channel.close()
+    controller._let_go()
     yield
-    controller._seats.clear()
 
 
 def only(member: MemberState) -> Members:
@@ -123,7 +118,6 @@ class Asking:
         self._client, self._name, self._ended = client, name, threading.Event()
         self.answers: list[tuple[float, float, int, float]] = []
         self.failed: list[str] = []
-        self.failed_at: list[float] = []
         self._threads = [threading.Thread(target=self._ask) for _ in range(threads)]
 
     def _ask(self) -> None:
@@ -134,7 +128,6 @@ class Asking:
                 found = self._client.request("POST", path, body)
             except ClusterError as problem:
                 self.failed.append(str(problem))
-                self.failed_at.append(time.monotonic())
                 continue
             top = json.loads(found.body)["top"] if found.status == 200 else -1.0
             self.answers.append((before, time.monotonic(), found.status, top))

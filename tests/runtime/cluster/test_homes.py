@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,17 @@ import pytest
 
 import flour
 import oven
+from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from runtime.cluster.serving import homes as homes_module
-from runtime.cluster.serving.bodies import Homes
+from runtime.cluster.serving.bodies import Answer, Homes, Members, MemberState
+from runtime.cluster.serving.client import Target
 from runtime.cluster.serving.homes import CODE_BYTES, Placing, sizes_in
+from runtime.http import Server, ServerSettings
 from runtime.workers.desired import Name, Version
 from tests.house import until
 from tests.runtime.cluster.clusters import cluster
+from tests.runtime.plans import shift
 from tests.runtime.repository.folders import age
 
 GROUPS, MODELS, NODES = 3, 12, 3
@@ -156,3 +162,38 @@ def test_requests_go_home_and_elsewhere_when_it_is_gone(tmp_path: Path, folder: 
 
         until(moved, seconds=30)
         assert set().union(*shares(controller).values()) == {urls[number] for number in left}
+
+
+@pytest.mark.parametrize("shard", [None, lambda rows: np.arange(len(rows)) % 3])
+def test_the_parts_of_a_block_go_to_all_and_a_small_one_home(
+    monkeypatch: pytest.MonkeyPatch, shard: Any
+) -> None:
+    asked, together, ask = Counter[str](), Barrier(NODES, timeout=30.0), Target.ask
+
+    def noted(target: Target, method: str, path: str, body: Any, headers: Any) -> Answer:
+        if path.endswith("/infer"):
+            asked[target.url] += 1
+            if len(body) > 10_000:
+                together.wait()  # a part is not answered before all are asked for
+        return ask(target, method, path, body, headers)
+
+    monkeypatch.setattr(Target, "ask", noted)
+    with ExitStack() as stack:
+        runtime = stack.enter_context(Runtime(executors=1))
+        runtime.register("m", shift(1.0), background=False)
+        urls = [
+            stack.enter_context(Server(runtime, ServerSettings(port=0))).url for _ in range(NODES)
+        ]
+        states = [MemberState(number, url, "ready") for number, url in enumerate(urls)]
+        members, homes = Members(1, states, homes=1), Homes(1, {"m": [1]})
+        client = stack.enter_context(ClusterClient(look=lambda: members, homes=lambda: homes))
+        rows = np.random.default_rng(0).normal(size=(4000, 4))
+        for blocks in range(1, 9):
+            found = client.predict_block("m", rows, shard=shard)["moved"]
+            np.testing.assert_array_equal(found, rows + 1.0)
+            assert asked == dict.fromkeys(urls, blocks)
+        asked.clear()
+        client.predict_block("m", rows[:300])
+        client.predict_block("m@1", rows[:300])
+        assert asked == {urls[1]: 2}
+        assert [each.outstanding for each in client._targets.values()] == [0] * NODES

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -187,22 +188,33 @@ def test_one_that_does_not_hear_stops_answering_before_a_change_is_acknowledged(
 
 
 def test_replicas_outlive_their_controller(tmp_path: Path, folder: Path) -> None:
-    launcher = Processes(tmp_path / "address.json", 2.0)
+    launcher = Processes(tmp_path / "address.json", 1.0)
+    settings: dict[str, Any] = {"scale": Scale(2, 2), "lease": 1.0}
     try:
-        with cluster(tmp_path, folder, launcher, scale=Scale(2, 2)) as first:
+        with (
+            cluster(tmp_path, folder, launcher, **settings) as first,
+            ClusterClient(look=first.members) as client,
+        ):
             first.wait_ready()
             first.unload("b")
             before = {each.process for each in first.members().ready()}
-            with (
-                lost(first),
-                cluster(tmp_path, folder, launcher, scale=Scale(2, 2)) as second,
-            ):
-                second.wait_ready()
-                assert {each.process for each in second.members().ready()} == before
-                changed(folder / "a.pretzel", 8.0)
-                second.sync()
-                assert tops(second) == [8.0, 8.0]
-                assert tops(second, "b") == [404, 404]
+            asking = Asking(client)
+            with lost(first), ExitStack() as asked:
+                asked.enter_context(asking.on())
+                time.sleep(1.5)  # longer than leases
+                with cluster(tmp_path, folder, launcher, **settings) as second:
+                    second.wait_ready()
+                    assert {each.process for each in second.members().ready()} == before
+                    changed(folder / "a.pretzel", 8.0)
+                    second.sync()
+                    acknowledged = time.monotonic()
+                    until(lambda: asking.after(acknowledged))
+                    assert tops(second) == [8.0, 8.0]
+                    assert tops(second, "b") == [404, 404]
+                    asked.close()
+            assert asking.failed == []
+            assert {status for _, _, status, _ in asking.answers} == {200}
+            assert asking.after(acknowledged) == {(200, 8.0)}
     finally:
         launcher.close()
 

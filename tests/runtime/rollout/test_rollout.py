@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -91,6 +92,25 @@ def test_steps_are_taken_and_the_challenger_promoted(runtime: Runtime, clock: Cl
     assert runtime.history("m")[-1].route.is_direct
     assert runtime.rollout("m") is made
     assert "done" in str(made)
+
+
+@pytest.mark.parametrize("jump", [1e7, -1e7])
+def test_a_clock_on_the_wall_that_is_set_moves_no_step(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    written: list[object] = []
+    runtime.on_rollout = lambda _name, data: written.append(data)
+    made = runtime.rollout("m", "m@2", steps=(20, 100), dwell="1 min", watch=False, by="user")
+    monkeypatch.setattr(made, "_clock", lambda: time.time() + jump)
+    monkeypatch.setattr(sys.modules["runtime.rollout.rollout"], "JOURNAL_SECONDS", 0.0)
+    ask(runtime, 200)
+    before = len(written)
+    for _ in range(3):
+        made.look()
+    assert (made.state, made.step) == ("running", 0)
+    assert made.to_data()["elapsed"] < 50.0
+    assert len(written) == before + 3
+    made.abort()
 
 
 def test_events_are_written_down_with_what_they_are_about(runtime: Runtime, clock: Clock) -> None:
