@@ -7,24 +7,62 @@
 
 Every value has a number, in an order in which they can be computed; `in` and `out` say which are
 the program's own. What made a value stands last: the step of an imported model, or file and line.
+
+Inside `with hiding(columns)`, parameters of what is computed from these columns have no values:
+fitted categories, words and means tell what the rows of the training held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from flour.core.chunked_array import Pieces
 from flour.core.node import Node
-from flour.core.op import Op
 from flour.core.provenance import Origin
 from flour.core.source import Source
-from flour.core.types import Type
+from flour.core.types import Record, Type
 from flour.language.flow import Flow
 from objectstore import Blob, Strings
 
 _FEW = 4
 _LONGEST = 60
+#: Operators and fields that say which columns are read, and no values of them.
+_READERS, _NAMES = frozenset({"Field", "Pick", "Narrow"}), frozenset({"label", "labels"})
+_hidden: ContextVar[Collection[str]] = ContextVar("columns that are hidden", default=())
+
+
+@contextmanager
+def hiding(columns: Collection[str]) -> Iterator[None]:
+    """Show programs without the values of parameters that come from these columns."""
+    token = _hidden.set(columns)
+    try:
+        yield
+    finally:
+        _hidden.reset(token)
+
+
+def computed_from(columns: Collection[str], nodes: Collection[Node]) -> set[Node]:
+    """The nodes, of these with inputs first, that are computed from any of these columns."""
+    found: set[Node] = set()
+    for item in nodes if columns else ():
+        narrows = item.op.name == "Narrow"
+        read = () if narrows else (each for i in item.inputs for each in columns_read(item, i))
+        own = isinstance(item.op, Source) and item.op.label in columns
+        if own or not found.isdisjoint(item.inputs) or not set(columns).isdisjoint(read):
+            found.add(item)
+    return found
+
+
+def columns_read(item: Node, record: Node) -> tuple[str, ...]:
+    """The columns that a node takes out of one of its inputs; none where that is no record."""
+    if not isinstance(record.type, Record):
+        return ()
+    label = getattr(item.op, "label", None)
+    labels = getattr(item.op, "labels", None) if label is None else (label,)
+    return tuple(map(str, record.type.names if labels is None else labels))
 
 
 @dataclass(frozen=True)
@@ -58,28 +96,38 @@ def lines(flow: Flow) -> list[Line]:
     for item in order:
         number = len(names) - len(flow.inputs()) + 1
         names[item] = item.op.label if isinstance(item.op, Source) else f"%{number}"
-    places = flow.origins()
-    return [_line(item, names, places.get(item, ())) for item in order]
+    places, secret = flow.origins(), computed_from(_hidden.get(), flow.nodes())
+    return [_line(item, names, places.get(item, ()), secret) for item in order]
 
 
-def _line(item: Node, names: Mapping[Node, str], places: tuple[Origin, ...]) -> Line:
+def _line(
+    item: Node, names: Mapping[Node, str], places: tuple[Origin, ...], secret: set[Node]
+) -> Line:
     source = isinstance(item.op, Source)
     return Line(
         item,
         names[item],
         "in" if source else item.op.name,
         tuple(names[each] for each in item.inputs),
-        () if source else parameters(item.op),
-        str(item.type),
+        () if source else _parameters(item, secret),
+        type_of(item) if item in secret else str(item.type),
         places,
     )
 
 
-def parameters(op: Op) -> tuple[str, ...]:
+def type_of(item: Node) -> str:
+    """The type of a node; names of a record that was made may be of values, so it is its width."""
+    made = _hidden.get() and isinstance(item.type, Record) and not isinstance(item.op, Source)
+    return f"{len(item.type.names)} columns" if made else str(item.type)  # type: ignore[union-attr]  # a record
+
+
+def _parameters(item: Node, secret: set[Node]) -> tuple[str, ...]:
     """The operator's parameters that differ from their defaults, as `name=value`."""
+    op, told = item.op, item not in secret
     plain = type(op)._defaults  # noqa: SLF001 (what an operator may be made without)
+    names = _NAMES if op.name in _READERS and secret.isdisjoint(item.inputs) else ()
     return tuple(
-        f"{key}={described(value)}"
+        f"{key}={described(value) if told or key in names else _size(value)}"
         for key, value in op.fields().items()
         if key not in plain or plain[key] != value
     )
@@ -102,6 +150,20 @@ def described(value: object) -> str:  # noqa: PLR0911 (a case for each kind of p
         case _ if isinstance(value, Type):
             return str(value)
     return _short(repr(value))
+
+
+def _size(value: object) -> str:
+    """A parameter without its values: its type, and how many there are."""
+    match value:
+        case Blob() | Pieces():
+            return f"{value.dtype.name}[{'x'.join(map(str, value.shape))}]"
+        case Strings():
+            return f"{len(value)} texts"
+        case tuple():
+            return f"{len(value)} values"
+        case bool() | None:
+            return str(value)
+    return str(value) if isinstance(value, Type) else f"({type(value).__name__})"
 
 
 def _numbers(value: object) -> str:

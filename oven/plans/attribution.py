@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,21 @@ class Attribution:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def hiding(self, columns: Collection[str]) -> Attribution:
+        """The same shares without the values and words of these columns."""
+        held, words = self.read, self.words
+
+        def read() -> dict[str, Sequence[Any]]:
+            every = held().items()
+            return {n: ["(private)"] * len(self) if n in columns else v for n, v in every}
+
+        def others(row: int, score: int) -> list[Part]:
+            return (
+                [each for each in words(row, score) if each.column not in columns] if words else []
+            )
+
+        return replace(self, read=read, words=words and others) if columns else self
 
     def top(self, count: int = 5, row: int = 0, score: int | None = None) -> list[Part]:
         """The parts of a row that move its score most, the largest first.

@@ -10,9 +10,17 @@ FlourError (flour.core.errors)
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from flour.core.errors import FlourError, InputError
+
+if TYPE_CHECKING:
+    from runtime.service.private_answers import Named
+
+#: The model of the command, whose private columns decide what its errors quote.
+guarded_by: ContextVar[Named | None] = ContextVar("guarded_by", default=None)
 
 
 class Exit(IntEnum):

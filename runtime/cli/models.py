@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import oven
+from flour.core.types import Type
 from oven import Plan
-from runtime.cli.errors import NotFound
+from runtime.cli.errors import NotFound, guarded_by
 from runtime.repository import formats, sample
 from runtime.repository.files import Folder, natural, shown
 from runtime.repository.layout_own import ROWS
 from runtime.repository.listing import FIRST_VERSION, Model
 from runtime.repository.mlflow_folder import is_mlflow, model_file
+from runtime.repository.notes_file import of_file
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan
 
@@ -26,6 +30,17 @@ class Opened:
     model: Model
     folder: Folder
     plan: Plan
+    private: frozenset[str] = frozenset()
+
+    @property
+    def inputs(self) -> Mapping[str, Type]:
+        """The types of its inputs."""
+        return self.plan.inputs
+
+    @property
+    def outputs(self) -> Iterable[str]:
+        """The names of its outputs."""
+        return self.plan.outputs
 
     def verified_rows(self) -> int:
         """Verify the rows beside the model: the number of answers; Unfaithful if one differs."""
@@ -60,9 +75,8 @@ def _file(path: Path) -> tuple[Folder, Model]:
     name, _, version = path.stem.partition("@")
     beside = [folder.root / ROWS, folder.root / f"{path.stem}.{ROWS}"]
     rows = next((each for each in beside if each.is_file()), None)
-    return folder, Model(
-        name, version or FIRST_VERSION, "file", folder.root / path.name, form, rows=rows
-    )
+    model = Model(name, version or FIRST_VERSION, "file", folder.root / path.name, form, rows=rows)
+    return folder, replace(model, notes=of_file(model.path))
 
 
 def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
@@ -84,19 +98,45 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
 def open_model(reference: str, *, trust_pickle: bool, background: Executor | None = None) -> Opened:
     """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
+    private = hide(model.notes)
+    opened = _opened(folder, model, trust_pickle=trust_pickle, background=background)
+    opened = replace(opened, private=opened.private | private)
+    guarded_by.set(opened)
+    return opened
+
+
+class _Unread(NamedTuple):
+    """A model that is not opened yet, as far as it is known."""
+
+    private: frozenset[str]
+    inputs: Mapping[str, Type]
+    outputs: Iterable[str]
+
+
+def hide(notes: Mapping[str, object], plan: Plan | None = None) -> frozenset[str]:
+    """Let errors of this command quote no values, if there are private columns; these."""
+    private: Any = notes.get("private", ())
+    inputs, outputs = (plan.inputs, plan.outputs) if plan else ({}, private)
+    guarded_by.set(_Unread(frozenset(private), inputs, outputs))
+    return frozenset(private)
+
+
+def _opened(
+    folder: Folder, model: Model, *, trust_pickle: bool, background: Executor | None
+) -> Opened:
     formats.check_whole(folder, model.path, model.form)
     if model.form == formats.PLAN and model.layout == "file":
         return Opened(model, folder, oven.load(model.path, background=background))
     if model.form == formats.GRAPH:
-        return Opened(model, folder, _linked(folder, model, trust_pickle=trust_pickle))
+        return Opened(model, folder, *_linked(folder, model, trust_pickle=trust_pickle))
     with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
         staging = Staging(directory)
         path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
         return Opened(model, folder, staging.load(path, model, background=background))
 
 
-def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> oven.Plan:
-    """The plan of a graph, with the models of its folder."""
+def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> tuple[Plan, frozenset[str]]:
+    """The plan of a graph, with the models of its folder, and its private columns."""
     from runtime import Runtime
     from runtime.repository.repository import Repository
 
@@ -104,11 +144,11 @@ def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> oven.Plan:
         reasons = [event.reason for event in all_.load_all() if event.name == model.name]
         version = runtime.versions().get(model.address)
         plan = None if version is None else version.plan
-        if plan is None:
+        if version is None or plan is None:
             raise NotFound(
                 "this graph cannot be served",
                 where=shown(model.path),
                 found=next(filter(None, reasons), "its models are not in the folder"),
                 hint="a graph is opened with the folder of its models: FOLDER/NAME",
             )
-        return plan.wait()
+        return plan.wait(), version.private

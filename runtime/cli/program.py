@@ -11,7 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, Protocol
 
 from objectstore import Explained
-from runtime.cli.errors import ArgumentError, CommandError, Exit, NotFound, NotInstalled
+from runtime.cli.errors import (
+    ArgumentError,
+    CommandError,
+    Exit,
+    NotFound,
+    NotInstalled,
+    guarded_by,
+)
 from runtime.cli.output import Output
 
 
@@ -93,6 +100,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def guarded(options: argparse.Namespace, out: Output) -> int:
     """Run a command whose errors become exit codes."""
+    guarded_by.set(None)
     try:
         return int(load(options.command).run(options, out))
     except KeyboardInterrupt:
@@ -101,7 +109,7 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
     except BrokenPipeError:
         raise
     except Explained as problem:
-        out.problem(problem)
+        out.problem(_without_values(problem) or problem)
         return code_of(problem)
     except ModuleNotFoundError as problem:
         out.problem(missing(problem))
@@ -109,6 +117,23 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
     except OSError as problem:
         out.problem(_of_system(problem))
         return Exit.FILES
+    except Exception as problem:
+        found = _without_values(problem)
+        if found is None:
+            raise
+        out.problem(found)
+        return Exit.REFUSED
+
+
+def _without_values(problem: Exception) -> Explained | None:
+    """The error as it is shown where the command's model has private columns; None elsewhere."""
+    model = guarded_by.get()
+    if model is None or not model.private:
+        return None
+    from runtime.service.private_answers import shown
+
+    found = shown(problem, model)
+    return found if isinstance(found, Explained) else CommandError(type(found).__name__)
 
 
 def code_of(problem: Explained) -> Exit:
