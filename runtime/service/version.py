@@ -129,6 +129,7 @@ class ModelVersion:
             "notes",
             "outputs",
             "owner",
+            "hides",
             "private",
             "reader",
         ),
@@ -163,8 +164,9 @@ class ModelVersion:
         self.reserved = reserved
         #: For front ends; see Runtime.register.
         self.notes: Mapping[str, object] = dict(notes or {})
-        #: Columns whose values are not to be seen; see runtime.service.private.
-        self.private = private_columns(self.notes, self.inputs, self.owner)
+        #: Columns whose values are not to be seen, by its own notes and by those of all versions
+        #: that are registered under its name; see runtime.service.private.
+        self.hides = self.private = private_columns(self.notes, self.inputs, self.owner)
         #: Makes the batch of a call's data.
         self.reader = plan.reader
         self.counts, self.learned, self.residence = Counts(), Learned(), Residence(plan)
