@@ -72,10 +72,12 @@ _WORD = re.compile(r"\w[\w.]*")
 _PATH = re.compile(r"\.[^.\[\]]+")
 _LINE = re.compile(r":\d+(?: to \d+)?$")
 _QUOTED = re.compile(
-    r"(?<!\w)b?(?:'(?:\\.|[^'\\])*(?:'|$)|\"(?:\\.|[^\"\\])*(?:\"|$)|`[^`]*(?:`|$)|"
-    r"^.+(?= is (?:not a category|beyond)\b))",
+    r"^.+(?= is (?:not a category|beyond)\b)|"
+    r"(?<!\w)b?(?:'(?:\\.|[^'\\])*(?:'|$)|\"(?:\\.|[^\"\\])*(?:\"|$)|`[^`]*(?:`|$))",
     re.DOTALL,
 )
+#: Places in a request of the protocol that have nothing of a row.
+_PROTOCOL = re.compile(r"\$\.(?:outputs|parameters|inputs\[\d+\]\.(?:datatype|shape|parameters))\b")
 
 
 class Guarded(Protocol):
@@ -177,7 +179,8 @@ def redacted(
         where = "columns " + ", ".join(map(repr, named)) if named else None
         kind = InputError if isinstance(error, ValueError) else FlourError
         return kind("a call failed", where=where, found=type(error).__name__, hint=_HINT)
-    if isinstance(error, _OF_NAMES) or getattr(error, "status", 400) != 400:
+    protocol = getattr(error, "status", 0) and _PROTOCOL.match(error.where or "")
+    if isinstance(error, _OF_NAMES) or protocol or getattr(error, "status", 400) != 400:
         return error
     known = frozenset({*columns, *names})
     before = error.what, error.where, error.found, error.hint
@@ -197,8 +200,11 @@ def plain(found: str, known: Collection[str]) -> str | None:
     """What was found, where it is said by types, sizes and known names alone; or else its type."""
     if _JSON.fullmatch(found):
         return found
+    parts, names = found.split(", "), {each for each in known if each[:1].isalpha()}
+    if not names.isdisjoint(parts):
+        return ", ".join(each if each in names else "…" for each in parts)
     rest = _SIZES.sub(" ", found)
-    for name in sorted((each for each in known if each[:1].isalpha()), key=len, reverse=True):
+    for name in sorted(names, key=len, reverse=True):
         rest = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", rest)
     words = _WORD.findall(rest)
     if not any(each in found for each in "'\"`") and all(map(_SAYABLE.__contains__, words)):
