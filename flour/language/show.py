@@ -127,43 +127,31 @@ def _parameters(item: Node, secret: set[Node]) -> tuple[str, ...]:
     plain = type(op)._defaults  # noqa: SLF001 (what an operator may be made without)
     names = _NAMES if op.name in _READERS and secret.isdisjoint(item.inputs) else ()
     return tuple(
-        f"{key}={described(value) if told or key in names else _size(value)}"
+        f"{key}={described(value, _FEW if told or key in names else 0)}"
         for key, value in op.fields().items()
         if key not in plain or plain[key] != value
     )
 
 
-def described(value: object) -> str:  # noqa: PLR0911 (a case for each kind of parameter)
-    """A parameter in a few characters: its values where there are few, else its shape."""
+def described(value: object, few: int = _FEW) -> str:  # noqa: PLR0911 (a case for each kind)
+    """A parameter in a few characters: its values where there are so few, else its shape."""
     match value:
         case Blob() | Pieces():
-            if value.array.size <= _FEW:
+            if value.array.size <= few:
                 return _short(_numbers(value.array.tolist()))
             return f"{value.dtype.name}[{'x'.join(map(str, value.shape))}]"
         case Strings():
-            return _short(str(value.to_list())) if len(value) <= _FEW else f"{len(value)} texts"
+            return _short(str(value.to_list())) if len(value) <= few else f"{len(value)} texts"
         case tuple():
-            more = [f"{len(value) - _FEW} more"] if len(value) > _FEW else []
-            return _short(f"({', '.join([*map(described, value[:_FEW]), *more])})")
-        case float():
-            return _numbers(value)
+            more = [f"{len(value) - few} more"] if len(value) > few else []
+            return _short(f"({', '.join([*map(described, value[:few]), *more])})")
         case _ if isinstance(value, Type):
             return str(value)
+        case _ if not few and value is not None:
+            return "…"
+        case float():
+            return _numbers(value)
     return _short(repr(value))
-
-
-def _size(value: object) -> str:
-    """A parameter without its values: its type, and how many there are."""
-    match value:
-        case Blob() | Pieces():
-            return f"{value.dtype.name}[{'x'.join(map(str, value.shape))}]"
-        case Strings():
-            return f"{len(value)} texts"
-        case tuple():
-            return f"{len(value)} values"
-        case bool() | None:
-            return str(value)
-    return str(value) if isinstance(value, Type) else f"({type(value).__name__})"
 
 
 def _numbers(value: object) -> str:

@@ -80,18 +80,14 @@ class Attribution:
 
     def hiding(self, columns: Collection[str]) -> Attribution:
         """The same shares without the values and words of these columns."""
-        held, words = self.read, self.words
-
-        def read() -> dict[str, Sequence[Any]]:
-            every = held().items()
-            return {n: ["(private)"] * len(self) if n in columns else v for n, v in every}
-
-        def others(row: int, score: int) -> list[Part]:
-            return (
-                [each for each in words(row, score) if each.column not in columns] if words else []
-            )
-
-        return replace(self, read=read, words=words and others) if columns else self
+        held, words, hidden = self.read, self.words, ["(private)"] * len(self)
+        if not columns:
+            return self
+        return replace(
+            self,
+            read=lambda: {n: hidden if n in columns else each for n, each in held().items()},
+            words=words and (lambda *at: [p for p in words(*at) if p.column not in columns]),
+        )
 
     def top(self, count: int = 5, row: int = 0, score: int | None = None) -> list[Part]:
         """The parts of a row that move its score most, the largest first.

@@ -10,17 +10,15 @@ FlourError (flour.core.errors)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from flour.core.errors import FlourError, InputError
 
-if TYPE_CHECKING:
-    from runtime.service.private_answers import Named
-
-#: The model of the command, whose private columns decide what its errors quote.
-guarded_by: ContextVar[Named | None] = ContextVar("guarded_by", default=None)
+#: Takes the values out of an error, where the model of the command has private columns.
+concealing: ContextVar[Callable[[BaseException], BaseException] | None]
+concealing = ContextVar("concealing", default=None)
 
 
 class Exit(IntEnum):

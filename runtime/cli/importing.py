@@ -90,9 +90,9 @@ def run(options: argparse.Namespace, out: Output) -> int:
     folder, model = find(options.model)
     formats.check_trust(model.form, str(model.path), trust_pickle=options.trust_pickle)
     target = _target(options, model)
-    named = {each.strip() for each in options.private.split(",")} - {""}
-    options.private = sorted(named.union(hide(of_file(target))))
-    hide({"private": options.private})
+    noted: Any = of_file(target).get("private", ())
+    options.private = sorted({*noted, *map(str.strip, options.private.split(","))} - {""})
+    hide(options.private)
     levels = level_names(options.cpu.split(","), "--cpu") if options.cpu else []
     with Progress(f"import {model.name}", hidden=out.as_json) as progress:
         plan, compared, training = _imported(options, folder, model, progress)
@@ -149,7 +149,7 @@ def _imported(
         libraries = written_by(model.form, raw)
     progress.step("baking")
     plan = oven.bake(program, exact=options.exact, on_missing=options.on_missing)
-    hide({"private": _private(options, plan)}, plan)
+    hide(_private(options, plan), plan)
     compared = _compared(options, plan, model.form, source, progress) if options.verify else None
     if options.decimals is not None:
         plan = oven.bake(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import oven
-from flour.core.types import Type
 from oven import Plan
-from runtime.cli.errors import NotFound, guarded_by
+from runtime.cli.errors import NotFound, concealing
 from runtime.repository import formats, sample
 from runtime.repository.files import Folder, natural, shown
 from runtime.repository.layout_own import ROWS
@@ -21,6 +21,7 @@ from runtime.repository.mlflow_folder import is_mlflow, model_file
 from runtime.repository.notes_file import of_file
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan
+from runtime.service.private import redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,6 @@ class Opened:
     folder: Folder
     plan: Plan
     private: frozenset[str] = frozenset()
-
-    @property
-    def inputs(self) -> Mapping[str, Type]:
-        """The types of its inputs."""
-        return self.plan.inputs
-
-    @property
-    def outputs(self) -> Iterable[str]:
-        """The names of its outputs."""
-        return self.plan.outputs
 
     def verified_rows(self) -> int:
         """Verify the rows beside the model: the number of answers; Unfaithful if one differs."""
@@ -98,27 +89,19 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
 def open_model(reference: str, *, trust_pickle: bool, background: Executor | None = None) -> Opened:
     """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
-    private = hide(model.notes)
+    private: Any = model.notes.get("private", ())
+    hide(private)
     opened = _opened(folder, model, trust_pickle=trust_pickle, background=background)
-    opened = replace(opened, private=opened.private | private)
-    guarded_by.set(opened)
+    opened = replace(opened, private=opened.private.union(private))
+    hide(opened.private, opened.plan)
     return opened
 
 
-class _Unread(NamedTuple):
-    """A model that is not opened yet, as far as it is known."""
-
-    private: frozenset[str]
-    inputs: Mapping[str, Type]
-    outputs: Iterable[str]
-
-
-def hide(notes: Mapping[str, object], plan: Plan | None = None) -> frozenset[str]:
-    """Let errors of this command quote no values, if there are private columns; these."""
-    private: Any = notes.get("private", ())
-    inputs, outputs = (plan.inputs, plan.outputs) if plan else ({}, private)
-    guarded_by.set(_Unread(frozenset(private), inputs, outputs))
-    return frozenset(private)
+def hide(private: Collection[str], plan: Plan | None = None) -> None:
+    """Let errors of this command quote no values, if there are private columns."""
+    inputs, outputs = ({}, ()) if plan is None else (plan.inputs, plan.outputs)
+    conceal = partial(redacted, inputs=inputs, names=(*private, *outputs))
+    concealing.set(conceal if private else None)
 
 
 def _opened(

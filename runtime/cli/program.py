@@ -17,7 +17,7 @@ from runtime.cli.errors import (
     Exit,
     NotFound,
     NotInstalled,
-    guarded_by,
+    concealing,
 )
 from runtime.cli.output import Output
 
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def guarded(options: argparse.Namespace, out: Output) -> int:
     """Run a command whose errors become exit codes."""
-    guarded_by.set(None)
+    concealing.set(None)
     try:
         return int(load(options.command).run(options, out))
     except KeyboardInterrupt:
@@ -109,7 +109,8 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
     except BrokenPipeError:
         raise
     except Explained as problem:
-        out.problem(_without_values(problem) or problem)
+        _conceal(problem)
+        out.problem(problem)
         return code_of(problem)
     except ModuleNotFoundError as problem:
         out.problem(missing(problem))
@@ -118,22 +119,17 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
         out.problem(_of_system(problem))
         return Exit.FILES
     except Exception as problem:
-        found = _without_values(problem)
-        if found is None:
+        found = _conceal(problem)
+        if not isinstance(found, Explained):
             raise
         out.problem(found)
         return Exit.REFUSED
 
 
-def _without_values(problem: Exception) -> Explained | None:
-    """The error as it is shown where the command's model has private columns; None elsewhere."""
-    model = guarded_by.get()
-    if model is None or not model.private:
-        return None
-    from runtime.service.private_answers import shown
-
-    found = shown(problem, model)
-    return found if isinstance(found, Explained) else CommandError(type(found).__name__)
+def _conceal(problem: Exception) -> BaseException:
+    """The error as it is shown: without values, where the command's model has private columns."""
+    conceal = concealing.get()
+    return problem if conceal is None else conceal(problem)
 
 
 def code_of(problem: Explained) -> Exit:

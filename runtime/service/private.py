@@ -25,14 +25,7 @@ from flour.core.types import Record, Type
 from flour.language.flow import Flow
 from flour.language.show import columns_read
 from objectstore import Explained
-from runtime.errors import (
-    AlreadyTaken,
-    BadRegistration,
-    InService,
-    LostPlan,
-    RuntimeClosed,
-    UnknownEndpoint,
-)
+from runtime import errors
 from scheduler import SchedulerError
 
 Hide = Callable[[object], object]
@@ -40,7 +33,10 @@ Hide = Callable[[object], object]
 _NOTE = "private"
 _HINT = "values are not shown, as this endpoint has private columns"
 #: Errors that speak of names and of the server, never of data.
-_OF_NAMES = (UnknownEndpoint, AlreadyTaken, InService, BadRegistration, LostPlan, RuntimeClosed)
+_OF_NAMES = (
+    *(errors.UnknownEndpoint, errors.AlreadyTaken, errors.InService),
+    *(errors.BadRegistration, errors.LostPlan, errors.RuntimeClosed),
+)
 _TYPES = frozenset({
     *(name for name, each in vars(builtins).items() if isinstance(each, type)),
     *(each.__name__ for each in np.sctypeDict.values()),
@@ -83,13 +79,8 @@ _PROTOCOL = re.compile(r"\$\.(?:outputs|parameters|inputs\[\d+\]\.(?:datatype|sh
 class Guarded(Protocol):
     """A version, as far as privacy goes."""
 
-    @property
-    def inputs(self) -> Mapping[str, Type]:
-        """The types of its inputs."""
-
-    @property
-    def private(self) -> frozenset[str]:
-        """The columns whose values are not to be seen."""
+    inputs: dict[str, Type]
+    private: frozenset[str]
 
 
 def drop(_value: object) -> None:
@@ -108,7 +99,7 @@ def private_columns(
     """The private columns that the notes of a registration name."""
     for name in notes:
         if name != _NOTE and str(name).lower().startswith(_NOTE[:4]):
-            raise BadRegistration(
+            raise errors.BadRegistration(
                 "a note that is spelt so hides nothing",
                 where=owner,
                 found=repr(name)[:80],
@@ -119,7 +110,7 @@ def private_columns(
     names = frozenset(map(str, given)) if valid and isinstance(given, Iterable) else frozenset()
     if not valid or not names <= column_names(inputs):
         unknown = sorted(names - column_names(inputs))
-        raise BadRegistration(
+        raise errors.BadRegistration(
             "private columns are columns of the program",
             where=owner,
             found=", ".join(unknown)[:200] if valid else repr(given)[:80],

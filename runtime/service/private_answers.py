@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Protocol
 
 from runtime.routing.pairs import Answers, Pair, Pairs
-from runtime.service.private import Guarded, redacted, without
+from runtime.service.private import redacted, without
 from runtime.service.version import ModelVersion
-
-
-class Named(Guarded, Protocol):
-    """A version, or a model that a command has opened."""
-
-    @property
-    def outputs(self) -> Iterable[str]:
-        """The names of its outputs."""
 
 
 class WithoutPrivate:
@@ -37,7 +27,7 @@ class WithoutPrivate:
         return shown(answers, self._version) if isinstance(answers, Exception) else answers
 
 
-def shown(problem: Exception, version: Named) -> Exception:
+def shown(problem: Exception, version: ModelVersion) -> Exception:
     """The error as callers may see it: without values, where the endpoint has private columns."""
     if not version.private:
         return problem

@@ -51,7 +51,7 @@ def frame(rows: int = 12) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def pipeline() -> Any:
+def pipeline(shift: float = 0.0) -> Any:
     """A linear model whose first steps each have learnt one kind of value."""
     bins = KBinsDiscretizer(2, encode="ordinal", quantile_method="averaged_inverted_cdf")
     steps = [
@@ -65,7 +65,7 @@ def pipeline() -> Any:
         ("city", OneHotEncoder(), ["city"]),
         ("amount", StandardScaler(), ["amount"]),
     ]
-    rows = frame()
+    rows = frame().assign(born_at=6263646.5 + shift, phone=7654321.25 + shift)
     return make_pipeline(ColumnTransformer(steps), LogisticRegression()).fit(
         rows, np.arange(len(rows)) % 2
     )
@@ -86,7 +86,8 @@ def neighbours() -> Any:
 def asked(number: int) -> dict[str, Any]:
     """A row of a request with planted values, wrong in one of several ways or right."""
     value = f"rq9val-{number}"
-    row = frame(1).to_dict("records")[0] | {"born_at": None, "phone": NUMBER}
+    row: dict[str, Any] = frame(1).iloc[0].to_dict()
+    row |= {"born_at": None, "phone": NUMBER}
     row["note"] = f"mk7worda {value}"
     changes: list[dict[str, Any]] = [
         {},

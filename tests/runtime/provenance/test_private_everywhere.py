@@ -51,9 +51,9 @@ class Search:
     def files(self) -> None:
         """Every file but those that hold models, and rows that a user has written."""
         for path in self.root.rglob("*"):
-            if path.is_file() and (path.suffix not in _HOLDERS or path.name.startswith("verify")):
-                if "plans" not in path.parts:
-                    self.add(str(path), path.read_bytes())
+            holds = path.suffix in _HOLDERS and not path.name.startswith("verify")
+            if path.is_file() and not holds and "plans" not in path.parts:
+                self.add(str(path), path.read_bytes())
 
     def told(self) -> dict[str, list[str]]:
         every = [each for some in planted.TRAINED.values() for each in some]
@@ -90,10 +90,13 @@ def commands(search: Search) -> None:
     for name, columns in (("m", planted.PRIVATE), ("t", ("split",)), ("k", ("phone",))):
         own = ("--private", ",".join(columns)) if search.private else ()
         verify = ("--verify", rows) if name != "k" else ()
-        assert search.pretzel(
-            *("import", root / f"{name}.joblib", "--force", "--version", 1),
-            *(*verify, "--covers", *into, *own),
-        ) == 0
+        assert (
+            search.pretzel(
+                *("import", root / f"{name}.joblib", "--force", "--version", 1),
+                *(*verify, "--covers", *into, *own),
+            )
+            == 0
+        )
         for stage in ("logical", "optimised", "stages", "source"):
             search.pretzel("explain", models / name, "--stage", stage)
             search.pretzel("explain", models / name, "--stage", stage, "--html")
@@ -197,7 +200,7 @@ def served(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         repository.load_all()
         assert {each.state for each in repository.index()} == {"READY"}
-        program = flour.from_sklearn(planted.pipeline().set_params(logisticregression__C=1.0))
+        program = flour.from_sklearn(planted.pipeline(0.5), planted.frame())
         runtime.register("m", program, "2", activate=False, notes=notes)
         runtime.route("m", "m@1", shadow="m@2")
         comparison = runtime.compare("m", segment="city" if search.private else "ssn")
