@@ -47,7 +47,7 @@ _TYPES = frozenset({
 _WORDS = """
     a an as at byte bytes cast column columns different dimension dimensions dtype element elements
     encoder first has have in inf infinity is it lengths missing no none None nothing number numbers
-    of one outputs place row rows shape sparse splines text texts the their than value values NaN
+    of one outputs place row rows several shape sparse splines text texts the their than value values NaN
 """
 _NAMES = "$ id inputs instances outputs data shape name datatype parameters timeout explain"
 _SAYABLE, _FIELDS = _TYPES.union(_WORDS.split()), _TYPES.union(_NAMES.split())
