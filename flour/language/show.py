@@ -7,23 +7,20 @@
 
 Every value has a number, in an order in which they can be computed; `in` and `out` say which are
 the program's own. What made a value stands last: the step of an imported model, or file and line.
-
-Inside `with hiding(columns)`, parameters of what is computed from these columns have no values:
-fitted categories, words and means tell what the rows of the training held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flour.core.chunked_array import Pieces
+from flour.core.hidden import computed_from_hidden
 from flour.core.node import Node
+from flour.core.op import Op
 from flour.core.provenance import Origin
 from flour.core.source import Source
-from flour.core.types import Record, Type
+from flour.core.types import Type
 from flour.language.flow import Flow
 from objectstore import Blob, Strings
 
@@ -31,38 +28,6 @@ _FEW = 4
 _LONGEST = 60
 #: Operators and fields that say which columns are read, and no values of them.
 _READERS, _NAMES = frozenset({"Field", "Pick", "Narrow"}), frozenset({"label", "labels"})
-_hidden: ContextVar[Collection[str]] = ContextVar("columns that are hidden", default=())
-
-
-@contextmanager
-def hiding(columns: Collection[str]) -> Iterator[None]:
-    """Show programs without the values of parameters that come from these columns."""
-    token = _hidden.set(columns)
-    try:
-        yield
-    finally:
-        _hidden.reset(token)
-
-
-def computed_from(columns: Collection[str], nodes: Collection[Node]) -> set[Node]:
-    """The nodes, of these with inputs first, that are computed from any of these columns."""
-    found: set[Node] = set()
-    for item in nodes if columns else ():
-        narrows = item.op.name == "Narrow"
-        read = () if narrows else (each for i in item.inputs for each in columns_read(item, i))
-        own = isinstance(item.op, Source) and item.op.label in columns
-        if own or not found.isdisjoint(item.inputs) or not set(columns).isdisjoint(read):
-            found.add(item)
-    return found
-
-
-def columns_read(item: Node, record: Node) -> tuple[str, ...]:
-    """The columns that a node takes out of one of its inputs; none where that is no record."""
-    if not isinstance(record.type, Record):
-        return ()
-    label = getattr(item.op, "label", None)
-    labels = getattr(item.op, "labels", None) if label is None else (label,)
-    return tuple(map(str, record.type.names if labels is None else labels))
 
 
 @dataclass(frozen=True)
@@ -96,12 +61,15 @@ def lines(flow: Flow) -> list[Line]:
     for item in order:
         number = len(names) - len(flow.inputs()) + 1
         names[item] = item.op.label if isinstance(item.op, Source) else f"%{number}"
-    places, secret = flow.origins(), computed_from(_hidden.get(), flow.nodes())
-    return [_line(item, names, places.get(item, ()), secret) for item in order]
+    places, secret = flow.origins(), computed_from_hidden(order)
+    return [_line(item, names, places.get(item, ()), item in secret) for item in order]
 
 
 def _line(
-    item: Node, names: Mapping[Node, str], places: tuple[Origin, ...], secret: set[Node]
+    item: Node,
+    names: Mapping[Node, str],
+    places: tuple[Origin, ...],
+    secret: bool,  # noqa: FBT001 (a fact of the node)
 ) -> Line:
     source = isinstance(item.op, Source)
     return Line(
@@ -109,25 +77,21 @@ def _line(
         names[item],
         "in" if source else item.op.name,
         tuple(names[each] for each in item.inputs),
-        () if source else _parameters(item, secret),
-        type_of(item) if item in secret else str(item.type),
+        () if source else parameters(item.op, secret=secret),
+        str(item.type),
         places,
     )
 
 
-def type_of(item: Node) -> str:
-    """The type of a node; names of a record that was made may be of values, so it is its width."""
-    made = _hidden.get() and isinstance(item.type, Record) and not isinstance(item.op, Source)
-    return f"{len(item.type.names)} columns" if made else str(item.type)  # type: ignore[union-attr]  # a record
+def parameters(op: Op, *, secret: bool = False) -> tuple[str, ...]:
+    """The operator's parameters that differ from their defaults, as `name=value`.
 
-
-def _parameters(item: Node, secret: set[Node]) -> tuple[str, ...]:
-    """The operator's parameters that differ from their defaults, as `name=value`."""
-    op, told = item.op, item not in secret
+    With `secret`, sizes stand in the place of values.
+    """
     plain = type(op)._defaults  # noqa: SLF001 (what an operator may be made without)
-    names = _NAMES if op.name in _READERS and secret.isdisjoint(item.inputs) else ()
+    told = _NAMES if op.name in _READERS else ()
     return tuple(
-        f"{key}={described(value, _FEW if told or key in names else 0)}"
+        f"{key}={described(value, 0 if secret and key not in told else _FEW)}"
         for key, value in op.fields().items()
         if key not in plain or plain[key] != value
     )

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable
 from flour.core.errors import ParameterError, nearest
 from flour.core.node import Node
 from flour.core.provenance import here
-from flour.language.show import type_of
 from flour.language.show_html import drawing
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
@@ -122,7 +121,7 @@ def _runner(stage: Stage) -> str:
 
 def _value(value: Value) -> str:
     if not isinstance(value, Port):
-        return f"{value.op.name}: {type_of(value)}"
+        return f"{value.op.name}: {value.type}"
     columns = f" [{', '.join(value.fields[:6])}{', ...' * (len(value.fields) > 6)}]"
     return f"{value.label}{columns if value.fields else ''}: {value.type}"
 

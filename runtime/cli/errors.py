@@ -10,15 +10,9 @@ FlourError (flour.core.errors)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextvars import ContextVar
 from enum import IntEnum
 
 from flour.core.errors import FlourError, InputError
-
-#: Takes the values out of an error, where the model of the command has private columns.
-concealing: ContextVar[Callable[[BaseException], BaseException] | None]
-concealing = ContextVar("concealing", default=None)
 
 
 class Exit(IntEnum):

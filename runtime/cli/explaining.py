@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Explain the model."""
     from pathlib import Path
 
-    from flour.language.show import hiding
+    from flour.core.hidden import hiding
     from runtime.cli.models import open_model
 
     opened = open_model(options.model, trust_pickle=options.trust_pickle)

@@ -12,7 +12,8 @@ from typing import Any
 
 import oven
 from oven import Plan
-from runtime.cli.errors import NotFound, concealing
+from runtime.cli.errors import NotFound
+from runtime.cli.output import concealing
 from runtime.repository import formats, sample
 from runtime.repository.files import Folder, natural, shown
 from runtime.repository.layout_own import ROWS
@@ -91,10 +92,19 @@ def open_model(reference: str, *, trust_pickle: bool, background: Executor | Non
     folder, model = find(reference)
     private: Any = model.notes.get("private", ())
     hide(private)
-    opened = _opened(folder, model, trust_pickle=trust_pickle, background=background)
-    opened = replace(opened, private=opened.private.union(private))
-    hide(opened.private, opened.plan)
-    return opened
+    formats.check_whole(folder, model.path, model.form)
+    if model.form == formats.PLAN and model.layout == "file":
+        plan = oven.load(model.path, background=background)
+    elif model.form == formats.GRAPH:
+        plan, hidden = _linked(folder, model, trust_pickle=trust_pickle)
+        private = hidden.union(private)
+    else:
+        with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
+            staging = Staging(directory)
+            path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
+            plan = staging.load(path, model, background=background)
+    hide(private, plan)
+    return Opened(model, folder, plan, frozenset(private))
 
 
 def hide(private: Collection[str], plan: Plan | None = None) -> None:
@@ -102,20 +112,6 @@ def hide(private: Collection[str], plan: Plan | None = None) -> None:
     inputs, outputs = ({}, ()) if plan is None else (plan.inputs, plan.outputs)
     conceal = partial(redacted, inputs=inputs, names=(*private, *outputs))
     concealing.set(conceal if private else None)
-
-
-def _opened(
-    folder: Folder, model: Model, *, trust_pickle: bool, background: Executor | None
-) -> Opened:
-    formats.check_whole(folder, model.path, model.form)
-    if model.form == formats.PLAN and model.layout == "file":
-        return Opened(model, folder, oven.load(model.path, background=background))
-    if model.form == formats.GRAPH:
-        return Opened(model, folder, *_linked(folder, model, trust_pickle=trust_pickle))
-    with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
-        staging = Staging(directory)
-        path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
-        return Opened(model, folder, staging.load(path, model, background=background))
 
 
 def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> tuple[Plan, frozenset[str]]:

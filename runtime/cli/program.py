@@ -11,15 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, Protocol
 
 from objectstore import Explained
-from runtime.cli.errors import (
-    ArgumentError,
-    CommandError,
-    Exit,
-    NotFound,
-    NotInstalled,
-    concealing,
-)
-from runtime.cli.output import Output
+from runtime.cli.errors import ArgumentError, CommandError, Exit, NotFound, NotInstalled
+from runtime.cli.output import Output, concealed, concealing
 
 
 class Command(NamedTuple):
@@ -109,7 +102,7 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
     except BrokenPipeError:
         raise
     except Explained as problem:
-        _conceal(problem)
+        concealed(problem)
         out.problem(problem)
         return code_of(problem)
     except ModuleNotFoundError as problem:
@@ -119,17 +112,10 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
         out.problem(_of_system(problem))
         return Exit.FILES
     except Exception as problem:
-        found = _conceal(problem)
-        if not isinstance(found, Explained):
+        if not isinstance(found := concealed(problem), Explained):
             raise
         out.problem(found)
         return Exit.REFUSED
-
-
-def _conceal(problem: Exception) -> BaseException:
-    """The error as it is shown: without values, where the command's model has private columns."""
-    conceal = concealing.get()
-    return problem if conceal is None else conceal(problem)
 
 
 def code_of(problem: Explained) -> Exit:

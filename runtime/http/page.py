@@ -13,7 +13,7 @@ from functools import partial
 from html import escape
 from urllib.parse import parse_qs, quote
 
-from flour.language.show import hiding
+from flour.core.hidden import hiding
 from runtime.http import page_html as html
 from runtime.http.clients import may_change
 from runtime.http.health import server_version

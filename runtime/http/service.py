@@ -134,10 +134,7 @@ class Service(HandlerContext):
         return self._compressed(request, response)
 
     def _shown(self, request: Request, error: Exception) -> Exception:
-        """The error without values, where the request's model has private columns.
-
-        The version that it was read for may be gone, and another may have its name.
-        """
+        """The error without values, where the request's model, or what follows it, is private."""
         address = request.params.get("model", "")
         if "version" in request.params:
             address = f"{address}@{request.params['version']}"

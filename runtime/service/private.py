@@ -19,11 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from flour.core.errors import FlourError, InputError
+from flour.core.hidden import read_columns
 from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.types import Record, Type
 from flour.language.flow import Flow
-from flour.language.show import columns_read
 from objectstore import Explained
 from runtime import errors
 from scheduler import SchedulerError
@@ -47,7 +47,8 @@ _TYPES = frozenset({
 _WORDS = """
     a an as at byte bytes cast column columns different dimension dimensions dtype element elements
     encoder first has have in inf infinity is it lengths missing no none None nothing number numbers
-    of one outputs place row rows several shape sparse splines text texts the their than value values NaN
+    of one outputs place row rows several shape sparse splines text texts the their
+    than value values NaN
 """
 _NAMES = "$ id inputs instances outputs data shape name datatype parameters timeout explain"
 _SAYABLE, _FIELDS = _TYPES.union(_WORDS.split()), _TYPES.union(_NAMES.split())
@@ -254,22 +255,3 @@ def _hidden(part: object, hide: Hide) -> Any:
         return [_hidden(each, hide) for each in part]
     listed = getattr(part, "tolist", None)
     return _hidden(listed(), hide) if listed and getattr(part, "ndim", 0) else hide(part)
-
-
-def read_columns(node: Node) -> frozenset[str]:
-    """The columns and inputs that a node depends on; all of a record that is read as a whole."""
-    found: set[str] = set()
-    seen, left = {node}, [node]
-    while left:
-        item = left.pop()
-        kind = item.type
-        if isinstance(item.op, Source):
-            found.add(item.op.label)
-        if isinstance(kind, Record) and item is node:
-            found.update(map(str, kind.names))
-        for before in item.inputs:
-            found.update(columns_read(item, before))
-            if before not in seen:
-                seen.add(before)
-                left.append(before)
-    return frozenset(found)
