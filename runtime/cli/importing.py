@@ -164,6 +164,7 @@ def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]
     """Libraries, and what the rows of a file were like, whose digest is kept."""
     from runtime.bulk.files import parts_of
     from runtime.cli import reading
+    from runtime.service.private import in_tables
     from runtime.watch.rows import table_of
     from runtime.watch.training import training_of_tables
 
@@ -176,7 +177,8 @@ def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]
     first = next(tables, {})
     if not first and not options.training:
         return known  # documents have no columns
-    found = training_of_tables(chain([first], tables), private=_private(options, plan))
+    private = in_tables(_private(options, plan), plan.inputs)
+    found = training_of_tables(chain([first], tables), private=private)
     digest = hashlib.sha256()
     for part in parts_of(path):
         with part.path.open("rb") as file:

@@ -22,7 +22,7 @@ from runtime.repository.mlflow_folder import is_mlflow, model_file
 from runtime.repository.notes_file import of_file
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan
-from runtime.service.private import redacted
+from runtime.service.private import redacted, spelt
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def open_model(reference: str, *, trust_pickle: bool, background: Executor | Non
             path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
             plan = staging.load(path, model, background=background)
     hide(private, plan)
-    return Opened(model, folder, plan, frozenset(private))
+    return Opened(model, folder, plan, spelt(private, plan.inputs))
 
 
 def hide(private: Collection[str], plan: Plan | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from flour.core.errors import nearest
 from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndpoint
-from runtime.service.private import column_names
+from runtime.service.private import column_names, spelt
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.runtime")
@@ -111,7 +111,7 @@ class Endpoints:
         versions = self._versions[name].values()
         hidden = frozenset[str]().union(*(each.hides for each in versions))
         for each in versions:
-            each.private = hidden & column_names(each.inputs)
+            each.private = spelt(hidden & column_names(each.inputs), each.inputs)
         self.changes += 1
         if hidden:
             self._held.add(name)

@@ -22,7 +22,7 @@ from flour.core.errors import FlourError, InputError
 from flour.core.hidden import read_columns
 from flour.core.node import Node
 from flour.core.source import Source
-from flour.core.types import Record, Type
+from flour.core.types import Record, Type, Vector
 from flour.language.flow import Flow
 from objectstore import Explained
 from runtime import errors
@@ -118,6 +118,27 @@ def private_columns(
             hint='notes={"private": ("ssn",)}',
         )
     return names
+
+
+def spelt(columns: Collection[str], inputs: Mapping[str, Type]) -> frozenset[str]:
+    """Private columns, and those of private inputs, by the names that they have elsewhere, too."""
+    found = set(columns)
+    for label, kind in inputs.items():
+        if isinstance(kind, Record):
+            names = map(str, (*kind.names, *kind.unread))
+            inner = {each for each in names if label in columns or each in columns}
+            found |= inner.union(f"{label}.{each}" for each in inner if len(inputs) > 1)
+        elif isinstance(kind, Vector) and label in columns:
+            places = range(kind.width)
+            found |= {*map(str, places), *(f"{label}[{place}]" for place in places)}
+    return frozenset(found)
+
+
+def in_tables(columns: Collection[str], inputs: Mapping[str, Type]) -> frozenset[str]:
+    """Columns of tables that hold private values: an input may stand there as a whole."""
+    found = spelt(columns, inputs)
+    records = ((label, kind) for label, kind in inputs.items() if isinstance(kind, Record))
+    return found.union(label for label, kind in records if not found.isdisjoint(kind.names))
 
 
 def passed_on(graph: Flow, private_of: Callable[[str], frozenset[str]]) -> frozenset[str]:

@@ -24,7 +24,7 @@ from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.service.entry import SAMPLE, Counter, InlineEntry
-from runtime.service.private import private_columns
+from runtime.service.private import private_columns, spelt
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
@@ -166,7 +166,8 @@ class ModelVersion:
         self.notes: Mapping[str, object] = dict(notes or {})
         #: Columns whose values are not to be seen, by its own notes and by those of all versions
         #: that are registered under its name; see runtime.service.private.
-        self.hides = self.private = private_columns(self.notes, self.inputs, self.owner)
+        self.hides = private_columns(self.notes, self.inputs, self.owner)
+        self.private = spelt(self.hides, self.inputs)
         #: Makes the batch of a call's data.
         self.reader = plan.reader
         self.counts, self.learned, self.residence = Counts(), Learned(), Residence(plan)

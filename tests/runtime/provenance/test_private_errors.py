@@ -322,3 +322,47 @@ def test_a_graph_shows_nothing_of_what_its_models_hide(runtime: Runtime) -> None
                 assert b"q7" not in page
                 assert b"7654" not in page
                 assert b"ssn" in page or step == "source"
+
+
+# --- inputs that are private as a whole ----------------------------------------------------------
+
+
+def _vector() -> tuple[Flow, Any, str]:
+    return flour.outputs(score=flour.source("x", flour.Vector(2)).sum()), [[4455667788.0, 1.0]], "x"
+
+
+def _record() -> tuple[Flow, Any, str]:
+    row = flour.record("row", {"a": flour.Scalar(), "b": flour.Scalar()})
+    return flour.outputs(score=row["a"] + row["b"]), [{"a": 4455667788.0, "b": 1.0}], "row"
+
+
+def _two_inputs() -> tuple[Flow, Any, str]:
+    one = flour.record("one", {"a": flour.Scalar()})
+    two = flour.record("two", {"u": flour.Scalar(), "v": flour.Scalar()})
+    rows = {"one": {"a": [1.0]}, "two": {"u": [4455667788.0], "v": [2.0]}}
+    return flour.outputs(score=one["a"] + two["u"] - two["v"]), rows, "u"
+
+
+@pytest.mark.parametrize("case", [_vector, _record, _two_inputs])
+def test_a_private_input_is_hidden_by_all_names_of_its_columns(
+    runtime: Runtime, case: Any, tmp_path: Any
+) -> None:
+    flow, rows, private = case()
+    runtime.register("m", flow, notes={"private": (private,)})
+    version = runtime.find("m")
+    keeper: Any = runtime.keep("m", tmp_path)
+    watch: Any = None
+    if case is not _two_inputs:
+        watch = runtime.watch("m", reference=rows * 9)
+    answer: Any = runtime.predict("m", rows)
+    why: Any = runtime.why(answer.id)
+    told = repr(why.inputs)
+    assert version.plan is not None
+    found = version.plan.attribute(rows, output="score").hiding(version.private)
+    told += found.to_text() + found.to_html() + repr(found.to_dict()["rows"][0].get("words"))
+    if watch is not None:
+        watch.fold()
+        told += repr(watch.drift()) + repr(watch.reference.columns)
+        assert not watch.reference.columns
+    keeper.flush()
+    assert "4455667788" not in told
