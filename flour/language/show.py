@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flour.core.chunked_array import Pieces
+from flour.core.hidden import computed_from_hidden
 from flour.core.node import Node
 from flour.core.op import Op
 from flour.core.provenance import Origin
@@ -25,6 +26,8 @@ from objectstore import Blob, Strings
 
 _FEW = 4
 _LONGEST = 60
+#: Operators and fields that say which columns are read, and no values of them.
+_READERS, _NAMES = frozenset({"Field", "Pick", "Narrow"}), frozenset({"label", "labels"})
 
 
 @dataclass(frozen=True)
@@ -58,49 +61,60 @@ def lines(flow: Flow) -> list[Line]:
     for item in order:
         number = len(names) - len(flow.inputs()) + 1
         names[item] = item.op.label if isinstance(item.op, Source) else f"%{number}"
-    places = flow.origins()
-    return [_line(item, names, places.get(item, ())) for item in order]
+    places, secret = flow.origins(), computed_from_hidden(order)
+    return [_line(item, names, places.get(item, ()), item in secret) for item in order]
 
 
-def _line(item: Node, names: Mapping[Node, str], places: tuple[Origin, ...]) -> Line:
+def _line(
+    item: Node,
+    names: Mapping[Node, str],
+    places: tuple[Origin, ...],
+    secret: bool,  # noqa: FBT001 (a fact of the node)
+) -> Line:
     source = isinstance(item.op, Source)
     return Line(
         item,
         names[item],
         "in" if source else item.op.name,
         tuple(names[each] for each in item.inputs),
-        () if source else parameters(item.op),
+        () if source else parameters(item.op, secret=secret),
         str(item.type),
         places,
     )
 
 
-def parameters(op: Op) -> tuple[str, ...]:
-    """The operator's parameters that differ from their defaults, as `name=value`."""
+def parameters(op: Op, *, secret: bool = False) -> tuple[str, ...]:
+    """The operator's parameters that differ from their defaults, as `name=value`.
+
+    With `secret`, sizes stand in the place of values.
+    """
     plain = type(op)._defaults  # noqa: SLF001 (what an operator may be made without)
+    told = _NAMES if op.name in _READERS else ()
     return tuple(
-        f"{key}={described(value)}"
+        f"{key}={described(value, 0 if secret and key not in told else _FEW)}"
         for key, value in op.fields().items()
         if key not in plain or plain[key] != value
     )
 
 
-def described(value: object) -> str:  # noqa: PLR0911 (a case for each kind of parameter)
-    """A parameter in a few characters: its values where there are few, else its shape."""
+def described(value: object, few: int = _FEW) -> str:  # noqa: PLR0911 (a case for each kind)
+    """A parameter in a few characters: its values where there are so few, else its shape."""
     match value:
         case Blob() | Pieces():
-            if value.array.size <= _FEW:
+            if value.array.size <= few:
                 return _short(_numbers(value.array.tolist()))
             return f"{value.dtype.name}[{'x'.join(map(str, value.shape))}]"
         case Strings():
-            return _short(str(value.to_list())) if len(value) <= _FEW else f"{len(value)} texts"
+            return _short(str(value.to_list())) if len(value) <= few else f"{len(value)} texts"
         case tuple():
-            more = [f"{len(value) - _FEW} more"] if len(value) > _FEW else []
-            return _short(f"({', '.join([*map(described, value[:_FEW]), *more])})")
-        case float():
-            return _numbers(value)
+            more = [f"{len(value) - few} more"] if len(value) > few else []
+            return _short(f"({', '.join([*map(described, value[:few]), *more])})")
         case _ if isinstance(value, Type):
             return str(value)
+        case _ if not few and value is not None:
+            return "…"
+        case float():
+            return _numbers(value)
     return _short(repr(value))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,17 @@ class Attribution:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def hiding(self, columns: Collection[str]) -> Attribution:
+        """The same shares without the values and words of these columns."""
+        held, words, hidden = self.read, self.words, ["(private)"] * len(self)
+        if not columns:
+            return self
+        return replace(
+            self,
+            read=lambda: {n: hidden if n in columns else each for n, each in held().items()},
+            words=words and (lambda *at: [p for p in words(*at) if p.column not in columns]),
+        )
 
     def top(self, count: int = 5, row: int = 0, score: int | None = None) -> list[Part]:
         """The parts of a row that move its score most, the largest first.

@@ -46,16 +46,18 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Explain the model."""
     from pathlib import Path
 
+    from flour.core.hidden import hiding
     from runtime.cli.models import open_model
 
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     facts: dict[str, Any] = {"model": opened.model.name}
     if options.rows:
-        made = _attributed(opened.plan, options)
+        made = _attributed(opened.plan, options).hiding(opened.private)
         text = made.to_html() if options.html else made.to_text()
         facts |= made.to_dict()
     else:
-        text = opened.plan.explain(options.stage, "html" if options.html else "text")
+        with hiding(opened.private):
+            text = opened.plan.explain(options.stage, "html" if options.html else "text")
         facts |= {"stage": options.stage, "text": text}
     if options.output:
         Path(options.output).write_text(text, encoding="utf-8")

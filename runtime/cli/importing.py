@@ -83,12 +83,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Output) -> int:
     """Import, verify, save."""
     from oven.plans.ahead import level_names
-    from runtime.cli.models import find
+    from runtime.cli.models import find, hide
     from runtime.repository import formats
+    from runtime.repository.notes_file import of_file
 
     folder, model = find(options.model)
     formats.check_trust(model.form, str(model.path), trust_pickle=options.trust_pickle)
     target = _target(options, model)
+    noted: Any = of_file(target).get("private", ())
+    options.private = sorted({*noted, *map(str.strip, options.private.split(","))} - {""})
+    hide(options.private)
     levels = level_names(options.cpu.split(","), "--cpu") if options.cpu else []
     with Progress(f"import {model.name}", hidden=out.as_json) as progress:
         plan, compared, training = _imported(options, folder, model, progress)
@@ -104,6 +108,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
         "training": {name: each for name, each in training.items() if name != "reference"},
     }
     out.result(facts, _text(facts))
+    if compared is not None and options.private:
+        out.note("no rows are kept beside the plan, as they would tell private values")
     if compared is None:
         out.note("not verified; --verify ROWS holds it against the original")
     return Exit.OK
@@ -121,6 +127,7 @@ def _imported(
     options: argparse.Namespace, folder: Folder, model: Model, progress: Progress
 ) -> tuple[Plan, Compared | None, dict[str, Any]]:
     import oven
+    from runtime.cli.models import hide
     from runtime.repository import formats
     from runtime.repository.written_by import written_by
 
@@ -142,6 +149,7 @@ def _imported(
         libraries = written_by(model.form, raw)
     progress.step("baking")
     plan = oven.bake(program, exact=options.exact, on_missing=options.on_missing)
+    hide(_private(options, plan), plan)
     compared = _compared(options, plan, model.form, source, progress) if options.verify else None
     if options.decimals is not None:
         plan = oven.bake(
@@ -156,6 +164,7 @@ def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]
     """Libraries, and what the rows of a file were like, whose digest is kept."""
     from runtime.bulk.files import parts_of
     from runtime.cli import reading
+    from runtime.service.private import in_tables
     from runtime.watch.rows import table_of
     from runtime.watch.training import training_of_tables
 
@@ -168,7 +177,8 @@ def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]
     first = next(tables, {})
     if not first and not options.training:
         return known  # documents have no columns
-    found = training_of_tables(chain([first], tables), private=_private(options, plan))
+    private = in_tables(_private(options, plan), plan.inputs)
+    found = training_of_tables(chain([first], tables), private=private)
     digest = hashlib.sha256()
     for part in parts_of(path):
         with part.path.open("rb") as file:
@@ -192,8 +202,7 @@ def _compared(
 def _private(options: argparse.Namespace, plan: Plan) -> list[str]:
     from runtime.service.private import private_columns
 
-    names = [each.strip() for each in options.private.split(",") if each.strip()]
-    return sorted(private_columns({"private": names}, plan.inputs, "--private"))
+    return sorted(private_columns({"private": options.private}, plan.inputs, "--private"))
 
 
 def _target(options: argparse.Namespace, model: Model) -> Path:
@@ -236,7 +245,7 @@ def _save(
     target.parent.mkdir(parents=True, exist_ok=True)
     own_folder = target.parent.name != "" and target.stem == target.parent.parent.name
     rows = target.with_name(ROWS if own_folder else f"{target.stem}.{ROWS}")
-    if compared is not None:
+    if compared is not None and not private:  # whose values these rows would tell
         atomic.write_file(rows, [("\n".join(compared.kept) + "\n").encode()], durable=True)
     else:
         rows.unlink(missing_ok=True)  # they are another model's

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import oven
 from oven import Plan
 from runtime.cli.errors import NotFound
+from runtime.cli.output import concealing
 from runtime.repository import formats, sample
 from runtime.repository.files import Folder, natural, shown
 from runtime.repository.layout_own import ROWS
 from runtime.repository.listing import FIRST_VERSION, Model
 from runtime.repository.mlflow_folder import is_mlflow, model_file
+from runtime.repository.notes_file import of_file
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan
+from runtime.service.private import redacted, spelt
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,7 @@ class Opened:
     model: Model
     folder: Folder
     plan: Plan
+    private: frozenset[str] = frozenset()
 
     def verified_rows(self) -> int:
         """Verify the rows beside the model: the number of answers; Unfaithful if one differs."""
@@ -60,9 +67,8 @@ def _file(path: Path) -> tuple[Folder, Model]:
     name, _, version = path.stem.partition("@")
     beside = [folder.root / ROWS, folder.root / f"{path.stem}.{ROWS}"]
     rows = next((each for each in beside if each.is_file()), None)
-    return folder, Model(
-        name, version or FIRST_VERSION, "file", folder.root / path.name, form, rows=rows
-    )
+    model = Model(name, version or FIRST_VERSION, "file", folder.root / path.name, form, rows=rows)
+    return folder, replace(model, notes=of_file(model.path))
 
 
 def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
@@ -84,19 +90,32 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
 def open_model(reference: str, *, trust_pickle: bool, background: Executor | None = None) -> Opened:
     """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
+    private: Any = model.notes.get("private", ())
+    hide(private)
     formats.check_whole(folder, model.path, model.form)
     if model.form == formats.PLAN and model.layout == "file":
-        return Opened(model, folder, oven.load(model.path, background=background))
-    if model.form == formats.GRAPH:
-        return Opened(model, folder, _linked(folder, model, trust_pickle=trust_pickle))
-    with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
-        staging = Staging(directory)
-        path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
-        return Opened(model, folder, staging.load(path, model, background=background))
+        plan = oven.load(model.path, background=background)
+    elif model.form == formats.GRAPH:
+        plan, hidden = _linked(folder, model, trust_pickle=trust_pickle)
+        private = hidden.union(private)
+    else:
+        with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
+            staging = Staging(directory)
+            path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
+            plan = staging.load(path, model, background=background)
+    hide(private, plan)
+    return Opened(model, folder, plan, spelt(private, plan.inputs))
 
 
-def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> oven.Plan:
-    """The plan of a graph, with the models of its folder."""
+def hide(private: Collection[str], plan: Plan | None = None) -> None:
+    """Let errors of this command quote no values, if there are private columns."""
+    inputs, outputs = ({}, ()) if plan is None else (plan.inputs, plan.outputs)
+    conceal = partial(redacted, inputs=inputs, names=(*private, *outputs))
+    concealing.set(conceal if private else None)
+
+
+def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> tuple[Plan, frozenset[str]]:
+    """The plan of a graph, with the models of its folder, and its private columns."""
     from runtime import Runtime
     from runtime.repository.repository import Repository
 
@@ -105,11 +124,11 @@ def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> oven.Plan:
         reasons = [event.reason for event in all_.load_all() if event.name == model.name]
         version = runtime.versions().get(model.address)
         plan = None if version is None else version.plan
-        if plan is None:
+        if version is None or plan is None:
             raise NotFound(
                 "this graph cannot be served",
                 where=shown(model.path),
                 found=next(filter(None, reasons), "its models are not in the folder"),
                 hint="a graph is opened with the folder of its models: FOLDER/NAME",
             )
-        return plan.wait()
+        return plan.wait(), version.private

@@ -7,9 +7,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 
 from objectstore import Explained
+
+#: Takes the values out of an error, where the command's model has private columns.
+concealing: ContextVar[Callable[[Exception], BaseException] | None]
+concealing = ContextVar("concealing", default=None)
+
+
+def concealed(problem: Exception) -> BaseException:
+    """The error as it may be shown."""
+    conceal = concealing.get()
+    return problem if conceal is None else conceal(problem)
 
 
 class Output:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from objectstore import Explained
 from runtime.cli.errors import ArgumentError, CommandError, Exit, NotFound, NotInstalled
-from runtime.cli.output import Output
+from runtime.cli.output import Output, concealed, concealing
 
 
 class Command(NamedTuple):
@@ -93,6 +93,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def guarded(options: argparse.Namespace, out: Output) -> int:
     """Run a command whose errors become exit codes."""
+    concealing.set(None)
     try:
         return int(load(options.command).run(options, out))
     except KeyboardInterrupt:
@@ -101,6 +102,7 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
     except BrokenPipeError:
         raise
     except Explained as problem:
+        concealed(problem)
         out.problem(problem)
         return code_of(problem)
     except ModuleNotFoundError as problem:
@@ -109,6 +111,11 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
     except OSError as problem:
         out.problem(_of_system(problem))
         return Exit.FILES
+    except Exception as problem:
+        if not isinstance(found := concealed(problem), Explained):
+            raise
+        out.problem(found)
+        return Exit.REFUSED
 
 
 def code_of(problem: Explained) -> Exit:

@@ -47,7 +47,7 @@ class Attributions:
                 found=problem.found,
                 hint=hint if "background=" in (problem.hint or "") else problem.hint,
             ) from problem
-        return made.to_dict()
+        return made.hiding(version.private).to_dict()
 
     def _take(self) -> None:
         """Take one request out of the bucket, or refuse it."""

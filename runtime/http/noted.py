@@ -76,8 +76,8 @@ class Noted:
         self, name: str, kind: str, version: ModelVersion, opened: Callable[..., Any]
     ) -> None:
         options: Any = version.notes[kind]
-        by = version.digest if kind == "watch" else version.private
-        wanted = repr((options, by))
+        by = version.digest if kind == "watch" else ""
+        wanted = repr((options, by, sorted(version.private)))
         held = self._held.get((name, kind))
         if held is not None and held.wanted == wanted:
             return

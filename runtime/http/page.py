@@ -13,6 +13,7 @@ from functools import partial
 from html import escape
 from urllib.parse import parse_qs, quote
 
+from flour.core.hidden import hiding
 from runtime.http import page_html as html
 from runtime.http.clients import may_change
 from runtime.http.health import server_version
@@ -83,7 +84,8 @@ async def _explained(service: HandlerContext, version: ModelVersion, step: str) 
             where=version.owner,
             hint="a call brings it back",
         )
-    text = await asyncio.to_thread(plan.explain, step, "html")
+    with hiding(version.private):  # the thread has this context
+        text = await asyncio.to_thread(plan.explain, step, "html")
     pages = [
         ("all models", "/"),
         *((name, _plan(version.name, version.version, name)) for name in STEPS),

@@ -136,14 +136,16 @@ class Service(HandlerContext):
         return self._compressed(request, response)
 
     def _shown(self, request: Request, error: Exception) -> Exception:
-        """The error without values, where the request's model has private columns."""
+        """The error without values, where the request's model, or what follows it, is private."""
         address = request.params.get("model", "")
         if "version" in request.params:
             address = f"{address}@{request.params['version']}"
-        try:
-            return shown(error, self.runtime.find(address))
-        except FlourError:  # there is no such model, or no longer
-            return error
+        versions = [] if request.front is None else [request.front.version]
+        with suppress(FlourError):  # there is no such model, or no longer
+            versions.append(self.runtime.find(address))
+        for version in versions:
+            error = shown(error, version)
+        return error
 
     async def _in_turn(self, request: Request, coming: Awaitable[Response]) -> Response:
         front = request.front

@@ -84,7 +84,7 @@ def check_count(found: int, shape: Sequence[int], where: str) -> None:
         raise HttpError(
             f"a tensor of shape {list(shape)} has {wanted} elements",
             where=f"{where}.data",
-            found=str(found),
+            found=f"{found} elements",
         )
 
 

@@ -72,7 +72,7 @@ def with_notes(folder: Folder, found: Scan) -> Scan:
             continue
         stamp = (*model.stamp, *folder.stamp(*files))
         try:
-            models.append(replace(model, notes=_merged(folder, model, files), stamp=stamp))
+            models.append(replace(model, notes=_merged(folder, model.notes, files), stamp=stamp))
         except FlourError as problem:
             where, reason = shown(files[0]), reason_of(problem)
             troubles.append(Trouble(model.name, model.version, where, reason, stamp))
@@ -96,8 +96,16 @@ def _is_there(folder: Folder, path: Path, known: dict[Path, bool]) -> bool:
     return known[path]
 
 
-def _merged(folder: Folder, model: Model, files: list[Path]) -> dict[str, object]:
-    notes: dict[str, object] = dict(model.notes)
+def of_file(path: Path) -> dict[str, object]:
+    """The notes of a model's file that is opened alone: those beside it, and above its version."""
+    own = path.absolute().parent
+    above = [own.parent / NAME] if own.name.isdecimal() else []
+    files = [*above, own / NAME, own / f"{path.stem}.{NAME}"]
+    return _merged(Folder(own.parent), {}, [each for each in files if each.is_file()])
+
+
+def _merged(folder: Folder, given: Mapping[str, object], files: list[Path]) -> dict[str, object]:
+    notes: dict[str, object] = dict(given)
     private: dict[str, None] = {}
     for path in files:
         found = read(folder.read_text(path), shown(path))

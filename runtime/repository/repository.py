@@ -29,6 +29,7 @@ from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
+from runtime.service.private import redacted
 
 QUIET_SECONDS = 1.0
 """Files that changed more recently than this may still be being written."""
@@ -312,7 +313,10 @@ class Repository(Closing):
         return "replaced" if replaces else "loaded"
 
     def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
-        reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+        told: BaseException = problem
+        if isinstance(private := model.notes.get("private"), list) and private:
+            told = redacted(problem, {}, private)
+        reason = reason_of(told) if isinstance(told, Explained) else repr(told)[:300]
         reason = self._without_folder(reason)
         self._set_state(
             entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)

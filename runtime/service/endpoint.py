@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from flour.core.errors import nearest
 from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndpoint
+from runtime.service.private import column_names, spelt
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.runtime")
@@ -99,13 +100,23 @@ class Endpoints:
             former = self._known(version)
             follows = former is not None and self.champions.get(version.name) is former
             versions[version.version] = version
-            if version.private:
-                self._held.add(version.name)
-                self._place(version.name)
+            self._hide_together(version.name)
             self.routes[self.address(version)] = version
             if activate or follows or len(versions) == 1:
                 direct = len(versions) == 1 or version.name in self.routes
                 self.serve(version.name, version.owner, direct=direct)
+
+    def _hide_together(self, name: str) -> None:
+        """Hide in all versions of a name what one of them hides: what is told is of the name."""
+        versions = self._versions[name].values()
+        hidden = frozenset[str]().union(*(each.hides for each in versions))
+        for each in versions:
+            each.private = spelt(hidden & column_names(each.inputs), each.inputs)
+        self.changes += 1
+        if hidden:
+            self._held.add(name)
+            self._place(name)
+            self.routes.pop(name, None)
 
     def switch(self, name: str, version: str) -> None:
         """Let another version answer from the next request on."""
@@ -116,7 +127,7 @@ class Endpoints:
         with self.lock:
             before = self.champions.get(name)
             self.champions[name] = version = self.find(owner)
-            if before is not None and (shown := before.private - version.private):
+            if before is not None and (shown := before.hides - version.hides):
                 found = ", ".join(sorted(shown))
                 log.warning("%s shows columns that %s hides: %s", owner, before.owner, found)
             self.changes += 1
@@ -171,7 +182,9 @@ class Endpoints:
             gone = list(versions.values()) if version is None else [model]
             for each in gone:
                 del versions[each.version], self.routes[self.address(each)]
-            if not versions:
+            if versions:
+                self._hide_together(name)
+            else:
                 del self._versions[name], self.champions[name]
                 self._held.discard(name)
                 self.routes.pop(name, None)

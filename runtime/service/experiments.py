@@ -106,11 +106,17 @@ class Experiments:
 
     def observe(self, name: str, pairs: Pairs) -> None:
         """Hand what the champion and its shadow answer to this, pair by pair."""
-        version = self._endpoints.find(name)
+        self._endpoints.find(name)
         if not callable(getattr(pairs, "add", None)):
             raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
-        self._pairs[name] = WithoutPrivate(pairs, version) if version.private else pairs
+        self._pairs[name] = pairs
         self.mirrors.refresh(name)
+
+    def observer(self, name: str) -> Pairs | None:
+        """What pairs of an endpoint are handed to, without values that are private now."""
+        pairs, version = self._pairs.get(name), self._endpoints.champions.get(name)
+        hides = pairs is not None and version is not None and version.private
+        return WithoutPrivate(pairs, version) if hides else pairs  # type: ignore[arg-type]  # neither is None
 
     def compare(
         self, name: str, *, tolerance: float = 1e-6, segment: str | None = None
@@ -148,6 +154,7 @@ class Experiments:
             if one is None or other is None or pair.rows is None:
                 return "not known: a plan or the rows are not in memory"
             rows = version.reader.read(pair.rows).block
-            return first_difference(one.flow, other.flow, rows) or "none by the definitions"
+            told = first_difference(one.flow, other.flow, rows) or "none by the definitions"
+            return told.partition(": ")[0] if version.private else told
         except Exception as problem:  # noqa: BLE001 (what is told of a pair must not fail)
             return f"not known: {type(problem).__name__}"

@@ -51,7 +51,7 @@ def waits(plan: Plan) -> bool:
 
 def _known_by(version: ModelVersion) -> str:
     """What a graph that uses a version depends on: its program, and what is private in it."""
-    return " ".join([version.digest, *sorted(version.private)])
+    return " ".join([version.digest, *sorted(version.hides)])
 
 
 class Graphs:
@@ -92,7 +92,7 @@ class Graphs:
         if linked is None:
             return given
         linked.notes = given
-        hidden = passed_on(linked.graph, lambda address: self._endpoints.find(address).private)
+        hidden = passed_on(linked.graph, lambda address: self._endpoints.find(address).hides)
         own: Any = (given or {}).get("private", ())
         if not hidden or isinstance(own, str):  # what is no list of columns is refused later
             return given

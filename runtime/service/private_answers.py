@@ -31,6 +31,6 @@ def shown(problem: Exception, version: ModelVersion) -> Exception:
     """The error as callers may see it: without values, where the endpoint has private columns."""
     if not version.private:
         return problem
-    found = redacted(problem, version.inputs)
+    found = redacted(problem, version.inputs, version.outputs)
     assert isinstance(found, Exception), "an error stays one"
     return found

@@ -71,7 +71,7 @@ class RoutedEndpoints(Experiments):
         #: Endpoints of whose calls the tenant is wanted, with how many want it.
         self.by_tenant: Counter[str] = Counter()
         hand_over = partial(engines.elsewhere, priority=LOWEST)
-        self._shadows = Shadows(self.predict, hand_over, self._pairs.get, self._may_wait)
+        self._shadows = Shadows(self.predict, hand_over, self.observer, self._may_wait)
         #: What machine code answers although there is a route.
         self.mirrors = Mirrors(
             *(self._endpoints, self._histories, self._shadows, self.tallies, self._pairs)
@@ -333,7 +333,9 @@ class RoutedEndpoints(Experiments):
             if version is not None and history is not None and several:
                 history[-1].route.check_unused(f"{name}@{version}")
             gone = self._endpoints.remove(name, version)
-            if not any(each.name == name for each in self.endpoints()):
+            if any(each.name == name for each in self.endpoints()):
+                self._hold(name)  # it may hide less
+            else:
                 self._histories.pop(name, None)
                 for each in (self._keepers.pop(name, None), *self._forgotten(name)):
                     if each is not None:

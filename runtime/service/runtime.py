@@ -143,7 +143,7 @@ class Runtime(RoutedEndpoints):
             self._endpoints.disclaim(model)
             raise
         self._endpoints.add(model, activate=activate)
-        if former is not None:
+        if former is not None or model.private:
             self.mirrors.refresh(name)
         self._memory.admit(model, plan, seconds)
         if former is not None:

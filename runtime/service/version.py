@@ -26,7 +26,7 @@ from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.errors import BadRegistration
 from runtime.service.entry import SAMPLE, Counter, InlineEntry
-from runtime.service.private import private_columns
+from runtime.service.private import private_columns, spelt
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
@@ -133,6 +133,7 @@ class ModelVersion:
             "notes",
             "outputs",
             "owner",
+            "hides",
             "private",
             "reader",
         ),
@@ -170,8 +171,10 @@ class ModelVersion:
         numbers = [(name, self.notes[name]) for name in _NUMBERS if name in self.notes]
         told = ((name, value, is_number(value), "a number, 0 or more") for name, value in numbers)
         check_values(told, "a note is not of its type", self.owner, BadRegistration)
-        #: Columns whose values are not to be seen; see runtime.service.private.
-        self.private = private_columns(self.notes, self.inputs, self.owner)
+        #: Columns whose values are not to be seen, by its own notes and by those of all versions
+        #: that are registered under its name; see runtime.service.private.
+        self.hides = private_columns(self.notes, self.inputs, self.owner)
+        self.private = spelt(self.hides, self.inputs)
         #: Makes the batch of a call's data.
         self.reader = plan.reader
         self.counts, self.learned, self.residence = Counts(), Learned(), Residence(plan)

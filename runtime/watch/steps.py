@@ -8,11 +8,11 @@ import numpy as np
 
 import oven
 from flour.core.errors import ParameterError, nearest
+from flour.core.hidden import read_columns
 from flour.core.node import Node
 from flour.core.types import Vector
 from flour.language.flow import Flow
 from oven import Plan
-from runtime.service.private import read_columns
 from runtime.service.version import ModelVersion
 from runtime.watch.rows import Table
 

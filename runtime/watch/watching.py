@@ -18,6 +18,7 @@ from objectstore import Closing
 from oven import Plan
 from runtime.routing.predicate import columns_of
 from runtime.service.asking import tenant_now
+from runtime.service.private import in_tables
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
@@ -105,12 +106,12 @@ class Watch(Closing):
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
         self._closed = False
         self.version = version = runtime.find(name)
-        private = version.private
+        private = self._private = in_tables(version.private, version.inputs)
         self._usual, self._recent = Sample(_KEPT, private), Sample(_KEPT, private)
         self.reference, rows = self._reference(reference, drift)
         texts = columns_of(version.inputs) or {}
         known = [*self.reference.columns] or [*version.reader.columns]
-        known = [name for name in known if name not in version.private]
+        known = [name for name in known if name not in private]
         self.segments = Segments(segments, [*known, TENANT], limit) if segments else None
         self._by_tenant = TENANT in segments
         for column in self.segments.columns if self.segments else ():
@@ -171,8 +172,8 @@ class Watch(Closing):
                 found="columns: " + ", ".join(found.columns)[:200],
                 hint="pass rows as the model takes them, the more the better",
             )
-        private = self.version.private
-        return Reference({n: each for n, each in found.columns.items() if n not in private}), table
+        told = {n: each for n, each in found.columns.items() if n not in self._private}
+        return Reference(told), table
 
     def _inside(self, given: object) -> Reference:
         if self._steps is None:
@@ -313,7 +314,7 @@ class Watch(Closing):
         for each in self.outliers:
             each.restart()
         self._window, self._older, self._rows = {}, {}, 0
-        self._recent = Sample(_KEPT, self.version.private)
+        self._recent = Sample(_KEPT, self._private)
 
     @property
     def dropped(self) -> int:
