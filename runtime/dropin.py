@@ -17,13 +17,18 @@ import oven
 from flour.core.errors import NotRectangular
 from flour.core.types import Record, Vector
 from flour.data.batch import Batch, row_count
-from flour.language.flow import Flow
+from flour.language.adapters import logarithms
+from flour.language.flow import Flow, outputs
 from flour.ops.require import OnMissing, refuses, without_checks
 from oven.entry.array_call import Conversion, open_array_call
 from runtime.errors import NotOffered
 from runtime.verify import verify as check_against
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
+#: Modules of scikit-learn whose predict_log_proba does not take predict_proba's logarithm.
+_OF_MORE_DIGITS = frozenset(
+    f"sklearn.{name}" for name in ("discriminant_analysis", "ensemble._bagging", "naive_bayes")
+)
 _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
 
 
@@ -45,22 +50,45 @@ def compile(  # noqa: A001 (the name people expect: runtime.compile)
     """
     if isinstance(source, Flow):
         flow = source if refuses(on_missing) else without_checks(source)
-    else:
-        flow = flour.from_sklearn(source, sample, allow_python=allow_python, on_missing=on_missing)
-    compiled = Compiled(flow, None if isinstance(source, Flow) else source, exact=exact)
-    if verify is not None and not isinstance(source, Flow):
+        return Compiled(flow, exact=exact)
+    read = partial(
+        flour.from_sklearn, source, sample, allow_python=allow_python, on_missing=on_missing
+    )
+    compiled = Compiled(read(), source, exact=exact)
+    if _has_logarithms(source):
+        compiled.logarithms = lambda: read(log_probabilities=True)["log_probabilities"]
+    if verify is not None:
         check_against(compiled.plan, source, verify)
+        if hasattr(compiled, "predict_log_proba"):
+            check_against(compiled.parts["predict_log_proba"], source, verify)
     return compiled
+
+
+def _has_logarithms(estimator: object) -> bool:
+    """Whether predict_log_proba is not the logarithm of predict_proba, but of more digits.
+
+    Only then the estimator is kept until the method is asked for.
+    """
+    while estimator is not None:
+        method = getattr(type(estimator), "predict_log_proba", None)
+        if getattr(method, "__module__", "") in _OF_MORE_DIGITS:
+            return True
+        steps = getattr(estimator, "steps", None)
+        below = ("best_estimator_", "estimator_", "estimator")
+        inner = (getattr(estimator, name) for name in below if hasattr(estimator, name))
+        estimator = steps[-1][1] if steps else next(inner, None)
+    return False
 
 
 class Offered:
     """A method that exists only where the program has one of these outputs, as in scikit-learn.
 
-    Where it exists, the compiled estimator has it as an attribute of its own, which comes first.
+    Where it exists, the compiled estimator has it as an attribute of its own, which comes first:
+    from the beginning, or (`late`) once it has been asked for.
     """
 
-    def __init__(self, *names: str, doc: str) -> None:
-        self.names, self.__doc__ = names, doc
+    def __init__(self, *names: str, doc: str, late: bool = False) -> None:
+        self.names, self.__doc__, self.late = names, doc, late
 
     def __set_name__(self, kind: type, name: str) -> None:
         self.method = name
@@ -70,6 +98,8 @@ class Offered:
             return self
         if self.method in owner.missing:
             raise NotOffered(f"the estimator has no {self.method}")
+        if self.late and owner.offer(self):
+            return vars(owner)[self.method]
         raise NotOffered(
             f"this program has no {' or '.join(self.names)}", found=", ".join(owner.outputs)
         )
@@ -89,42 +119,47 @@ class Compiled:
         self.missing: frozenset[str] = frozenset()
         if estimator is not None:
             self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
-        self._parts: dict[str, oven.Plan] = {}
+        #: The plans of methods, or of the outputs that they have in common.
+        self.parts: dict[str, oven.Plan] = {}
+        #: The program of predict_log_proba.
+        self.logarithms = lambda: outputs(**logarithms({name: flow[name] for name in self.outputs}))
         kinds = list(flow.inputs().values())
         # Training libraries want at least one row of numbers, XGBoost does not; texts may be none.
         library = type(estimator).__module__.partition(".")[0]
         numbers = isinstance(kinds[0], Vector | Record)
-        wants_rows = estimator is not None and library != "xgboost" and numbers
+        self._wants_rows = estimator is not None and library != "xgboost" and numbers
         for name, method in vars(Compiled).items():
-            if isinstance(method, Offered) and name not in self.missing:
-                self._offer(method, wants_rows=wants_rows)
+            if isinstance(method, Offered) and name not in self.missing and not method.late:
+                self.offer(method)
 
-    def _offer(self, method: Offered, *, wants_rows: bool) -> None:
-        """Have this method, if there is an output for it."""
+    def offer(self, method: Offered) -> bool:
+        """Have this method, if there is an output for it; whether there is."""
         name = next((each for each in method.names if each in self.outputs), None)
         if name is None:
-            return
+            return False
         classes = self._facts.get("classes_")
         dtype = classes.dtype if name == "label" and isinstance(classes, np.ndarray) else None
         labels = None if dtype is None else Conversion.of_labels(self.flow[name].node, dtype)
-        if name not in self._parts:
+        derived = method.late and not name.startswith("log_")
+        key = method.method if method.late else name
+        if key not in self.parts:
             alone = name == "probabilities_0" or len(self.outputs) == 1
             part = self.flow[name] if labels is None else self.flow[name].input(0)
-            bakes = labels is not None or not alone
-            self._parts[name] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
-        answer = Answer(self._parts[name], wants_rows=wants_rows)
+            part = self.logarithms() if derived else part
+            bakes = labels is not None or derived or not alone
+            self.parts[key] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
+        answer = Answer(self.parts[key], wants_rows=self._wants_rows)
         if labels is not None:
             answer.converted = labels
-        elif method.method == "predict_log_proba":
-            answer.converted = Conversion(_dtype(answer.plan))
         else:
             answer.dtype = dtype
         answer.keep = partial(vars(self).__setitem__, method.method)
         answer.keep(answer.opened())
+        return True
 
     def wait(self) -> Compiled:
         """This, as soon as the machine code of all methods is there."""
-        for plan in (self.plan, *self._parts.values()):
+        for plan in (self.plan, *self.parts.values()):
             plan.wait()
         return self
 
@@ -161,7 +196,9 @@ class Compiled:
         doc="Class probabilities; a list of them where there are several targets.",
     )
     predict_log_proba = Offered(
-        *("probabilities", "probabilities_0"), doc="Logarithms of the class probabilities."
+        *("log_probabilities", "probabilities", "probabilities_0"),
+        doc="Logarithms of the class probabilities.",
+        late=True,
     )
     decision_function = Offered("scores", doc="The scores the decision is made by.")
     transform = Offered("features", "distances", doc="The transformed rows.")
@@ -180,7 +217,7 @@ class Answer:
         self.keep: Callable[[Callable[[Any], Any]], None] = lambda _: None
         #: Which outputs make up the answer, as a list; None if it is the one that there is.
         self._several = [
-            place for place, name in enumerate(plan.outputs) if name.startswith("probabilities_")
+            place for place, name in enumerate(plan.outputs) if "probabilities_" in name
         ]
         #: What becomes of the output, and the dtype to answer in, if it is not the output's own.
         self.converted: Conversion | None = None

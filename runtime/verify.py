@@ -22,6 +22,7 @@ METHODS = {
     "label": "predict",
     "value": "predict",
     "probabilities": "predict_proba",
+    "log_probabilities": "predict_log_proba",
     "scores": "decision_function",
     "features": "transform",
     "distances": "transform",
@@ -60,10 +61,9 @@ def verify(plan: Plan, estimator: object, rows: object, tolerance: float | None 
     made = plan.run(rows)
     found = [
         bad
-        for name, method in METHODS.items()
-        if name in made and hasattr(estimator, method)
+        for name, want in _originals(made, estimator, rows)
         for near in [tolerance_of(made[name]) if tolerance is None else tolerance]
-        for bad in [compare(name, made[name], getattr(estimator, method)(rows), near)]
+        for bad in [compare(name, made[name], want, near)]
         if bad is not None
     ]
     if not found:
@@ -76,6 +76,19 @@ def verify(plan: Plan, estimator: object, rows: object, tolerance: float | None 
             found="; ".join(map(str, found)),
             hint=_TIES if chooses else _BUG,
         )
+
+
+def _originals(
+    names: Iterable[str], estimator: object, rows: object
+) -> Iterator[tuple[str, object]]:
+    """What the estimator answers for each of these outputs that it has a method for."""
+    for name in names:
+        stem, _, target = name.rpartition("_") if name[-1].isdigit() else (name, "", "")
+        method = getattr(estimator, METHODS.get(stem, ""), None)
+        if method is not None:
+            with np.errstate(divide="ignore"):  # in the logarithm of zero
+                answer = method(rows)
+            yield name, answer[int(target)] if target else answer
 
 
 _BUG = "report this bug of the import, and serve the original meanwhile"
@@ -153,7 +166,8 @@ def compare(name: str, got: object, want: object, tolerance: float) -> Mismatch 
     if want.dtype.kind in "OUSb" or got.dtype.kind in "OUSb":
         bad = np.asarray(got != want)
         return _mismatch(name, bad, np.inf)
-    gap = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    with np.errstate(invalid="ignore"):  # infinities, which are compared below
+        gap = np.abs(got.astype(np.float64) - want.astype(np.float64))
     finite = np.abs(want[np.isfinite(want)])
     limit = tolerance * max(float(finite.max()) if finite.size else 0.0, 1e-300)
     same = (got == want) | (np.isnan(got) & np.isnan(want)) | (gap <= limit)

@@ -81,6 +81,9 @@ class Op:
     #: Non-decreasing in its input, column by column (what threshold pull-back relies on).
     monotone: ClassVar[bool] = False
 
+    #: The answer jumps where its input reaches a fitted value: a rounding ahead of it is not small.
+    cuts: ClassVar[bool] = False
+
     #: Column j of the answer is made of the columns j of its inputs, and of nothing else.
     by_column: ClassVar[bool] = False
     #: The answer says in another form what its input says, as a probability does of a score.

@@ -102,14 +102,17 @@ def is_named(name: str, kind: Type, data: Data) -> bool:
 def _native(kind: Type, data: Data) -> Type:
     match kind:
         case Vector(dtype=dtype) if dtype != "string":
-            return kind.having(dtype=_width(dtype, data), sparse=is_sparse(data))
-        case Scalar(dtype=dtype):
-            return Scalar(_width(dtype, data, _is_held))
+            own = _whole_dtype(data) if kind.given else ""
+            return kind.having(dtype=own or _width(dtype, data), sparse=is_sparse(data))
+        case Scalar(dtype, given):
+            own = _whole_dtype(data) if given else ""
+            return Scalar(own or _width(dtype, data, _is_held), given)
         case Record(fields, positional, unread):
             columns = _own_columns(kind, data)
             if columns is None:
                 return kind
             typed = tuple((n, _native(sub, columns.get(n))) for n, sub in fields)
+            _check_mixed(typed)
             return Record(typed, positional, unread)
     return kind
 
@@ -133,6 +136,33 @@ def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
 def _holds_numbers(own: np.dtype[Any], _: str) -> bool:
     """Of arrays as vectors, the dtype is what was meant: what it cannot hold is refused."""
     return own.kind != "O"
+
+
+def _whole_dtype(data: Data) -> str:
+    """The dtype of an array, a column or a frame that numpy computes in unlike in float64; or ""."""
+    if isinstance(data, list | tuple):
+        return ""
+    columns = frame_columns(data) or {"": data}
+    kinds = {getattr(as_column(column), "dtype", None) for column in columns.values()}
+    name = kinds.pop().name if len(kinds) == 1 and None not in kinds else ""
+    return name if name in (*_WHOLE, "float16") else ""
+
+
+def _check_mixed(fields: Sequence[tuple[str, Type]]) -> None:
+    """Refuse columns of one function of numpy's that computes some of them in a narrow dtype."""
+    groups: dict[int, set[str]] = {}
+    for _, kind in fields:
+        if isinstance(kind, Scalar) and kind.given:
+            groups.setdefault(kind.given, set()).add(kind.dtype)
+    for dtypes in groups.values():
+        if len(dtypes) > 1 and not dtypes <= {*FLOATS, "int64"}:
+            raise WrongDtype(
+                "one function of numpy's gets columns of several dtypes, each of which it computes"
+                " in its own",
+                where="$",
+                found=", ".join(sorted(dtypes)),
+                hint="make them floats first: frame.astype(float)",
+            )
 
 
 def _width(

@@ -27,6 +27,7 @@ class Interpolate(FloatElementwise):
 
     knots: Array
     heights: Array
+    cuts = True
 
     def check(self) -> None:
         knots: Any = self.knots.array

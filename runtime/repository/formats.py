@@ -115,10 +115,13 @@ def program(form: str, raw: bytes, where: str, *, covers: bool = False) -> Flow:
     return flow
 
 
-def of_estimator(found: object, where: str, *, covers: bool = False) -> Flow:
-    """The program of an estimator that was read from a file, where its steps come from."""
+def of_estimator(found: object, where: str, **options: bool) -> Flow:
+    """The program of an estimator that was read from a file, where its steps come from.
+
+    The options are `flour.from_sklearn`'s.
+    """
     with at(Origin(Path(where).name, 0)):
-        return flour.from_sklearn(found, covers=covers)
+        return flour.from_sklearn(found, **options)
 
 
 def importer(form: str, where: str) -> Callable[..., Flow]:

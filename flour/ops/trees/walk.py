@@ -65,6 +65,7 @@ class Nodes(Op, abstract=True):
     absent: bool = False
     #: Numbers between -1 and 0 are cut to category 0 (else no negative number is a category).
     signed: bool = True
+    cuts = True
     arity = Arity.AGGREGATE
     bound = Bound.COMPUTE
     takes_sparse = True
