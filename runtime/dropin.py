@@ -25,10 +25,6 @@ from runtime.errors import NotOffered
 from runtime.verify import verify as check_against
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
-#: Modules of scikit-learn whose predict_log_proba does not take predict_proba's logarithm.
-_OF_MORE_DIGITS = frozenset(
-    f"sklearn.{name}" for name in ("discriminant_analysis", "ensemble._bagging", "naive_bayes")
-)
 _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
 
 
@@ -55,8 +51,8 @@ def compile(  # noqa: A001 (the name people expect: runtime.compile)
         flour.from_sklearn, source, sample, allow_python=allow_python, on_missing=on_missing
     )
     compiled = Compiled(read(), source, exact=exact)
-    if _has_logarithms(source):
-        compiled.logarithms = lambda: read(log_probabilities=True)["log_probabilities"]
+    # Only once they are asked for; until then this keeps the estimator.
+    compiled.logarithms = lambda: _logarithms(read(log_probabilities=True))
     if verify is not None:
         check_against(compiled.plan, source, verify)
         if hasattr(compiled, "predict_log_proba"):
@@ -64,20 +60,11 @@ def compile(  # noqa: A001 (the name people expect: runtime.compile)
     return compiled
 
 
-def _has_logarithms(estimator: object) -> bool:
-    """Whether predict_log_proba is not the logarithm of predict_proba, but of more digits.
-
-    Only then the estimator is kept until the method is asked for.
-    """
-    while estimator is not None:
-        method = getattr(type(estimator), "predict_log_proba", None)
-        if getattr(method, "__module__", "") in _OF_MORE_DIGITS:
-            return True
-        steps = getattr(estimator, "steps", None)
-        below = ("best_estimator_", "estimator_", "estimator")
-        inner = (getattr(estimator, name) for name in below if hasattr(estimator, name))
-        estimator = steps[-1][1] if steps else next(inner, None)
-    return False
+def _logarithms(flow: Flow) -> Flow:
+    """The logarithms of probabilities that a program has, or else those of what it has."""
+    made = {name: flow[name] for name in flow.outputs}
+    logs = {name: each for name, each in made.items() if name.startswith("log_")}
+    return outputs(**(logs or logarithms(made)))
 
 
 class Offered:
@@ -122,7 +109,7 @@ class Compiled:
         #: The plans of methods, or of the outputs that they have in common.
         self.parts: dict[str, oven.Plan] = {}
         #: The program of predict_log_proba.
-        self.logarithms = lambda: outputs(**logarithms({name: flow[name] for name in self.outputs}))
+        self.logarithms = lambda: _logarithms(flow)
         kinds = list(flow.inputs().values())
         # Training libraries want at least one row of numbers, XGBoost does not; texts may be none.
         library = type(estimator).__module__.partition(".")[0]
@@ -140,13 +127,12 @@ class Compiled:
         classes = self._facts.get("classes_")
         dtype = classes.dtype if name == "label" and isinstance(classes, np.ndarray) else None
         labels = None if dtype is None else Conversion.of_labels(self.flow[name].node, dtype)
-        derived = method.late and not name.startswith("log_")
         key = method.method if method.late else name
         if key not in self.parts:
             alone = name == "probabilities_0" or len(self.outputs) == 1
             part = self.flow[name] if labels is None else self.flow[name].input(0)
-            part = self.logarithms() if derived else part
-            bakes = labels is not None or derived or not alone
+            part = self.logarithms() if method.late else part
+            bakes = labels is not None or method.late or not alone
             self.parts[key] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
         answer = Answer(self.parts[key], wants_rows=self._wants_rows)
         if labels is not None:

@@ -299,14 +299,11 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
             pairs = tuple((_name(pair), from_data(pair[1])) for pair in fields)
             return Record(pairs, positional, _names(rest[0]) if rest else ())
         case ["Vector", int(width), str(dtype), bool(sparse), *rest] if (
-            dtype in DTYPES
-            and 0 <= width <= MAX_WIDTH
-            and not isinstance(width, bool)
-            and _is_given(rest)
+            dtype in DTYPES and 0 <= width <= MAX_WIDTH and not isinstance(width, bool)
         ):
-            return Vector(width, dtype, sparse, *rest)
-        case ["Scalar", str(dtype), *rest] if dtype in DTYPES and _is_given(rest):
-            return Scalar(dtype, *rest)
+            return Vector(width, dtype, sparse, _given(rest))
+        case ["Scalar", str(dtype), *rest] if dtype in DTYPES:
+            return Scalar(dtype, _given(rest))
         case ["Category", str(dtype)] if dtype in DTYPES:
             return Category(dtype)
         case ["Whole", str(name)] if _WHOLE.fullmatch(name):
@@ -320,8 +317,10 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
     raise DamagedProgram("this is not a type", found=repr(data)[:80])
 
 
-def _is_given(rest: list[Any]) -> bool:
-    return not rest or (len(rest) == 1 and type(rest[0]) is int and rest[0] > 0)
+def _given(rest: list[Any]) -> int:
+    if len(rest) > 1 or not all(type(each) is int and each > 0 for each in rest):
+        raise DamagedProgram("this is not a type", found=repr(rest)[:80])
+    return sum(rest)
 
 
 _MAPS = tuple([keys] for keys in MAP_KEYS if keys)

@@ -102,11 +102,10 @@ def is_named(name: str, kind: Type, data: Data) -> bool:
 def _native(kind: Type, data: Data) -> Type:
     match kind:
         case Vector(dtype=dtype) if dtype != "string":
-            own = _whole_dtype(data) if kind.given else ""
-            return kind.having(dtype=own or _width(dtype, data), sparse=is_sparse(data))
+            own = (kind.given and _own_dtype(data)) or _width(dtype, data)
+            return kind.having(dtype=own, sparse=is_sparse(data))
         case Scalar(dtype, given):
-            own = _whole_dtype(data) if given else ""
-            return Scalar(own or _width(dtype, data, _is_held), given)
+            return Scalar((given and _own_dtype(data)) or _width(dtype, data, _is_held), given)
         case Record(fields, positional, unread):
             columns = _own_columns(kind, data)
             if columns is None:
@@ -138,27 +137,24 @@ def _holds_numbers(own: np.dtype[Any], _: str) -> bool:
     return own.kind != "O"
 
 
-def _whole_dtype(data: Data) -> str:
-    """The dtype of an array, a column or a frame that numpy computes in unlike in float64; or ""."""
+def _own_dtype(data: Data) -> str:
+    """The dtype of an array, a column or a frame, where numpy computes in it as in no float64."""
     if isinstance(data, list | tuple):
         return ""
-    columns = frame_columns(data) or {"": data}
-    kinds = {getattr(as_column(column), "dtype", None) for column in columns.values()}
-    name = kinds.pop().name if len(kinds) == 1 and None not in kinds else ""
+    kinds = {as_column(column).dtype for column in (frame_columns(data) or {"": data}).values()}
+    name = str(kinds.pop().name) if len(kinds) == 1 else ""
     return name if name in (*_WHOLE, "float16") else ""
 
 
 def _check_mixed(fields: Sequence[tuple[str, Type]]) -> None:
-    """Refuse columns of one function of numpy's that computes some of them in a narrow dtype."""
+    """Refuse columns of one function of numpy's that it computes in several dtypes."""
     groups: dict[int, set[str]] = {}
     for _, kind in fields:
-        if isinstance(kind, Scalar) and kind.given:
-            groups.setdefault(kind.given, set()).add(kind.dtype)
-    for dtypes in groups.values():
-        if len(dtypes) > 1 and not dtypes <= {*FLOATS, "int64"}:
+        groups.setdefault(getattr(kind, "given", 0), set()).add(getattr(kind, "dtype", ""))
+    for given, dtypes in groups.items():
+        if given and len(dtypes) > 1 and not dtypes <= {*FLOATS, "int64"}:
             raise WrongDtype(
-                "one function of numpy's gets columns of several dtypes, each of which it computes"
-                " in its own",
+                "numpy's function would compute each of its columns in a dtype of its own",
                 where="$",
                 found=", ".join(sorted(dtypes)),
                 hint="make them floats first: frame.astype(float)",

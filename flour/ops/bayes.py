@@ -131,7 +131,10 @@ class SumOfEntries(Op):
 
 def _classify(fit: Fitted, joint: Flow) -> dict[str, Flow]:
     """The likeliest class, and the probabilities that the joint log-likelihoods amount to."""
-    return {"label": joint.arg_max().take(fit.classes_), **of_logarithms(joint - joint.log_sum_exp())}
+    return {
+        "label": joint.arg_max().take(fit.classes_),
+        **of_logarithms(joint - joint.log_sum_exp()),
+    }
 
 
 @adapts("sklearn.naive_bayes.GaussianNB")

@@ -70,6 +70,8 @@ def from_sklearn(
     _refuse_others(estimator)
     kind = _input_type(estimator, sample) if on is None else on.type
 
+    ways = (kind, allow_python, checks, covers, log_probabilities)
+
     def program(fit: Fitted, *given: object, trace: ArrayTrace | None = None) -> Flow:
         importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
         importer.covers = covers
@@ -83,15 +85,13 @@ def from_sklearn(
         return program(fit, trace=trace)
 
     made = model_program(
-        lambda: take_apart(estimator, (kind, allow_python, checks, covers, log_probabilities), read),
+        lambda: take_apart(estimator, ways, read),
         lambda: program(estimator, sample),
     )
     return made if on is None else made.on(on)
 
 
-def _program(
-    estimator: object, kind: Type, importer: Importer, *, log_probabilities: bool
-) -> Flow:
+def _program(estimator: object, kind: Type, importer: Importer, *, log_probabilities: bool) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
     if not isinstance(made, dict):
         return outputs(features=made)

@@ -109,8 +109,9 @@ def _note(estimator: Fitted, columns: list[int], kinds: list[Type | None]) -> No
     dtypes = _categories(estimator)
     if dtypes is not None and len(dtypes) == len(columns):
         for column, kind in zip(columns, dtypes, strict=True):
-            given = getattr(kind, "given", 0) and 1 + columns[0]
-            kinds[column] = _agreed(kinds[column], Scalar(kind.dtype, given) if given else kind)
+            if isinstance(kind, Scalar) and kind.given:
+                kind = Scalar(kind.dtype, 1 + columns[0])  # noqa: PLW2901 (its group is known here)
+            kinds[column] = _agreed(kinds[column], kind)
         return
     for child in _entry_points(estimator):
         _note(child, columns, kinds)
@@ -250,8 +251,9 @@ def _from_frame(estimator: Fitted, columns: dict[str, Any]) -> Type:
     for name, guess in zip(names, guesses, strict=True):
         from_state = name not in columns or isinstance(guess, Text)
         kind = guess if from_state else _kind(columns[name])
-        given = getattr(guess, "given", 0)
-        fields.append((name, Scalar(kind.dtype, given) if given else kind))
+        if isinstance(guess, Scalar) and isinstance(kind, Scalar):
+            kind = Scalar(kind.dtype, guess.given)
+        fields.append((name, kind))
     return Record(tuple(fields))
 
 

@@ -142,9 +142,7 @@ def _imported(
         source: Any
         source, libraries = formats.pickled(raw, where)
         logs = options.log_probabilities
-        program = formats.of_estimator(
-            source, where, covers=options.covers, log_probabilities=logs
-        )
+        program = formats.of_estimator(source, where, covers=options.covers, log_probabilities=logs)
     else:
         source, program = raw, formats.program(model.form, raw, where, covers=options.covers)
         libraries = written_by(model.form, raw)

@@ -72,13 +72,13 @@ def _function_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
             return clipped
         call = partial(fit.func, **fit.kw_args)
         return python_columns(call, fit, x, to, "the function is called with arguments of its own")
-    made = _of_numpy(fit.func, x, to) if isinstance(fit.func, np.ufunc) else None
+    made = _of_numpy(fit.func, x) if isinstance(fit.func, np.ufunc) else None
     if made is not None:
         return made
     return python_columns(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
 
 
-def _of_numpy(function: np.ufunc, x: Flow, to: Importer) -> Flow | None:
+def _of_numpy(function: np.ufunc, x: Flow) -> Flow | None:
     """A function of numpy's that has an operator of its own."""
     name = function.__name__
     if name == "reciprocal":
