@@ -271,6 +271,10 @@ class Op:
         """Whether NaN and infinity are refused in every column."""
         return False
 
+    def cuts_behind(self, *sources: Op) -> bool:
+        """Whether it cuts at fitted values where these operators made its inputs."""
+        return self.cuts
+
     def mixes_rows(self) -> bool:
         """Whether an answer depends on other rows: a block is then never cut, nor put together."""
         return False

@@ -52,7 +52,7 @@ class Facts:
         """The nodes that an operator which cuts at fitted values reads, directly or not."""
         found: set[Node] = set()
         for item in reversed(self.nodes):
-            if item.op.cuts or item in found:
+            if item in found or item.op.cuts_behind(*(each.op for each in item.inputs)):
                 found.update(item.inputs)
         return found
 

@@ -65,10 +65,13 @@ class Nodes(Op, abstract=True):
     absent: bool = False
     #: Numbers between -1 and 0 are cut to category 0 (else no negative number is a category).
     signed: bool = True
-    cuts = True
     arity = Arity.AGGREGATE
     bound = Bound.COMPUTE
     takes_sparse = True
+
+    def cuts_behind(self, *sources: Op) -> bool:
+        # scikit-learn's thresholds are halfway between two training values, in float32.
+        return self.strict or not self.narrow
 
     def check(self) -> None:
         self._check_tables()

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA, FactorAnalysis
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -45,7 +47,7 @@ CUTS: dict[str, Any] = {
     "quantiles": QuantileTransformer(n_quantiles=20),
     "threshold": Binarizer(threshold=0.0),
     "codes": OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
-    "tree": DecisionTreeRegressor(random_state=0),
+    "boosting": HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=5),
     "nearest": KNeighborsRegressor(1),
 }
 
@@ -63,10 +65,21 @@ def test_order_is_kept_ahead_of_cuts(before: str, cut: str) -> None:
     assert not unkept(make_pipeline(BEFORE[before], CUTS[cut]).fit(X, target))
 
 
-@pytest.mark.parametrize("before", BEFORE)
-def test_and_nowhere_else(before: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "last"),
+    [(name, LinearRegression()) for name in BEFORE]
+    + [(name, DecisionTreeRegressor()) for name in ("factors", "classes")],
+)
+def test_and_nowhere_else(before: str, last: Any) -> None:
+    """Trees of scikit-learn's are cut halfway between training values."""
     target = (Y > 15).astype(int) + (Y > 20)
-    assert unkept(make_pipeline(BEFORE[before], LinearRegression()).fit(X, target))
+    assert unkept(make_pipeline(BEFORE[before], last).fit(X, target))
+
+
+@pytest.mark.parametrize(("beyond", "kept"), [("nan", True), ("clip", False)])
+def test_a_curve_cuts_where_it_ends(beyond: str, kept: bool) -> None:  # noqa: FBT001 (a case)
+    steps = (StandardScaler(), PCA(1), IsotonicRegression(out_of_bounds=beyond))
+    assert kept != bool(unkept(make_pipeline(*steps).fit(X, Y)))
 
 
 def test_what_reaches_no_cut_is_fused() -> None:
