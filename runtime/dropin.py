@@ -17,7 +17,6 @@ import oven
 from flour.core.errors import NotRectangular
 from flour.core.types import Record, Vector
 from flour.data.batch import Batch, row_count
-from flour.language.adapters import logarithms
 from flour.language.flow import Flow, outputs
 from flour.ops.require import OnMissing, refuses, without_checks
 from oven.entry.array_call import Conversion, open_array_call
@@ -62,9 +61,9 @@ def compile(  # noqa: A001 (the name people expect: runtime.compile)
 
 def _logarithms(flow: Flow) -> Flow:
     """The logarithms of probabilities that a program has, or else those of what it has."""
-    made = {name: flow[name] for name in flow.outputs}
-    logs = {name: each for name, each in made.items() if name.startswith("log_")}
-    return outputs(**(logs or logarithms(made)))
+    logs = {name: flow[name] for name in flow.outputs if name.startswith("log_")}
+    shares = [name for name in flow.outputs if name.startswith("probabilities")]
+    return outputs(**(logs or {f"log_{name}": flow[name].log() for name in shares}))
 
 
 class Offered:
@@ -109,7 +108,7 @@ class Compiled:
         #: The plans of methods, or of the outputs that they have in common.
         self.parts: dict[str, oven.Plan] = {}
         #: The program of predict_log_proba.
-        self.logarithms = lambda: _logarithms(flow)
+        self.logarithms: Callable[[], Flow] = lambda: _logarithms(flow)
         kinds = list(flow.inputs().values())
         # Training libraries want at least one row of numbers, XGBoost does not; texts may be none.
         library = type(estimator).__module__.partition(".")[0]
@@ -130,8 +129,8 @@ class Compiled:
         key = method.method if method.late else name
         if key not in self.parts:
             alone = name == "probabilities_0" or len(self.outputs) == 1
-            part = self.flow[name] if labels is None else self.flow[name].input(0)
-            part = self.logarithms() if method.late else part
+            part = self.logarithms() if method.late else self.flow[name]
+            part = part if labels is None else part.input(0)
             bakes = labels is not None or method.late or not alone
             self.parts[key] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
         answer = Answer(self.parts[key], wants_rows=self._wants_rows)

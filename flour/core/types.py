@@ -179,10 +179,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """`width` values of one dtype per row; `sparse` ones store only what is not zero.
-
-    `given` is what it is for a Scalar.
-    """
+    """`width` values of one dtype per row; `sparse` ones store only what is not zero."""
 
     width: int
     dtype: str = "float64"

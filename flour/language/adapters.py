@@ -11,7 +11,7 @@ outputs (label, probabilities, scores, value, distances).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import takewhile
 from typing import Any, Protocol, TypeVar
 
@@ -118,11 +118,6 @@ INSTEAD = "replace this step or serve it as a Python stage"
 def of_logarithms(logs: Flow) -> dict[str, Flow]:
     """The probabilities of these logarithms, beside them: taken back, tiny ones would be zero."""
     return {"probabilities": logs.exp(), "log_probabilities": logs}
-
-
-def logarithms(made: Mapping[str, Flow]) -> dict[str, Flow]:
-    """The logarithms of these probabilities, of one target or of several."""
-    return {f"log_{name}": made[name].log() for name in made if name.startswith("probabilities")}
 
 
 class Importer:

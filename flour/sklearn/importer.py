@@ -27,7 +27,6 @@ from flour.language.adapters import (
     Fitted,
     Importer,
     adapter_of,
-    logarithms,
     public_name,
 )
 from flour.language.flow import Flow, outputs, source
@@ -97,7 +96,8 @@ def _program(estimator: object, kind: Type, importer: Importer, *, log_probabili
         return outputs(features=made)
     logs = made.pop("log_probabilities", None)
     if log_probabilities and hasattr(estimator, "predict_log_proba"):
-        made |= logarithms(made) if logs is None else {"log_probabilities": logs}
+        names = [name for name in made if name.startswith("probabilities")]
+        made |= {f"log_{name}": made[name].log() if logs is None else logs for name in names}
     return outputs(**made)
 
 

@@ -155,8 +155,9 @@ def _bagging_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     }
     if hasattr(fit.estimator_, "predict_log_proba"):
         logs = [
-            _of_all_classes({"probabilities": _logs(outputs)}, child, count, x, -np.inf)
+            _of_all_classes({"probabilities": own}, child, count, x, -np.inf)
             for outputs, child in zip(children, fit.estimators_, strict=True)
+            for own in [outputs.get("log_probabilities", outputs["probabilities"].log())]
         ]
         top = reduce(Maximum(), logs).clip([np.finfo(np.float64).min], [np.inf])
         total = reduce(add, [(each - top).exp() for each in logs])
@@ -167,12 +168,6 @@ def _bagging_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
         scores = reduce(add, [child["scores"] for child in children])
         result["scores"] = scores / float(fit.n_estimators)
     return result
-
-
-def _logs(outputs: dict[str, Flow]) -> Flow:
-    """The logarithms of a child's probabilities, as it computes them."""
-    known = "log_probabilities" in outputs
-    return outputs["log_probabilities"] if known else outputs["probabilities"].log()
 
 
 def _of_all_classes(
