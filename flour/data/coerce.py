@@ -111,7 +111,12 @@ def _native(kind: Type, data: Data) -> Type:
             if columns is None:
                 return kind
             typed = tuple((n, _native(sub, columns.get(n))) for n, sub in fields)
-            _check_mixed(typed)
+            groups: dict[int, set[str]] = {}
+            for _, sub in typed:
+                if isinstance(sub, Scalar) and sub.given:
+                    groups.setdefault(sub.given, set()).add(sub.dtype)
+            for dtypes in groups.values():
+                _check_mixed(dtypes)
             return Record(typed, positional, unread)
     return kind
 
@@ -141,24 +146,21 @@ def _own_dtype(data: Data) -> str:
     """The dtype of an array, a column or a frame, where numpy computes in it as in no float64."""
     if isinstance(data, list | tuple):
         return ""
-    kinds = {as_column(column).dtype for column in (frame_columns(data) or {"": data}).values()}
-    name = str(kinds.pop().name) if len(kinds) == 1 else ""
-    return name if name in (*_WHOLE, "float16") else ""
+    columns = (frame_columns(data) or {"": data}).values()
+    names = {str(as_column(column).dtype) for column in columns}
+    _check_mixed(names)
+    return min(names) if len(names) == 1 and names <= {*_WHOLE, "float16"} else ""
 
 
-def _check_mixed(fields: Sequence[tuple[str, Type]]) -> None:
+def _check_mixed(dtypes: set[str]) -> None:
     """Refuse columns of one function of numpy's that it computes in several dtypes."""
-    groups: dict[int, set[str]] = {}
-    for _, kind in fields:
-        groups.setdefault(getattr(kind, "given", 0), set()).add(getattr(kind, "dtype", ""))
-    for given, dtypes in groups.items():
-        if given and len(dtypes) > 1 and not dtypes <= {*FLOATS, "int64"}:
-            raise WrongDtype(
-                "numpy's function would compute each of its columns in a dtype of its own",
-                where="$",
-                found=", ".join(sorted(dtypes)),
-                hint="make them floats first: frame.astype(float)",
-            )
+    if len(dtypes) > 1 and dtypes & _NARROWER:
+        raise WrongDtype(
+            "numpy's function would compute each of its columns in a dtype of its own",
+            where="$",
+            found=", ".join(sorted(dtypes)),
+            hint="make them floats first: frame.astype(float)",
+        )
 
 
 def _width(
@@ -214,6 +216,8 @@ def _makes_floats(value: object, low: int, beyond: int) -> bool:
 
 #: What cannot hold every number: a fraction, a missing one or a larger one makes floats of it.
 _WHOLE = (*INTS, "bool")
+#: What numpy's functions compute otherwise than beside floats.
+_NARROWER = frozenset(_WHOLE) - {"int64"}
 #: Of pandas and polars, of Arrow, of the other byte order.
 _NARROW = ("Float32", "float", ">f4", "<f4")
 

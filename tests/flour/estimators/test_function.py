@@ -105,6 +105,17 @@ def test_a_narrow_column_beside_another_is_refused(other: str) -> None:
         plan.run(frame)
     assert "int8" in str(found.value.found)
     plan.run(frame.astype(float))
+    nameless = flour.from_sklearn(SQUARE.fit(NARROW)).plan()
+    with pytest.raises(WrongDtype, match="a dtype of its own"):
+        nameless.run(frame)
+
+
+def test_batches_of_arrow() -> None:
+    table = pa.Table.from_pandas(frames()["pandas"])
+    for rows in (NARROW, frames()["pandas"]):
+        made = flour.from_sklearn(SQUARE.fit(rows)).plan().run_arrow(table)
+        got = np.stack([*map(np.asarray, pa.table(made)["features"].to_pylist())])
+        np.testing.assert_array_equal(got, np.square(NARROW))
 
 
 def test_other_steps_take_other_dtypes() -> None:
