@@ -20,7 +20,7 @@ def _linear(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = affine(x, fit.coef_, fit.intercept_)
     binary = len(fit.classes_) == 2
     shares = both(scores.sigmoid()) if binary else scores.softmax()
-    smallest = float(np.finfo(np.asarray(fit.coef_).dtype).smallest_normal)
+    smallest = float(np.finfo(fit.coef_.dtype).smallest_normal)
     logs = shares.equal([0.0]).cast_like(shares).multiply([smallest]).plus(shares).log()
     outputs = to.classifier(fit.classes_, scores, shares) | {"log_probabilities": logs}
     if fit.solver == "lsqr":
