@@ -18,7 +18,7 @@ OPERATORS = _by_name(
         "flour.ops.csv": "CsvField ParseCsv",
         "flour.ops.discretise": "Bins",
         "flour.ops.distance": "Distances SquaredDistances",
-        "flour.ops.elementwise": "Add AsFloat Cast Clip Divide Greater Multiply OneMinus Subtract",
+        "flour.ops.elementwise": "Add AsFloat Cast Clip Divide Greater Multiply NumpyFloat OneMinus Subtract",
         "flour.ops.encode": "LookUp OneHot",
         "flour.ops.gaussian_process": "SolveLower",
         "flour.ops.graph": "Choose ChooseText Deferred Fetch ModelCall",

@@ -17,7 +17,7 @@ import oven
 from flour.core.errors import NotRectangular
 from flour.core.types import Record, Vector
 from flour.data.batch import Batch, row_count
-from flour.language.flow import Flow
+from flour.language.flow import Flow, outputs
 from flour.ops.require import OnMissing, refuses, without_checks
 from oven.entry.array_call import Conversion, open_array_call
 from runtime.errors import NotOffered
@@ -45,22 +45,36 @@ def compile(  # noqa: A001 (the name people expect: runtime.compile)
     """
     if isinstance(source, Flow):
         flow = source if refuses(on_missing) else without_checks(source)
-    else:
-        flow = flour.from_sklearn(source, sample, allow_python=allow_python, on_missing=on_missing)
-    compiled = Compiled(flow, None if isinstance(source, Flow) else source, exact=exact)
-    if verify is not None and not isinstance(source, Flow):
+        return Compiled(flow, exact=exact)
+    read = partial(
+        flour.from_sklearn, source, sample, allow_python=allow_python, on_missing=on_missing
+    )
+    compiled = Compiled(read(), source, exact=exact)
+    # Only once they are asked for; until then this keeps the estimator.
+    compiled.logarithms = lambda: _logarithms(read(log_probabilities=True))
+    if verify is not None:
         check_against(compiled.plan, source, verify)
+        if hasattr(compiled, "predict_log_proba"):
+            check_against(compiled.parts["predict_log_proba"], source, verify)
     return compiled
+
+
+def _logarithms(flow: Flow) -> Flow:
+    """The logarithms of probabilities that a program has, or else those of what it has."""
+    logs = {name: flow[name] for name in flow.outputs if name.startswith("log_")}
+    shares = [name for name in flow.outputs if name.startswith("probabilities")]
+    return outputs(**(logs or {f"log_{name}": flow[name].log() for name in shares}))
 
 
 class Offered:
     """A method that exists only where the program has one of these outputs, as in scikit-learn.
 
-    Where it exists, the compiled estimator has it as an attribute of its own, which comes first.
+    Where it exists, the compiled estimator has it as an attribute of its own, which comes first:
+    from the beginning, or (`late`) once it has been asked for.
     """
 
-    def __init__(self, *names: str, doc: str) -> None:
-        self.names, self.__doc__ = names, doc
+    def __init__(self, *names: str, doc: str, late: bool = False) -> None:
+        self.names, self.__doc__, self.late = names, doc, late
 
     def __set_name__(self, kind: type, name: str) -> None:
         self.method = name
@@ -70,6 +84,8 @@ class Offered:
             return self
         if self.method in owner.missing:
             raise NotOffered(f"the estimator has no {self.method}")
+        if self.late and owner.offer(self):
+            return vars(owner)[self.method]
         raise NotOffered(
             f"this program has no {' or '.join(self.names)}", found=", ".join(owner.outputs)
         )
@@ -89,42 +105,46 @@ class Compiled:
         self.missing: frozenset[str] = frozenset()
         if estimator is not None:
             self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
-        self._parts: dict[str, oven.Plan] = {}
+        #: The plans of methods, or of the outputs that they have in common.
+        self.parts: dict[str, oven.Plan] = {}
+        #: The program of predict_log_proba.
+        self.logarithms: Callable[[], Flow] = lambda: _logarithms(flow)
         kinds = list(flow.inputs().values())
         # Training libraries want at least one row of numbers, XGBoost does not; texts may be none.
         library = type(estimator).__module__.partition(".")[0]
         numbers = isinstance(kinds[0], Vector | Record)
-        wants_rows = estimator is not None and library != "xgboost" and numbers
+        self._wants_rows = estimator is not None and library != "xgboost" and numbers
         for name, method in vars(Compiled).items():
-            if isinstance(method, Offered) and name not in self.missing:
-                self._offer(method, wants_rows=wants_rows)
+            if isinstance(method, Offered) and name not in self.missing and not method.late:
+                self.offer(method)
 
-    def _offer(self, method: Offered, *, wants_rows: bool) -> None:
-        """Have this method, if there is an output for it."""
+    def offer(self, method: Offered) -> bool:
+        """Have this method, if there is an output for it; whether there is."""
         name = next((each for each in method.names if each in self.outputs), None)
         if name is None:
-            return
+            return False
         classes = self._facts.get("classes_")
         dtype = classes.dtype if name == "label" and isinstance(classes, np.ndarray) else None
         labels = None if dtype is None else Conversion.of_labels(self.flow[name].node, dtype)
-        if name not in self._parts:
+        key = method.method if method.late else name
+        if key not in self.parts:
             alone = name == "probabilities_0" or len(self.outputs) == 1
-            part = self.flow[name] if labels is None else self.flow[name].input(0)
-            bakes = labels is not None or not alone
-            self._parts[name] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
-        answer = Answer(self._parts[name], wants_rows=wants_rows)
+            part = self.logarithms() if method.late else self.flow[name]
+            part = part if labels is None else part.input(0)
+            bakes = labels is not None or method.late or not alone
+            self.parts[key] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
+        answer = Answer(self.parts[key], wants_rows=self._wants_rows)
         if labels is not None:
             answer.converted = labels
-        elif method.method == "predict_log_proba":
-            answer.converted = Conversion(_dtype(answer.plan))
         else:
             answer.dtype = dtype
         answer.keep = partial(vars(self).__setitem__, method.method)
         answer.keep(answer.opened())
+        return True
 
     def wait(self) -> Compiled:
         """This, as soon as the machine code of all methods is there."""
-        for plan in (self.plan, *self._parts.values()):
+        for plan in (self.plan, *self.parts.values()):
             plan.wait()
         return self
 
@@ -161,7 +181,9 @@ class Compiled:
         doc="Class probabilities; a list of them where there are several targets.",
     )
     predict_log_proba = Offered(
-        *("probabilities", "probabilities_0"), doc="Logarithms of the class probabilities."
+        *("log_probabilities", "probabilities", "probabilities_0"),
+        doc="Logarithms of the class probabilities.",
+        late=True,
     )
     decision_function = Offered("scores", doc="The scores the decision is made by.")
     transform = Offered("features", "distances", doc="The transformed rows.")
@@ -180,7 +202,7 @@ class Answer:
         self.keep: Callable[[Callable[[Any], Any]], None] = lambda _: None
         #: Which outputs make up the answer, as a list; None if it is the one that there is.
         self._several = [
-            place for place, name in enumerate(plan.outputs) if name.startswith("probabilities_")
+            place for place, name in enumerate(plan.outputs) if "probabilities_" in name
         ]
         #: What becomes of the output, and the dtype to answer in, if it is not the output's own.
         self.converted: Conversion | None = None

@@ -81,6 +81,9 @@ class Op:
     #: Non-decreasing in its input, column by column (what threshold pull-back relies on).
     monotone: ClassVar[bool] = False
 
+    #: The answer jumps where its input reaches a fitted value: a rounding ahead of it is not small.
+    cuts: ClassVar[bool] = False
+
     #: Column j of the answer is made of the columns j of its inputs, and of nothing else.
     by_column: ClassVar[bool] = False
     #: The answer says in another form what its input says, as a probability does of a score.
@@ -267,6 +270,10 @@ class Op:
     def refuses_all_but_finite(self) -> bool:
         """Whether NaN and infinity are refused in every column."""
         return False
+
+    def cuts_behind(self, *sources: Op) -> bool:
+        """Whether it cuts at fitted values where these operators made its inputs."""
+        return self.cuts
 
     def mixes_rows(self) -> bool:
         """Whether an answer depends on other rows: a block is then never cut, nor put together."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import index
 from typing import Any
@@ -66,9 +66,14 @@ def promote(*dtypes: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One number, bool or string per row."""
+    """One number, bool or string per row.
+
+    Of a program's input, `given` says that whole numbers are read in their own dtype, as numpy's
+    functions of int8 are not those of floats; equal numbers are columns of one function.
+    """
 
     dtype: str = "float64"
+    given: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
@@ -179,6 +184,7 @@ class Vector:
     width: int
     dtype: str = "float64"
     sparse: bool = False
+    given: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
@@ -267,10 +273,12 @@ def to_data(kind: Type) -> list[Any]:  # noqa: PLR0911 (one for each kind)
         case Record(fields, positional, unread):
             columns = [[name, to_data(sub)] for name, sub in fields]
             return ["Record", columns, positional, *([list(unread)] if unread else [])]
-        case Vector(width, dtype, sparse):
-            return ["Vector", width, dtype, sparse]
-        case Scalar(dtype) | Category(dtype):
-            return [type(kind).__name__, dtype]
+        case Vector(width, dtype, sparse, given):
+            return ["Vector", width, dtype, sparse, *([given] if given else [])]
+        case Scalar(dtype, given):
+            return ["Scalar", dtype, *([given] if given else [])]
+        case Category(dtype):
+            return ["Category", dtype]
         case Whole(name):
             return ["Whole", name]
         case Pairs(separator, lenient, keys):
@@ -287,12 +295,12 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
         case ["Record", list(fields), bool(positional), *rest] if len(rest) < 2:
             pairs = tuple((_name(pair), from_data(pair[1])) for pair in fields)
             return Record(pairs, positional, _names(rest[0]) if rest else ())
-        case ["Vector", int(width), str(dtype), bool(sparse)] if (
+        case ["Vector", int(width), str(dtype), bool(sparse), *rest] if (
             dtype in DTYPES and 0 <= width <= MAX_WIDTH and not isinstance(width, bool)
         ):
-            return Vector(width, dtype, sparse)
-        case ["Scalar", str(dtype)] if dtype in DTYPES:
-            return Scalar(dtype)
+            return Vector(width, dtype, sparse, _given(rest))
+        case ["Scalar", str(dtype), *rest] if dtype in DTYPES:
+            return Scalar(dtype, _given(rest))
         case ["Category", str(dtype)] if dtype in DTYPES:
             return Category(dtype)
         case ["Whole", str(name)] if _WHOLE.fullmatch(name):
@@ -304,6 +312,12 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
         case ["Text" | "Tokens" | "Later" as name]:
             return Text() if name == "Text" else Tokens() if name == "Tokens" else Later()
     raise DamagedProgram("this is not a type", found=repr(data)[:80])
+
+
+def _given(rest: list[Any]) -> int:
+    if len(rest) > 1 or not all(type(each) is int and each > 0 for each in rest):
+        raise DamagedProgram("this is not a type", found=repr(rest)[:80])
+    return sum(rest)
 
 
 _MAPS = tuple([keys] for keys in MAP_KEYS if keys)

@@ -265,7 +265,8 @@ def _matrix(found: Mapping[str, Arrow], kind: Vector) -> Any:
         return arrays
     narrow = all(str(column.type) == "float" for column in found.values())
     rows = len(next(iter(arrays.values()), ()))
-    if kind.dtype in FLOATS:
+    whole = kind.given and all(array.dtype.kind in "biu" for array in arrays.values())
+    if kind.dtype in FLOATS and not whole:
         dtype = kind.dtype if narrow else "float64"
     else:  # whole numbers stay so: float64 would round those beyond 2^53
         dtype = np.result_type(*arrays.values()).name if arrays else "float64"

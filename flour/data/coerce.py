@@ -102,14 +102,21 @@ def is_named(name: str, kind: Type, data: Data) -> bool:
 def _native(kind: Type, data: Data) -> Type:
     match kind:
         case Vector(dtype=dtype) if dtype != "string":
-            return kind.having(dtype=_width(dtype, data), sparse=is_sparse(data))
-        case Scalar(dtype=dtype):
-            return Scalar(_width(dtype, data, _is_held))
+            own = (kind.given and _own_dtype(data)) or _width(dtype, data)
+            return kind.having(dtype=own, sparse=is_sparse(data))
+        case Scalar(dtype, given):
+            return Scalar((given and _own_dtype(data)) or _width(dtype, data, _is_held), given)
         case Record(fields, positional, unread):
             columns = _own_columns(kind, data)
             if columns is None:
                 return kind
             typed = tuple((n, _native(sub, columns.get(n))) for n, sub in fields)
+            groups: dict[int, set[str]] = {}
+            for _, sub in typed:
+                if isinstance(sub, Scalar) and sub.given:
+                    groups.setdefault(sub.given, set()).add(sub.dtype)
+            for dtypes in groups.values():
+                _check_mixed(dtypes)
             return Record(typed, positional, unread)
     return kind
 
@@ -133,6 +140,27 @@ def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
 def _holds_numbers(own: np.dtype[Any], _: str) -> bool:
     """Of arrays as vectors, the dtype is what was meant: what it cannot hold is refused."""
     return own.kind != "O"
+
+
+def _own_dtype(data: Data) -> str:
+    """The dtype of an array, a column or a frame, where numpy computes in it as in no float64."""
+    if isinstance(data, list | tuple):
+        return ""
+    columns = (frame_columns(data) or {"": data}).values()
+    names = {str(as_column(column).dtype) for column in columns}
+    _check_mixed(names)
+    return min(names) if len(names) == 1 and names <= {*_WHOLE, "float16"} else ""
+
+
+def _check_mixed(dtypes: set[str]) -> None:
+    """Refuse columns of one function of numpy's that it computes in several dtypes."""
+    if len(dtypes) > 1 and dtypes & _NARROWER:
+        raise WrongDtype(
+            "numpy's function would compute each of its columns in a dtype of its own",
+            where="$",
+            found=", ".join(sorted(dtypes)),
+            hint="make them floats first: frame.astype(float)",
+        )
 
 
 def _width(
@@ -188,6 +216,8 @@ def _makes_floats(value: object, low: int, beyond: int) -> bool:
 
 #: What cannot hold every number: a fraction, a missing one or a larger one makes floats of it.
 _WHOLE = (*INTS, "bool")
+#: What numpy's functions compute otherwise than beside floats.
+_NARROWER = frozenset(_WHOLE) - {"int64"}
 #: Of pandas and polars, of Arrow, of the other byte order.
 _NARROW = ("Float32", "float", ">f4", "<f4")
 

@@ -91,14 +91,16 @@ class FrameReader:
             return None
         wanted, widens = self._wanted, library.widens
         if isinstance(self._kind, Vector):
-            fits = len(names) == self._kind.width and _NUMBERS.issuperset(own)
+            numbers = frozenset(FLOATS) if self._kind.given else _NUMBERS
+            fits = len(names) == self._kind.width and numbers.issuperset(own)
             if fits and wanted[""] == "float32" and {*own} == {"float64"}:
                 return _WIDER
             return _NOTHING if fits and _accepts(wanted[""], own, widens=widens) else None
         places = _places(self._kind, names)
         read_as = []
         for name, place in (places or {}).items():
-            if _accepts(wanted[name], [own[place]], widens=widens):
+            given = getattr(self._kind[name], "given", 0) and own[place] not in FLOATS
+            if not given and _accepts(wanted[name], [own[place]], widens=widens):
                 read_as.append(wanted[name])
             elif isinstance(types[place], np.dtype) and {own[place], wanted[name]} <= _NUMBERS:
                 read_as.append(own[place])  # the plan for these types takes it, as an array

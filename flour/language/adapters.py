@@ -115,6 +115,11 @@ def load_adapters(name: str = "") -> None:
 INSTEAD = "replace this step or serve it as a Python stage"
 
 
+def of_logarithms(logs: Flow) -> dict[str, Flow]:
+    """The probabilities of these logarithms, beside them: taken back, tiny ones would be zero."""
+    return {"probabilities": logs.exp(), "log_probabilities": logs}
+
+
 class Importer:
     """What an adapter may ask for while it translates an estimator."""
 

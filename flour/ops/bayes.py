@@ -11,7 +11,7 @@ from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import INTS, Vector, promote
-from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.adapters import Fitted, Importer, adapts, of_logarithms
 from flour.language.flow import Flow
 from flour.ops.linear import affine
 from flour.ops.reduce import zero
@@ -131,8 +131,10 @@ class SumOfEntries(Op):
 
 def _classify(fit: Fitted, joint: Flow) -> dict[str, Flow]:
     """The likeliest class, and the probabilities that the joint log-likelihoods amount to."""
-    chances = joint.minus(joint.log_sum_exp()).exp()
-    return {"label": joint.arg_max().take(fit.classes_), "probabilities": chances}
+    return {
+        "label": joint.arg_max().take(fit.classes_),
+        **of_logarithms(joint - joint.log_sum_exp()),
+    }
 
 
 @adapts("sklearn.naive_bayes.GaussianNB")

@@ -49,6 +49,7 @@ def ascends(values: Array, starts: Array, *, strictly: bool) -> bool:
 class Encoding(Op, abstract=True):
     """The checks and types that encoding numbers and encoding strings share."""
 
+    cuts = True
     by_column = True
 
     def refuses_rows(self) -> bool:

@@ -22,6 +22,7 @@ class Bins(Op):
 
     edges: Array
     starts: Array
+    cuts = True
     monotone = True
     by_column = True
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.check import expect
 from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns
@@ -211,7 +212,30 @@ class AsFloat(Cast):
         return kind if kind.dtype in ("float32", "float64") else super().output(kind)
 
     def compute(self, x: NDArray[Any]) -> Any:
-        return x if x.dtype.kind == "f" else x.astype(np.float64)
+        return x if x.dtype.kind == "f" else x.astype(self.dtype)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         return x if x.dtype in ("float32", "float64") else super().emit(e, x)
+
+
+class NumpyFloat(AsFloat):
+    """The floats that numpy's functions compute whole numbers in: float32 for those of 16 bits."""
+
+    method = ""  # numpy's functions in a fitted estimator
+
+    def output(self, kind: Vector | Scalar) -> Type:
+        expect(
+            np.dtype(kind.dtype).itemsize > 1,
+            f"numpy computes this function of {kind.dtype} in float16, which programs do not have",
+            "make floats of the data first: X.astype(float)",
+        )
+        return self._cast(kind.dtype).output(kind)
+
+    def compute(self, x: NDArray[Any]) -> Any:
+        return self._cast(x.dtype.name).compute(x)
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        return self._cast(x.dtype).emit(e, x)
+
+    def _cast(self, dtype: str) -> Cast:
+        return AsFloat("float32" if np.dtype(dtype).itemsize == 2 else "float64")

@@ -32,6 +32,7 @@ class Ranks(Op):
     margin: float = 0.0
     sparse: bool = False
     takes_sparse = True
+    cuts = True
     monotone = True
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flour.core.check import numeric
 from flour.core.emission import Emitter, ScalarValue
 from flour.core.errors import ParameterError
-from flour.core.op import Array
+from flour.core.op import Array, Op
 from flour.core.types import Type
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
@@ -27,6 +27,9 @@ class Interpolate(FloatElementwise):
 
     knots: Array
     heights: Array
+
+    def cuts_behind(self, *sources: Op) -> bool:
+        return sources[0].name != "Clip"  # only beyond the ends, where it answers NaN
 
     def check(self) -> None:
         knots: Any = self.knots.array

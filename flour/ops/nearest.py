@@ -35,6 +35,7 @@ class Nearest(Op):
 
     count: int
     heap: bool = False
+    cuts = True
     arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted, Importer, adapts, declines
+from flour.language.adapters import Fitted, Importer, adapts, declines, of_logarithms
 from flour.language.flow import Flow
 from flour.ops.metrics import METRICS
 from flour.ops.nearest import Closeness, Maximum, Scatter, Votes, WeightedRows
@@ -303,7 +303,7 @@ def _nearest_centroid(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     if fit.metric == "euclidean":
         scores = _centroid_scores(fit, x)
         logs = scores - scores.max()
-        outputs["probabilities"] = (logs - logs.exp().sum().log()).exp()
+        outputs |= of_logarithms(logs - logs.exp().sum().log())
         two = len(fit.classes_) == 2
         outputs["scores"] = scores.element(1) - scores.element(0) if two else scores
     return {"label": _centroid_label(fit, x), **outputs}

@@ -24,6 +24,7 @@ class Binarize(Elementwise):
     threshold: float
     takes_sparse = True
     keeps_zero = True
+    cuts = True
     monotone = True
 
     def output(self, kind: Vector | Scalar) -> Type:

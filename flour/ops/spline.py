@@ -41,6 +41,7 @@ class Splines(Op):
     degree: int
     beyond: str
     keep: int
+    cuts = True
     arity = Arity.ONE_TO_MANY
 
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:

@@ -46,6 +46,7 @@ class TreeNearest(Op):
     p: float = 2.0
     ball: bool = False
     method = ""  # trees are built by scikit-learn
+    cuts = True
     arity = Arity.ONE_TO_MANY
     bound = Bound.COMPUTE
 

@@ -46,6 +46,7 @@ def from_sklearn(
     allow_python: bool = False,
     on_missing: OnMissing = "refuse",
     covers: bool = False,
+    log_probabilities: bool = False,
 ) -> Flow:
     """The program a fitted scikit-learn estimator or pipeline computes.
 
@@ -62,15 +63,18 @@ def from_sklearn(
     `on_missing="answer"` they are computed with.
     With `covers`, trees keep how much of the training data reached each node: `plan.attribute` of
     trees without a background needs it, and predicting does not read it.
+    With `log_probabilities`, a classifier with predict_log_proba has that output as well.
     """
     checks = refuses(on_missing)
     _refuse_others(estimator)
     kind = _input_type(estimator, sample) if on is None else on.type
 
+    ways = (kind, allow_python, checks, covers, log_probabilities)
+
     def program(fit: Fitted, *given: object, trace: ArrayTrace | None = None) -> Flow:
         importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
         importer.covers = covers
-        made = _program(fit, kind, importer)
+        made = _program(fit, kind, importer, log_probabilities=log_probabilities)
         return _without_unread(
             with_checks(made, importer.asked) if checks else without_checks(made)
         )
@@ -80,15 +84,21 @@ def from_sklearn(
         return program(fit, trace=trace)
 
     made = model_program(
-        lambda: take_apart(estimator, (kind, allow_python, checks, covers), read),
+        lambda: take_apart(estimator, ways, read),
         lambda: program(estimator, sample),
     )
     return made if on is None else made.on(on)
 
 
-def _program(estimator: object, kind: Type, importer: Importer) -> Flow:
+def _program(estimator: object, kind: Type, importer: Importer, *, log_probabilities: bool) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
-    return outputs(**made) if isinstance(made, dict) else outputs(features=made)
+    if not isinstance(made, dict):
+        return outputs(features=made)
+    logs = made.pop("log_probabilities", None)
+    if log_probabilities and hasattr(estimator, "predict_log_proba"):
+        names = [name for name in made if name.startswith("probabilities")]
+        made |= {f"log_{name}": made[name].log() if logs is None else logs for name in names}
+    return outputs(**made)
 
 
 def _refuse_others(estimator: object) -> None:

@@ -108,8 +108,10 @@ def _note(estimator: Fitted, columns: list[int], kinds: list[Type | None]) -> No
         return
     dtypes = _categories(estimator)
     if dtypes is not None and len(dtypes) == len(columns):
-        for column, dtype in zip(columns, dtypes, strict=True):
-            kinds[column] = _agreed(kinds[column], dtype)
+        for column, kind in zip(columns, dtypes, strict=True):
+            if isinstance(kind, Scalar) and kind.given:
+                kind = Scalar(kind.dtype, 1 + columns[0])  # noqa: PLW2901 (its group is known here)
+            kinds[column] = _agreed(kinds[column], kind)
         return
     for child in _entry_points(estimator):
         _note(child, columns, kinds)
@@ -143,6 +145,9 @@ def _categories(estimator: Fitted) -> list[Type] | None:
     statistics = getattr(estimator, "statistics_", None)
     if statistics is not None:
         return [Scalar("string" if isinstance(v, str) else "float64") for v in statistics]
+    func = getattr(estimator, "func", None)
+    if isinstance(func, np.ufunc) or func is np.clip:
+        return [Scalar("float64", 1)] * (_own_width(estimator) or 0)
     return None
 
 
@@ -169,7 +174,9 @@ def _entry_points(estimator: Fitted) -> Iterator[Any]:
     """The children that read the estimator's own input."""
     if hasattr(estimator, "steps"):
         steps = (s for _, s in estimator.steps if s is not None and not isinstance(s, str))
-        first = (s for s in steps if not hasattr(s, "fit_resample"))
+        first = (
+            s for s in steps if not hasattr(s, "fit_resample") and getattr(s, "func", s) is not None
+        )
         yield from list(first)[:1]
     for _, child in getattr(estimator, "transformer_list", ()):
         if not isinstance(child, str):
@@ -222,7 +229,10 @@ def _from_sample(estimator: Fitted, sample: Any) -> Type:
         return documents(estimator) if takes_text(estimator) else Scalar(_name(values.dtype))
     if values.dtype.kind in "OU":
         return _record_or_vector(None, [_kind(values[:, j]) for j in range(values.shape[1])])
-    return Vector(int(values.shape[1]), _number(values.dtype))
+    width = int(values.shape[1])
+    kind = _record_or_vector(None, column_types(estimator, width))
+    given = getattr(kind, "given", 0)
+    return Vector(width, _number(values.dtype), given=given)
 
 
 def _shown(column: object) -> Any:
@@ -240,7 +250,10 @@ def _from_frame(estimator: Fitted, columns: dict[str, Any]) -> Type:
     fields = []
     for name, guess in zip(names, guesses, strict=True):
         from_state = name not in columns or isinstance(guess, Text)
-        fields.append((name, guess if from_state else _kind(columns[name])))
+        kind = guess if from_state else _kind(columns[name])
+        if isinstance(guess, Scalar) and isinstance(kind, Scalar):
+            kind = Scalar(kind.dtype, guess.given)
+        fields.append((name, kind))
     return Record(tuple(fields))
 
 
@@ -262,7 +275,7 @@ def _number(dtype: object) -> str:
 def _record_or_vector(names: Any, kinds: list[Type]) -> Type:
     """A vector where all columns are nameless numbers, else a record."""
     if names is None and all(kind == Scalar("float64") for kind in kinds):
-        return Vector(len(kinds), "float64")
+        return Vector(len(kinds), given=max(getattr(kind, "given", 0) for kind in kinds))
     if names is None:
         fields = tuple((f"x{j}", kind) for j, kind in enumerate(kinds))
         return Record(fields, positional=True)

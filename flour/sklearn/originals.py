@@ -21,6 +21,7 @@ _METHODS = {
     "label": "predict",
     "value": "predict",
     "probabilities": "predict_proba",
+    "log_probabilities": "predict_log_proba",
     "scores": "decision_function",
     "features": "transform",
     "distances": "transform",

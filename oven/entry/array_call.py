@@ -5,7 +5,7 @@ machine code around the entry takes a tenth of it. What is no array of two dimen
 Python function that means the same.
 
 One alone can be converted: numbers of labels to an array of fixed width, for which objects of
-Python would have to be read again, and probabilities to logarithms.
+Python would have to be read again.
 """
 
 from __future__ import annotations
@@ -51,18 +51,13 @@ def array_call(self, argument):
 """
 #: The answer in an array of its own: it may be memory of somebody else's where Python answered.
 _CONVERTED = """\
-fits, dimensions, across, width = made.TYPE == PyArray_Type, 2, output.ACROSS, 1
+fits, dimensions, across = made.TYPE == PyArray_Type, 2, output.ACROSS
 if fits:
     fits = made.ARRAY_DTYPE == table.GIVEN and made.ARRAY_FLAGS & ALIGNED != 0
-    fits = fits and made.ARRAY_RANK == (1 if across == SCALAR else 2)
+    fits = fits and made.ARRAY_RANK == 1
 if fits:
-    shape, strides, rows = made.ARRAY_SHAPE, made.ARRAY_STRIDES, ld_int64(made.ARRAY_SHAPE, 0)
-    step = 4 if output.KIND == KIND_FLOAT32 else 8
-    if across != SCALAR:
-        width = ld_int64(shape, 1)
-        across = width
-        fits = ld_int64(strides, 1) == step
-    fits = fits and ld_int64(strides, 0) == step * width
+    rows = ld_int64(made.ARRAY_SHAPE, 0)
+    fits = ld_int64(made.ARRAY_STRIDES, 0) == 8
 if not fits:
     Py_DecRef(answers)
     $fall_back
@@ -70,19 +65,12 @@ sizes = stack_words(2)
 $array
 source, into = made.ARRAY_DATA, item.ARRAY_DATA
 made = item
-if output.KIND == KIND_FLOAT64:
-    for i in range(rows * width):
-        st_float64(into, i, log(ld_float64(source, i)))
-elif output.KIND == KIND_FLOAT32:
-    for i in range(rows * width):
-        st_float32(into, i, float32(log(float64(ld_float32(source, i)))))
-else:
-    letters, labels, last = output.BYTES // 4, output.NAMES, output.LAST
-    for i in range(rows):
-        label = labels + 4 * letters * min(max(ld_int64(source, i), 0), last)
-        for j in range(letters):
-            st_int32(into, j, ldc_int32(label, j))
-        into += 4 * letters
+letters, labels, last = output.BYTES // 4, output.NAMES, output.LAST
+for i in range(rows):
+    label = labels + 4 * letters * min(max(ld_int64(source, i), 0), last)
+    for j in range(letters):
+        st_int32(into, j, ldc_int32(label, j))
+    into += 4 * letters
 """
 ARRAY_CALL = Template("array_call", _TEXT, {**PARTS, "converted": _CONVERTED})
 
@@ -104,41 +92,39 @@ def open_array_call(
         if converted is None:
             return Contents(words | {"OUTPUT": 0, "GIVEN": 0}, (entry, fallback, names))
         row, shelf = converted.row()
-        words |= {"OUTPUT": row.ctypes.data, "GIVEN": id(converted.given)}
+        words |= {"OUTPUT": row.ctypes.data, "GIVEN": id(_NUMBERS)}
         return Contents(words, (entry, fallback, converted, row, shelf))
 
     return native_function(ARRAY_CALL, fill)
 
 
 class Conversion:
-    """What becomes of a plan's one output: labels for their numbers, or logarithms."""
+    """Labels of fixed width, for the numbers of labels that a plan answers with."""
 
-    def __init__(self, given: np.dtype[Any], labels: NDArray[np.str_] | None = None) -> None:
-        self.given, self._labels = given, labels
+    def __init__(self, labels: NDArray[np.str_]) -> None:
+        self._labels = labels
 
     @classmethod
     def of_labels(cls, item: Node, dtype: np.dtype[Any]) -> Conversion | None:
         """That of the numbers which a node looks strings of fixed width up for, if it does that."""
         names = named_output(item).names if dtype.kind == "U" else None
-        return None if names is None else cls(np.dtype(np.int64), names.astype(dtype))
+        return None if names is None else cls(names.astype(dtype))
 
     def row(self) -> tuple[NDArray[np.int64], list[None]]:
         """The conversion as machine code reads it, and the shelf for its answers."""
         labels, shelf = self._labels, [None]
-        dtype = self.given if labels is None else labels.dtype
-        words = {"KIND": KINDS.index(self.given.name), "DTYPE": id(dtype)}
-        if labels is not None:
-            words |= {"ACROSS": SCALAR, "NAMES": labels.ctypes.data, "LAST": len(labels) - 1}
-        words |= {"BYTES": dtype.itemsize, "SHELF": list_items(shelf)}
+        words = {"ACROSS": SCALAR, "NAMES": labels.ctypes.data, "LAST": len(labels) - 1}
+        words |= {"KIND": KINDS.index("int64"), "DTYPE": id(labels.dtype)}
+        words |= {"BYTES": labels.dtype.itemsize, "SHELF": list_items(shelf)}
         return np.array(numbers_of(words, "output"), np.int64), shelf
 
     def __call__(self, value: NDArray[Any]) -> NDArray[Any]:
         """The same by numpy."""
-        if self._labels is not None:
-            return self._labels.take(value, mode="clip")
-        with np.errstate(divide="ignore"):
-            made: NDArray[Any] = np.log(value)
-        return made
+        return self._labels.take(value, mode="clip")
+
+
+#: The dtype of the numbers of labels.
+_NUMBERS = np.dtype(np.int64)
 
 
 def _callee(entry: Call) -> dict[str, int]:

@@ -12,7 +12,7 @@ describes the program around the match: the readers of a node, and the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
@@ -46,6 +46,15 @@ class Facts:
             for source in item.inputs:
                 readers[source].append(item)
         return readers
+
+    @cached_property
+    def before_cuts(self) -> Collection[Node]:
+        """The nodes that an operator which cuts at fitted values reads, directly or not."""
+        found: set[Node] = set()
+        for item in reversed(self.nodes):
+            if item in found or item.op.cuts_behind(*(each.op for each in item.inputs)):
+                found.update(item.inputs)
+        return found
 
     def readers(self, item: Node) -> Sequence[Node]:
         """The nodes that read this one, once per reading."""

@@ -79,7 +79,12 @@ class Rule:
         return inspect.getdoc(inspect.getmodule(self.build)) or ""
 
     def try_at(self, item: Node, facts: Facts) -> tuple[Match, Node] | None:
-        """The match and the replacement, if the rule applies at this node and changes it."""
+        """The match and the replacement, if the rule applies at this node and changes it.
+
+        Ahead of a cut at fitted values, which data often is exactly on, every bit is kept.
+        """
+        if self.preserves is not BITS and item in facts.before_cuts:
+            return None
         fitted = match(self.pattern, item, facts)
         if fitted is None or not self.guard(fitted):
             return None

@@ -58,6 +58,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep how much of the training data reached each node of trees, for `explain --rows`",
     )
+    parser.add_argument(
+        "--log-probabilities",
+        action="store_true",
+        help="answer with log_probabilities as well, as predict_log_proba computes them",
+    )
     common.cpu(parser, "", "put machine code for these into the plan, as `warm` does into packs")
     parser.add_argument(
         "--verify", metavar="ROWS", help="rows for which plan and original must answer alike"
@@ -143,7 +148,8 @@ def _imported(
     if model.form == formats.SKLEARN:
         source: Any
         source, libraries = formats.pickled(raw, where)
-        program = formats.of_estimator(source, where, covers=options.covers)
+        logs = options.log_probabilities
+        program = formats.of_estimator(source, where, covers=options.covers, log_probabilities=logs)
     else:
         source, program = raw, formats.program(model.form, raw, where, covers=options.covers)
         libraries = written_by(model.form, raw)

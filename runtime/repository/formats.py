@@ -115,10 +115,12 @@ def program(form: str, raw: bytes, where: str, *, covers: bool = False) -> Flow:
     return flow
 
 
-def of_estimator(found: object, where: str, *, covers: bool = False) -> Flow:
+def of_estimator(
+    found: object, where: str, *, covers: bool = False, log_probabilities: bool = False
+) -> Flow:
     """The program of an estimator that was read from a file, where its steps come from."""
     with at(Origin(Path(where).name, 0)):
-        return flour.from_sklearn(found, covers=covers)
+        return flour.from_sklearn(found, covers=covers, log_probabilities=log_probabilities)
 
 
 def importer(form: str, where: str) -> Callable[..., Flow]:

@@ -69,6 +69,10 @@ class Nodes(Op, abstract=True):
     bound = Bound.COMPUTE
     takes_sparse = True
 
+    def cuts_behind(self, *sources: Op) -> bool:
+        # scikit-learn's thresholds are halfway between two training values, in float32.
+        return self.strict or not self.narrow
+
     def check(self) -> None:
         self._check_tables()
         nodes = len(self.feature)

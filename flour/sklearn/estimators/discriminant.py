@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import Fitted, Importer, adapts
+from flour.language.adapters import Fitted, Importer, adapts, of_logarithms
 from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.ops.linear import affine
@@ -19,8 +19,10 @@ def _linear(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.matrix(x)
     scores = affine(x, fit.coef_, fit.intercept_)
     binary = len(fit.classes_) == 2
-    chances = both(scores.sigmoid()) if binary else scores.softmax()
-    outputs = to.classifier(fit.classes_, scores, chances)
+    shares = both(scores.sigmoid()) if binary else scores.softmax()
+    smallest = float(np.finfo(fit.coef_.dtype).smallest_normal)
+    logs = shares.equal([0.0]).cast_like(shares).multiply([smallest]).plus(shares).log()
+    outputs = to.classifier(fit.classes_, scores, shares) | {"log_probabilities": logs}
     if fit.solver == "lsqr":
         return outputs
     if fit.solver == "svd":
@@ -38,11 +40,11 @@ def _quadratic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = concat(*parts).add(spread).multiply([-0.5])
     scores = to.promoted(scores, fit.priors_).add(np.log(fit.priors_))
     shifted = scores.minus(scores.max())
-    chances = shifted.minus(shifted.exp().sum().log()).exp()
+    logs = shifted.minus(shifted.exp().sum().log())
     label = scores.arg_max().take(fit.classes_)
     if len(fit.classes_) == 2:
         scores = scores.element(1).minus(scores.element(0))
-    return {"label": label, "probabilities": chances, "scores": scores}
+    return {"label": label, **of_logarithms(logs), "scores": scores}
 
 
 def _distance(x: Flow, mean: NDArray[Any], rotation: NDArray[Any], scaling: NDArray[Any]) -> Flow:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from flour.core.types import INTS, Scalar, Vector
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
+from flour.ops.nearest import Maximum
 from flour.ops.structure import Take, TakeText
 from flour.sklearn.estimators.compose import beside
 
@@ -152,6 +153,15 @@ def _bagging_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
         "label": probabilities.arg_max().take(fit.classes_),
         "probabilities": probabilities,
     }
+    if hasattr(fit.estimator_, "predict_log_proba"):
+        logs = [
+            _of_all_classes({"probabilities": own}, child, count, x, -np.inf)
+            for outputs, child in zip(children, fit.estimators_, strict=True)
+            for own in [outputs.get("log_probabilities", outputs["probabilities"].log())]
+        ]
+        top = reduce(Maximum(), logs).clip([np.finfo(np.float64).min], [np.inf])
+        total = reduce(add, [(each - top).exp() for each in logs])
+        result["log_probabilities"] = (total.log() + top).subtract(np.log(fit.n_estimators))
     # The library's own decision_function fails where a child never saw one of the classes.
     complete = all(len(child.classes_) == count for child in fit.estimators_)
     if hasattr(fit, "decision_function") and complete:
@@ -160,8 +170,10 @@ def _bagging_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return result
 
 
-def _of_all_classes(outputs: dict[str, Flow], child: Fitted, count: int, x: Flow) -> Flow:
-    """A child's probabilities in float64, zero for classes it never saw; else its one vote."""
+def _of_all_classes(
+    outputs: dict[str, Flow], child: Fitted, count: int, x: Flow, unseen: float = 0.0
+) -> Flow:
+    """A child's probabilities in float64, `unseen` for classes unknown to it; else its one vote."""
     if "probabilities" not in outputs:
         return outputs["label"].as_vector().tally([1.0], [0.0], count)
     shares = outputs["probabilities"].cast("float64")
@@ -169,7 +181,7 @@ def _of_all_classes(outputs: dict[str, Flow], child: Fitted, count: int, x: Flow
     if len(seen) == count:
         return shares
     columns = [seen.index(c) if c in seen else len(seen) for c in range(count)]
-    return shares.concat(x.fill([0.0])).select(columns)
+    return shares.concat(x.fill([unseen])).select(columns)
 
 
 @adapts("sklearn.ensemble.BaggingRegressor")

@@ -12,6 +12,7 @@ from flour.core.types import DTYPES
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops import trigonometry, unary
+from flour.ops.elementwise import NumpyFloat
 from flour.ops.python import PythonColumns
 
 #: Functions that turn whole numbers into floats.
@@ -71,22 +72,22 @@ def _function_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
             return clipped
         call = partial(fit.func, **fit.kw_args)
         return python_columns(call, fit, x, to, "the function is called with arguments of its own")
-    made = _of_numpy(fit.func, x, to) if isinstance(fit.func, np.ufunc) else None
+    made = _of_numpy(fit.func, x) if isinstance(fit.func, np.ufunc) else None
     if made is not None:
         return made
     return python_columns(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
 
 
-def _of_numpy(function: np.ufunc, x: Flow, to: Importer) -> Flow | None:
+def _of_numpy(function: np.ufunc, x: Flow) -> Flow | None:
     """A function of numpy's that has an operator of its own."""
     name = function.__name__
     if name == "reciprocal":
-        return unary.Reciprocal()(to.floats(x))
+        return unary.Reciprocal()(x)
     if name in _DEGREES:
-        return to.floats(x).multiply([_DEGREES[name]])
+        return NumpyFloat()(x).multiply([_DEGREES[name]])
     if name in _TO_FLOAT:
-        return _TO_FLOAT[name]()(to.floats(x))
-    return _ANY[name]()(to.floats(x) if name == "fabs" else x) if name in _ANY else None
+        return _TO_FLOAT[name]()(NumpyFloat()(x))
+    return _ANY[name]()(NumpyFloat()(x) if name == "fabs" else x) if name in _ANY else None
 
 
 def _clipped(fit: Fitted, x: Flow, to: Importer) -> Flow | None:
@@ -95,7 +96,10 @@ def _clipped(fit: Fitted, x: Flow, to: Importer) -> Flow | None:
         return None
     low, high = fit.kw_args["a_min"], fit.kw_args["a_max"]
     fine = type(low) in _NUMBERS and type(high) in _NUMBERS and low <= high
-    return to.floats(x).clip([float(low)], [float(high)]) if fine else None
+    if not fine:
+        return None
+    clipped = to.floats(x).clip([float(low)], [float(high)])
+    return clipped.cast_like(x) if {type(low), type(high)} == {int} else clipped
 
 
 def python_columns(call: object, fit: Fitted, x: Flow, to: Importer, what: str) -> Flow:

@@ -57,6 +57,10 @@ def _confidence(
     return (outputs["scores"] if column else -outputs["scores"]), names[0]
 
 
+#: What a threshold leaves as it is.
+_KEPT = ("probabilities", "log_probabilities", "scores")
+
+
 def _decided(
     outputs: dict[str, Flow],
     scores: Flow,
@@ -72,5 +76,4 @@ def _decided(
             int(np.flatnonzero(test)[0]) for test in (classes != positive, classes == positive)
         ]
     label = reached.cast("int64").take(np.asarray(classes)[order])
-    kept = {name: flow for name, flow in outputs.items() if name in ("probabilities", "scores")}
-    return {"label": label, **kept}
+    return {"label": label} | {name: outputs[name] for name in _KEPT if name in outputs}

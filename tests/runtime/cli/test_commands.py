@@ -181,6 +181,17 @@ def test_import_verifies_and_saves(
     assert again.data["rows"] == len(X)
 
 
+def test_import_verifies_logarithms_of_probabilities(
+    pretzel: Pretzel, place: Place, tmp_path: Path
+) -> None:
+    ran = pretzel(
+        *("import", place.root / "mixed.joblib", "--trust-pickle", "--log-probabilities"),
+        *("--into", tmp_path, "--verify", place.root / "mixed.csv", "--json"),
+    )
+    assert ran.code == 0, ran.err
+    assert "log_probabilities" in ran.data["verified_outputs"]
+
+
 def test_import_of_onnx_is_held_against_onnxruntime(pretzel: Pretzel, tmp_path: Path) -> None:
     import warnings
 
