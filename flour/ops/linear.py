@@ -49,10 +49,9 @@ class Linear(Op):
         if not x.finite:
             return ANYTHING
         # Sums in float32 are taken to be of numbers up to 1e30: docs/15-scikit-learn.md says so.
-        largest = min(x.largest, 1e30) if getattr(kinds[0], "dtype", "") == "float32" else x.largest
-        weights, bias = (
-            np.abs(part.array).astype(np.float64) for part in (self.weights, self.bias)
-        )
+        narrow = self._dtype(vector(kinds[0], "linear").dtype) == "float32"
+        weights, bias = (np.abs(part.array.astype("f8")) for part in (self.weights, self.bias))
+        largest = min(x.largest, 1e30) if narrow else x.largest
         with np.errstate(over="ignore"):
             return extent_of(weights.sum(axis=1) * largest + bias.sum())
 

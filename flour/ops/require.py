@@ -163,8 +163,8 @@ class RequireFinite(Op):
         """
         dtype = getattr(x.type, "dtype", "")
         rows, size = e.var(e.rows, "m"), e.var(x.size, "m")
-        with e.block(f"if {x.stride} == {np.dtype(dtype).itemsize} * {size}:"):
-            if self._alike:
+        if self._alike:
+            with e.block(f"if {x.stride} == {np.dtype(dtype).itemsize} * {size}:"):
                 e.line(f"{rows}, {size} = 1, {size} * {e.rows}")
         bad, look = self._looking(e, dtype)
         with e.loop(rows) as i, e.loop(size) as j:

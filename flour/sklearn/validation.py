@@ -259,8 +259,7 @@ def _at_inputs(  # noqa: PLR0911 (one for each kind)
     if isinstance(op, Elementwise):
         before = _before(item, op, demand, known[inputs[0]][1])
         return None if before is None else [(inputs[0], before)]
-    keeps = op.name in {"Ranks", "ImputeNearest"} and _width(inputs[0].type) == _width(item.type)
-    return [(inputs[0], demand)] if keeps else None
+    return [(inputs[0], demand)] if op.name == "Ranks" else None
 
 
 def _before(item: Node, op: Elementwise, demand: Demand, extent: Extent) -> Demand | None:
