@@ -7,7 +7,6 @@ models of a structure (see flour/tracing).
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,9 +22,11 @@ LARGEST = float(np.finfo(np.float64).max)
 LARGEST_SINGLE = float(np.nextafter(2.0**128 - 2.0**103, 0))
 #: Numbers beyond are not expected: docs/15-scikit-learn.md excepts them.
 EXPECTED = 1e200
-_LEVELS = (
-    *(1.0, 1e5, 1e10, 1e15, 1e20, 1e25, 1e30, 1e34, LARGEST_SINGLE),
-    *(1e80, 1e140, EXPECTED, 1e220, 1e240, 1e260, 1e280, LARGEST, np.inf),
+_LEVELS = np.array(
+    (
+        *(1.0, 1e5, 1e10, 1e15, 1e25, 1e30, 1e34, LARGEST_SINGLE, 1e80, 1e140, 1e210, 1e250),
+        *(1e290, LARGEST, np.inf),
+    )
 )
 
 
@@ -49,11 +50,16 @@ ANYTHING = Extent()
 
 def extent_of(values: Any) -> Extent:
     """The extent of an array, or of numbers at most this large in magnitude."""
-    sizes = np.abs(values)
-    nan = bool(np.any(sizes != sizes))  # noqa: PLR0124 (NaN)
-    with np.errstate(over="ignore"):  # as float32, a level may be infinite
-        level = bisect_left(_LEVELS, True, key=lambda each: not np.any(sizes > each))
-    return Extent(nan, _LEVELS[level])
+    place = _level(np.max(np.abs(values), initial=0.0))
+    if place < len(_LEVELS):
+        return Extent(nan=False, largest=float(_LEVELS[place]))
+    largest = np.where(values == values, np.abs(values), 0.0)  # noqa: PLR0124 (NaN)
+    return Extent(nan=True, largest=float(_LEVELS[_level(np.max(largest))]))
+
+
+def _level(number: Any) -> int:
+    """The place of the first level that is no smaller; there is none for NaN."""
+    return int(np.searchsorted(_LEVELS, number))
 
 
 def union(extents: Sequence[Extent]) -> Extent:

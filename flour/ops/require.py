@@ -112,7 +112,14 @@ class RequireFinite(Op):
 
     def structure(self) -> tuple[object, ...]:
         nan = self.nan.array
-        return (self._width, self._alike, bool(nan.any()), bool(nan.all()), self.least, self.strict)
+        return (
+            self._width,
+            self._alike,
+            bool(nan.any()),
+            bool(nan.all()),
+            np.isfinite(self.least),
+            self.strict,
+        )
 
     @property
     def _alike(self) -> bool:

@@ -48,8 +48,10 @@ _TREES = frozenset(
     for kind in ("Classifier", "Regressor")
 ) | {"RandomTreesEmbedding"}
 # Operators are told by name: programs have few of them, and the others need not be imported.
-#: What is lost beside a number that is 1 / EPSILON times as large.
-EPSILON = 1e-17
+#: What leaves NaN and infinity in their columns, and other numbers as large as they are, or scaled.
+_ARITHMETIC = frozenset(
+    {"Add", "Subtract", "Multiply", "Divide", "Cast", "AsFloat", "Impute", "Abs", "Negate"}
+)
 #: What picks columns of a record.
 PICKS = frozenset({"Field", "Pick"})
 
@@ -272,37 +274,33 @@ def _before(item: Node, op: Elementwise, demand: Demand, extent: Extent) -> Dema
     result = op.extent([expected], [x.type])
     if result.nan and demand.nan.any():
         return None
-    if not np.all(limits >= result.largest):
-        before = _limits_before(op, limits)
+    fits = np.all(limits >= result.largest)
+    if op.name in _ARITHMETIC:
+        infinite = np.where(np.isfinite(limits), LARGEST, np.inf)
+        before = infinite if fits else _limits_before(op, limits)
         return None if before is None else demand._replace(largest=before)
     missing, above, below = (
         (values != values) & demand.nan | (np.abs(values) > limits)  # noqa: PLR0124 (NaN)
         for values in op.at([np.nan, np.inf, -np.inf], x.type)
     )
-    if np.isinf(extent.largest) and not np.all(above == below):
+    if not fits or (np.isinf(extent.largest) and not np.all(above == below)):
         return None
-    infinite = np.broadcast_to(above, demand.nan.shape)
-    return Demand(demand.steps, _same(missing, demand.nan), np.where(infinite, LARGEST, np.inf))
-
-
-def _same(refused: Any, nan: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """What is refused, as an array that is no result of fitted numbers where both are equal."""
-    return nan if np.all(refused == nan) else np.array(np.broadcast_to(refused, nan.shape))
+    nan, infinite = (np.array(np.broadcast_to(each, limits.shape)) for each in (missing, above))
+    return Demand(demand.steps, nan, np.where(infinite, LARGEST, np.inf))
 
 
 def _limits_before(op: Elementwise, limits: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """The limits of what arithmetic with fitted numbers keeps below these; None where it varies."""
-    if op.name in {"Cast", "AsFloat", "Impute", "Abs", "Negate"}:
-        values = op.fields()["values"].array if op.name == "Impute" else 0.0
-        return limits if np.all(np.abs(values) <= limits) else None
-    if op.name not in {"Add", "Subtract", "Multiply", "Divide"}:
-        return None
-    size = np.abs(op.fields()["operand"].array.reshape(-1).astype(np.float64))
-    if op.name in {"Add", "Subtract"}:
-        return limits if np.all(size <= limits * EPSILON) else None
-    with np.errstate(all="ignore"):
-        scaled = np.minimum(limits * size if op.name == "Divide" else limits / size, LARGEST)
-    return np.where(np.isfinite(limits), scaled, np.inf)
+    if op.name in {"Add", "Subtract", "Multiply", "Divide"}:
+        size = np.abs(op.fields()["operand"].array.reshape(-1).astype(np.float64))
+        if op.name in {"Multiply", "Divide"}:
+            with np.errstate(all="ignore"):
+                scaled = limits * size if op.name == "Divide" else limits / size
+            return np.where(np.isfinite(limits), np.minimum(scaled, LARGEST), np.inf)
+        # Beside a number that is this much larger, what is added is lost.
+        return limits if np.all(size <= limits * 1e-17) else None
+    values = op.fields()["values"].array if op.name == "Impute" else 0.0
+    return limits if np.all(np.abs(values) <= limits) else None
 
 
 def _places(item: Node) -> list[int]:
