@@ -160,6 +160,13 @@ CASES: list[Case] = [
         odd=False,
     ),
     *rows(require.RequireFinite([False, True], [np.inf, 9.0]), 2, label="-mixed", odd=False),
+    *rows(require.RequireFinite([False], [np.inf], least=-99.0), 4, label="-least", odd=False),
+    *sparse(
+        require.RequireFinite([False], [np.inf], least=-99.0, strict=True),
+        4,
+        label="-least",
+        odd=False,
+    ),
     Case(require.RequirePresent(), (Vector(3, "string"),), native=False),
     Case(require.RequirePresent(none=True), (Scalar("string"),), native=False),
     # --- flour/ops/text.py, flour/ops/csv.py

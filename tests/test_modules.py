@@ -14,8 +14,7 @@ from flour.core.op import REGISTRY, operator
 from flour.language.adapters import ADAPTERS, adapts, load_adapters
 from flour.modules import load_onnx
 from flour.onnx import registry
-from flour.sklearn.validation import PICKS, SAME_COLUMNS, SOURCES_OF_NAN
-from oven.optimise.finite import KEEPING
+from flour.sklearn.validation import PICKS
 from oven.optimise.rules import RULES
 from oven.optimise.rules_index import NEEDS
 from oven.plans.widening import CARRYING, COMPARING
@@ -118,15 +117,7 @@ def test_importing_the_module_of_a_name_is_enough() -> None:
 
 
 def test_operators_that_are_told_by_name_are_there() -> None:
-    told = (
-        CARRYING
-        | COMPARING
-        | KEEPING
-        | SOURCES_OF_NAN
-        | SAME_COLUMNS
-        | PICKS
-        | {"Narrow", "Bundle", "Impute", "Clip"}
-    )
+    told = CARRYING | COMPARING | PICKS | {"Narrow", "Bundle", "Impute", "Clip"}
     assert sorted(told - set(modules_index.OPERATORS)) == []
 
 

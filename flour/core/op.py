@@ -31,6 +31,7 @@ from flour.core.callables import found as found_function
 from flour.core.chunked_array import Pieces, in_pieces
 from flour.core.errors import DamagedProgram, FlourError, ParameterError, nearest
 from flour.core.extension_points import extension
+from flour.core.extent import ANYTHING, Extent, extent_of, union
 from flour.core.raw_columns import Made, merged, merged_all
 from flour.core.types import Type
 from objectstore import Blob, StoreError, Strings, combine
@@ -80,6 +81,9 @@ class Op:
     commutative: ClassVar[bool] = False
     #: Non-decreasing in its input, column by column (what threshold pull-back relies on).
     monotone: ClassVar[bool] = False
+    #: Between -b and b, no result is larger in magnitude than those for b and -b, nor NaN if they
+    #: are numbers. True of what is monotone, which need not say so.
+    widest_at_ends: ClassVar[bool] = False
 
     #: The answer jumps where its input reaches a fitted value: a rounding ahead of it is not small.
     cuts: ClassVar[bool] = False
@@ -92,6 +96,12 @@ class Op:
     moves: ClassVar[bool] = False
     #: The values are those of its input.
     same_values: ClassVar[bool] = False
+    #: Its numbers are counts: whole, and not negative.
+    counting: ClassVar[bool] = False
+    #: The fields that its numbers are entries of.
+    answers: ClassVar[tuple[str, ...]] = ()
+    #: For finite numbers, its own are no larger in magnitude than this, nor NaN.
+    largest_result: ClassVar[float] = np.inf
 
     #: What it does depends on what Python knows of characters, which is a version of Unicode.
     reads_characters: ClassVar[bool] = False
@@ -263,12 +273,21 @@ class Op:
         """
         return [weights] if self.same_values else None
 
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        """The extent of its floats, from those of its inputs, whose types are `kinds`.
+
+        An operator that does not say may make NaN and infinity of any number.
+        """
+        if self.counting:
+            return Extent(nan=False, largest=1e20, counts=True)
+        if self.answers:
+            return union([extent_of(getattr(self, key).array) for key in self.answers])
+        if np.isfinite(self.largest_result):
+            return Extent(not all(each.finite for each in inputs), self.largest_result)
+        return union(inputs) if self.same_values or self.moves else ANYTHING
+
     def refuses_rows(self) -> bool:
         """Whether computing it can be an error for some rows (a category never seen, NaN)."""
-        return False
-
-    def refuses_all_but_finite(self) -> bool:
-        """Whether NaN and infinity are refused in every column."""
         return False
 
     def cuts_behind(self, *sources: Op) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.check import expect, numeric, vector
+from flour.core.check import expect, is_float, numeric, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue
+from flour.core.extent import ANYTHING, Extent, extent_of, union
 from flour.core.op import Arity, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Scalar, Type, Vector
@@ -50,6 +53,23 @@ class Elementwise(Op, abstract=True):
     def compute(self, x: NDArray[Any]) -> Any:
         """The function on an array whose last axis is the columns."""
         raise NotImplementedError(f"{self.name}.compute")
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        if not (self.monotone or self.widest_at_ends):
+            return super().extent(inputs, kinds)
+        (x,) = inputs
+        ends = extent_of(self.at([x.largest, -x.largest], kinds[0]))
+        if ends.nan:
+            return ANYTHING
+        return union([ends, extent_of(self.at([np.nan], kinds[0]))]) if x.nan else ends
+
+    def at(self, numbers: Sequence[float], kind: Type) -> Any:
+        """The results for these numbers: a row for each, a column for each of the parameters."""
+        assert isinstance(kind, Vector | Scalar)
+        sizes = [value.array.size for value in self.fields().values() if isinstance(value, Blob)]
+        rows = np.array(numbers, kind.dtype if is_float(kind) else "float64")
+        with np.errstate(all="ignore"):
+            return self.compute(np.repeat(rows[:, None], max(sizes, default=1), axis=1))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         """The function as an expression; `j` is the column number."""

@@ -15,6 +15,7 @@ from flour.language.adapters import Fitted, Importer, adapts, of_logarithms
 from flour.language.flow import Flow
 from flour.ops.linear import affine
 from flour.ops.reduce import zero
+from flour.ops.require import above
 
 
 class SpreadDistances(Op):
@@ -174,5 +175,5 @@ def _categorical(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     sizes = [table.shape[1] for table in fit.feature_log_prob_]
     starts = np.cumsum([0, *sizes[:-1]]).astype(np.int64)
     table = np.concatenate([table.T for table in fit.feature_log_prob_])
-    codes = to.matrix(x).cast("int64")
+    codes = above(to.floats(x), 0.0, "CategoricalNB").cast("int64")
     return _classify(fit, codes.sum_of_entries(table, starts).add(fit.class_log_prior_))

@@ -182,6 +182,7 @@ class CastLike(Op):
 
     takes_sparse = True
     by_column = True
+    moves = True
 
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
         return made[0]

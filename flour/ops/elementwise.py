@@ -6,6 +6,7 @@ scale and multiplying by its reciprocal differ in the last bit, and so do (x - m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from flour.core.check import expect
 from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
+from flour.core.extent import Extent
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, FLOATS, Scalar, Type, Vector, promote
@@ -89,6 +91,7 @@ class Multiply(WithParameter):
     """x * operand, column by column."""
 
     symbol = "*"
+    widest_at_ends = True
     keeps_zero = True
     takes_sparse = True
 
@@ -103,6 +106,7 @@ class Divide(WithParameter):
     """x / operand, column by column."""
 
     symbol = "/"
+    widest_at_ends = True
     keeps_zero = True
     takes_sparse = True
 
@@ -132,6 +136,7 @@ class OneMinus(FloatElementwise):
     """1 - x: the probability of the other class."""
 
     moves = True
+    widest_at_ends = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [-weights]
@@ -179,6 +184,11 @@ class Cast(Elementwise):
 
     def output(self, kind: Vector | Scalar) -> Type:
         return Scalar(self.dtype) if isinstance(kind, Scalar) else kind.having(dtype=self.dtype)
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        if self.dtype not in FLOATS:
+            return Extent(nan=False, largest=1e20, counts=inputs[0].counts)
+        return super().extent(inputs, kinds)._replace(counts=inputs[0].counts)
 
     def compute(self, x: NDArray[Any]) -> Any:
         return x.astype(self.dtype)

@@ -38,6 +38,7 @@ class OneHot(Op):
     method = "one_hot_codes"  # one_hot([...]) of categories is a shorthand
     starts: Array
     dtype: str = "float64"
+    counting = True
     arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
@@ -91,6 +92,7 @@ class LookUp(Op):
     table: Array
     starts: Array
     other: Array
+    answers = ("table", "other")
     by_column = True
 
     def check(self) -> None:

@@ -69,6 +69,8 @@ class Impute(Marked):
 
     values: Array
 
+    widest_at_ends = True  # of fitted values, none is near the end of a range
+
     def compute(self, x: NDArray[Any]) -> Any:
         values = self.values.array.reshape(-1).astype(x.dtype)
         return np.where(self.missing(x), values, x)

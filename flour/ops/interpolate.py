@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.extent import Extent
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
@@ -31,6 +32,7 @@ class Ranks(Op):
     ranks: Array
     margin: float = 0.0
     sparse: bool = False
+    largest_result = 1.0
     takes_sparse = True
     cuts = True
     monotone = True
@@ -163,6 +165,9 @@ class NormalQuantile(FloatElementwise):
     """The number that a standard normal variable stays below with probability x."""
 
     monotone = True
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        return Extent(inputs[0].nan or inputs[0].largest > 1)
 
     def compute(self, x: NDArray[Any]) -> Any:
         p = x.astype(np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from flour.core.check import fitted, vector
 from flour.core.emission import Column, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.extent import ANYTHING, Extent, extent_of
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Type, Vector, promote
@@ -42,6 +43,17 @@ class Linear(Op):
                 "linear needs weights (outputs, columns) and one bias per output",
                 found=f"weights {shape}, bias {bias}",
             )
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        (x,) = inputs
+        if not x.finite:
+            return ANYTHING
+        # Sums in float32 are taken to be of numbers up to 1e30: docs/15-scikit-learn.md says so.
+        narrow = self._dtype(vector(kinds[0], "linear").dtype) == "float32"
+        weights, bias = (np.abs(part.array.astype("f8")) for part in (self.weights, self.bias))
+        largest = min(x.largest, 1e30) if narrow else x.largest
+        with np.errstate(over="ignore"):
+            return extent_of(weights.sum(axis=1) * largest + bias.sum())
 
     def infer(self, x: Vector) -> Vector:
         kind = vector(x, "linear")

@@ -43,6 +43,7 @@ def _for_width(intrinsic: str, width: int) -> str:
 class Softmax(Op):
     """exp(x) over its row sum, shifted by the row's maximum first."""
 
+    largest_result = 1.0
     arity = Arity.AGGREGATE
     restates = True
 

@@ -28,6 +28,7 @@ from flour.core.emission import (
     VectorValue,
 )
 from flour.core.errors import ParameterError
+from flour.core.extent import ANYTHING, Extent
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.sparse import Sparse
 from flour.core.types import Tokens, Type, Vector, dtype_name
@@ -56,6 +57,7 @@ class WordNgrams(Op):
     low: int = 1
     high: int = 1
     dtype: str = "float64"
+    counting = True
     arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
@@ -108,6 +110,7 @@ class CharNgrams(Op):
     high: int = 1
     within_words: bool = False
     dtype: str = "float64"
+    counting = True
     arity = Arity.ONE_TO_MANY
     reads_characters = True
 
@@ -250,6 +253,9 @@ class Hashing(Op):
         if self.width < 1:
             raise ParameterError("hashing needs at least one column", found=str(self.width))
         check_counts(1, 1, self.dtype)
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        return Extent(nan=False, largest=1e20, counts=not self.signed)
 
     def infer(self, x: Type) -> Vector:
         tokens(x, self.name)
@@ -544,6 +550,9 @@ class Damp(FloatElementwise):
 
     keeps_zero = True
     takes_sparse = True
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        return Extent(nan=False, largest=1e5) if inputs[0].counts else ANYTHING
 
     def infer(self, x: Type) -> Type:
         expect(isinstance(x, Vector), f"damp needs a vector of counts, got {x}")

@@ -17,6 +17,7 @@ from flour.language.sources import concat
 from flour.ops.bases import FloatElementwise
 from flour.ops.linear import affine, plain
 from flour.ops.reduce import zero
+from flour.ops.require import above
 
 
 class ChiWave(FloatElementwise):
@@ -125,7 +126,8 @@ def _rbf(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 @adapts("sklearn.kernel_approximation.SkewedChi2Sampler")
 def _skewed(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    logs = to.floats(x).add([fit.skewedness]).log()
+    x = above(to.floats(x), -float(fit.skewedness), "SkewedChi2Sampler", strict=True)
+    logs = x.add([fit.skewedness]).log()
     angles = affine(logs, fit.random_weights_.T, fit.random_offset_)
     return angles.cos().multiply([np.sqrt(2.0) / np.sqrt(fit.n_components)])
 
@@ -135,7 +137,7 @@ def _additive(fit: Fitted, x: Flow, to: Importer) -> Flow:
     interval = fit.sample_interval
     if interval is None:
         interval = {1: 0.8, 2: 0.5, 3: 0.4}[fit.sample_steps]
-    x = to.floats(x)
+    x = above(to.floats(x), 0.0, "AdditiveChi2Sampler")
     parts = [x.chi_wave(step=0, interval=interval, sine=False)]
     for step in range(1, fit.sample_steps):
         parts += [x.chi_wave(step=step, interval=interval, sine=sine) for sine in (False, True)]

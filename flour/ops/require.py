@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,15 +11,13 @@ from numpy.typing import NDArray
 from flour.core.check import expect, is_string, numeric
 from flour.core.emission import Column, Emitter, RowValue, ScalarValue
 from flour.core.errors import InputError, ParameterError
+from flour.core.extent import LARGEST, LARGEST_SINGLE, Extent
 from flour.core.node import Node, node
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.language.flow import Flow
 
-LARGEST = float(np.finfo(np.float64).max)
-#: The largest number that float32 does not round to infinity.
-LARGEST_SINGLE = float(np.nextafter(2.0**128 - 2.0**103, 0))
 HINT = 'impute such values in a step before it, or import with on_missing="answer"'
 
 
@@ -29,7 +26,7 @@ class RequireFinite(Op):
 
     `nan` says by column (or one for all) whether NaN is refused; a `largest` of infinity refuses no
     number. Of the original's steps, `nan_step` refuses NaN and `step` large numbers; `labels` name
-    the columns.
+    the columns. Numbers below `least` are refused as well, and with `strict` itself.
     """
 
     method = ""
@@ -43,6 +40,18 @@ class RequireFinite(Op):
     nan_step: str = ""
     step: str = ""
     labels: tuple[str, ...] = ()
+    least: float = -np.inf
+    strict: bool = False
+
+    def digested(self) -> list[str]:
+        """As without the last fields, where there is no least number."""
+        return super().digested()[: None if np.isfinite(self.least) else -2]
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        # Numbers near the end of a range are not taken into account.
+        limited = np.isfinite(self.largest.array).all()
+        largest = min(inputs[0].largest, 1e15 if limited else np.inf)
+        return Extent(inputs[0].nan and not self.nan.array.all(), largest)
 
     def infer(self, x: Type) -> Vector | Scalar:
         kind = numeric(x, "require_finite")
@@ -55,9 +64,6 @@ class RequireFinite(Op):
 
     def refuses_rows(self) -> bool:
         return True
-
-    def refuses_all_but_finite(self) -> bool:
-        return bool(self.nan.array.all() and np.isfinite(self.largest.array).all())
 
     def reference(self, x: Columns) -> Columns:
         if isinstance(x, Sparse):
@@ -74,21 +80,29 @@ class RequireFinite(Op):
             return
         limits, nan = self._limits(values.dtype.name), self.nan.array
         limit, refused = (np.broadcast_to(each, width)[columns] for each in (limits, nan))
-        bad = (np.abs(values) > limit) | (np.isnan(values) & refused)
+        below = values <= self.least if self.strict else values < self.least
+        bad = (np.abs(values) > limit) | (np.isnan(values) & refused) | below
         if not bad.any():
             return
         place = np.unravel_index(int(np.argmax(bad)), bad.shape)
         row, column = (int(np.broadcast_to(each, bad.shape)[place]) for each in (rows, columns))
         name = f"$.{self.labels[column]}[{row}]" if self.labels else f"$[{row}][{column}]"
         value = values[place]
-        step = self.nan_step if np.isnan(value) else self.step
-        large = "infinity" if np.isinf(value) else "a number beyond float32"
+        step = (self.nan_step if np.isnan(value) else self.step) or "this program"
+        most = np.broadcast_to(limit, bad.shape)[place]
         raise InputError(
-            f"{step or 'this program'} refuses {'NaN' if np.isnan(value) else large}",
+            f"{step} refuses {self._described(float(value), float(most))}",
             where=name,
             found=str(value),
             hint=HINT,
         )
+
+    def _described(self, value: float, most: float) -> str:
+        if abs(value) <= most:
+            return f"a number {'that is not above' if self.strict else 'below'} {self.least:g}"
+        if np.isfinite(value):
+            return "a number " + ("beyond float32" if most == LARGEST_SINGLE else "that overflows")
+        return "NaN" if np.isnan(value) else "infinity"
 
     def _limits(self, dtype: str) -> NDArray[np.float64]:
         """The largest number by column, of those that this dtype has."""
@@ -97,7 +111,15 @@ class RequireFinite(Op):
         return np.where(np.isfinite(limits), np.minimum(limits, most), np.inf)
 
     def structure(self) -> tuple[object, ...]:
-        return (self._width, self._alike, bool(self.nan.array.any()))
+        nan = self.nan.array
+        return (
+            self._width,
+            self._alike,
+            bool(nan.any()),
+            bool(nan.all()),
+            np.isfinite(self.least),
+            self.strict,
+        )
 
     @property
     def _alike(self) -> bool:
@@ -113,7 +135,7 @@ class RequireFinite(Op):
     def _width(self) -> str:
         """The float width in which every column has to be finite; empty where it is not that."""
         widths = {LARGEST: "float64", LARGEST_SINGLE: "float32"}
-        whole = self._alike and self.nan.array.any()
+        whole = self._alike and self.nan.array.any() and np.isinf(self.least)
         return widths.get(float(self.largest.array[0]), "") if whole else ""
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
@@ -125,26 +147,40 @@ class RequireFinite(Op):
             return x
         if not all(part.stored for part in x.parts):
             x = e.keep(x)
-        with self._refusing(e, x.dtype) as look:
-            x.each(look)
+        bad, look = self._looking(e, x.dtype)
+        x.each(look)
+        with e.block(f"if {bad} != 0:"):
+            e.line("return 1")
         return x
 
     def check_block(self, e: Emitter, x: Column) -> None:
-        """Native code that checks a whole block ahead of the loop over its rows.
+        """Native code that checks a whole block ahead of the loop over its rows."""
+        nan, limits = self.nan.array, self.largest.array
+        if self._alike or not (nan == nan[:1]).all():
+            self._check_block(e, x, lambda: e.line("return 1"))
+            return
+        # By the least limit first: what is beyond it is looked at again, by column.
+        least = self.replace(nan=nan[:1], largest=limits.min(keepdims=True))
+        least._check_block(e, x, lambda: self._check_block(e, x, lambda: e.line("return 1")))
+
+    def _check_block(self, e: Emitter, x: Column, refused: Callable[[], None]) -> None:
+        """Native code for a whole block, and for what follows where a number of it is refused.
 
         Where rows have no gaps between them and columns are alike, they are one long row.
         """
         dtype = getattr(x.type, "dtype", "")
         rows, size = e.var(e.rows, "m"), e.var(x.size, "m")
-        with e.block(f"if {x.stride} == {np.dtype(dtype).itemsize} * {size}:"):
-            if self._alike:
+        if self._alike:
+            with e.block(f"if {x.stride} == {np.dtype(dtype).itemsize} * {size}:"):
                 e.line(f"{rows}, {size} = 1, {size} * {e.rows}")
-        with self._refusing(e, dtype) as look, e.loop(rows) as i, e.loop(size) as j:
+        bad, look = self._looking(e, dtype)
+        with e.loop(rows) as i, e.loop(size) as j:
             look(j, e.load(x.row(i), j, dtype, constant=True))
+        with e.block(f"if {bad} != 0:"):
+            refused()
 
-    @contextmanager
-    def _refusing(self, e: Emitter, dtype: str) -> Iterator[Callable[[str, str], None]]:
-        """A function that emits the look at one value; what is found ends the call."""
+    def _looking(self, e: Emitter, dtype: str) -> tuple[str, Callable[[str, str], None]]:
+        """A number, and a function that emits the look at one value: it is not 0 if refused."""
         # Zero times a number is zero, and NaN for all that is refused: a sum uses SIMD.
         width = min(self._width, dtype)  # of two widths, "float32" is the narrower
         zero = e.number(0.0, width) if width else "0"
@@ -156,19 +192,20 @@ class RequireFinite(Op):
             else:
                 e.line(f"{bad} |= int64({self._test(e, j, v, dtype)})")
 
-        yield look
-        with e.block(f"if {bad} != 0:"):
-            e.line("return 1")
+        return bad, look
 
     def _test(self, e: Emitter, j: str, v: str, dtype: str) -> str:
         """Whether the value is one that is refused, as an expression."""
         limits, nan = self._limits(dtype), self.nan.array
-        if self._alike:
-            limit = e.at(Array.of(limits[:1]), j, dtype)
-            return f"(not abs({v}) <= {limit})" if nan.any() else f"(abs({v}) > {limit})"
-        large = f"(abs({v}) > {e.at(Array.of(limits), j, dtype)})"
-        value = e.let(v, dtype).expr
-        return f"({large} | (({value} != {value}) & {e.at(self.nan, j)}))" if nan.any() else large
+        limit = e.at(Array.of(limits[:1] if self._alike else limits), j, dtype)
+        several = (nan.any() and not nan.all()) or np.isfinite(self.least)
+        value = e.let(v, dtype).expr if several else v
+        tests = [f"(not abs({value}) <= {limit})" if nan.all() else f"(abs({value}) > {limit})"]
+        if nan.any() and not nan.all():
+            tests.append(f"(({value} != {value}) & {e.at(self.nan, j)})")
+        if np.isfinite(self.least):
+            tests.append(f"({value} {'<=' if self.strict else '<'} {e.number(self.least, dtype)})")
+        return f"({' | '.join(tests)})" if several else tests[0]
 
 
 class RequirePresent(Op):
@@ -233,6 +270,11 @@ def refuses(on_missing: str) -> bool:
             hint='"refuse" rows with NaN or infinity as the original does, or "answer" them',
         )
     return on_missing == "refuse"
+
+
+def above(x: Flow, least: float, step: str, *, strict: bool = False) -> Flow:
+    """x, of which a step refuses numbers below `least`; with `strict` that number, too."""
+    return RequireFinite([False], [np.inf], step=step, least=least, strict=strict)(x)
 
 
 def without_checks(program: Flow) -> Flow:

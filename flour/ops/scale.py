@@ -16,6 +16,7 @@ from flour.language.flow import Flow
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
+from flour.ops.require import above
 
 
 class Binarize(Elementwise):
@@ -195,5 +196,8 @@ def _kernel_centerer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 def _power_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     box_cox = fit.method == "box-cox"
-    x = x.box_cox(fit.lambdas_) if box_cox else x.yeo_johnson(fit.lambdas_)
+    if box_cox:
+        x = above(x, 0.0, "PowerTransformer", strict=True).box_cox(fit.lambdas_)
+    else:
+        x = x.yeo_johnson(fit.lambdas_)
     return to.transform(fit._scaler, x) if fit.standardize else x

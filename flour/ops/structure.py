@@ -157,6 +157,7 @@ class Take(Op):
     """
 
     method = ""
+    answers = ("table",)
     table: Array
 
     def infer(self, x: Type) -> Type:

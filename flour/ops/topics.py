@@ -17,6 +17,7 @@ from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
+from flour.ops.require import above
 
 #: scikit-learn's default is 100; without a limit a file could ask for a year's worth of them.
 MOST_ROUNDS = 100_000
@@ -189,7 +190,7 @@ def digamma(x: NDArray[Any]) -> Any:
 @adapts("sklearn.decomposition.LatentDirichletAllocation")
 def _allocation(fit: Fitted, x: Flow, to: Importer) -> Flow:
     words = fit.exp_dirichlet_component_
-    counts = to.floats(x).cast(str(words.dtype.name))
+    counts = above(to.floats(x), 0.0, "LatentDirichletAllocation").cast(str(words.dtype.name))
     weights = counts.topic_weights(
         words, fit.doc_topic_prior_, fit.mean_change_tol, fit.max_doc_update_iter
     )

@@ -133,6 +133,7 @@ class Sin(ZeroToZero):
 
     function = np.sin
     code = "sin({x})"
+    largest_result = 1.0
 
 
 class Cos(FloatFunction):
@@ -140,6 +141,7 @@ class Cos(FloatFunction):
 
     function = np.cos
     code = "cos({x})"
+    largest_result = 1.0
 
 
 class Tan(ZeroToZero):
@@ -147,6 +149,7 @@ class Tan(ZeroToZero):
 
     function = np.tan
     code = "tan({x})"
+    largest_result = 1e17
 
 
 class Sinh(ZeroToZero):
@@ -162,6 +165,7 @@ class Cosh(FloatFunction):
 
     function = np.cosh
     code = "cosh({x})"
+    widest_at_ends = True
 
 
 class Tanh(ZeroToZero):
@@ -214,6 +218,7 @@ class Abs(AnyFunction):
     """The magnitude of x."""
 
     function = np.abs
+    widest_at_ends = True
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         return whole(f"abs({x.expr})", x.dtype)
@@ -223,6 +228,7 @@ class Negate(AnyFunction):
     """-x."""
 
     function = np.negative
+    widest_at_ends = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [-weights]
@@ -235,6 +241,7 @@ class Square(AnyFunction):
     """x * x."""
 
     function = np.square
+    widest_at_ends = True
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         value = e.let(x.expr, x.dtype).expr

@@ -9,19 +9,21 @@ logarithm of a negative number) is checked there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.extent import ANYTHING, EXPECTED, LARGEST, LARGEST_SINGLE, Extent, extents
 from flour.core.node import Node, node, topological
 from flour.core.source import Source
 from flour.core.types import FLOATS, Record, Type, Vector
 from flour.language.adapters import public_name
 from flour.language.flow import Flow
 from flour.ops.bases import Elementwise
-from flour.ops.require import LARGEST, LARGEST_SINGLE, RequireFinite
+from flour.ops.require import RequireFinite
 
 #: Estimators that look at no value, or leave that to the estimators inside them.
 _UNCHECKED = frozenset(
@@ -46,16 +48,10 @@ _TREES = frozenset(
     for kind in ("Classifier", "Regressor")
 ) | {"RandomTreesEmbedding"}
 # Operators are told by name: programs have few of them, and the others need not be imported.
-#: Where NaN or infinity comes up although nothing at the inputs is.
-SOURCES_OF_NAN = frozenset(
-    {
-        *("Log", "Log1p", "Log2", "Log10", "Sqrt", "Exp", "Reciprocal", "BoxCox"),
-        *("PythonColumns", "Acos", "Acosh", "Asin", "Atanh"),
-    }
+#: What leaves NaN and infinity in their columns, and other numbers as large as they are, or scaled.
+_ARITHMETIC = frozenset(
+    {"Add", "Subtract", "Multiply", "Divide", "Cast", "AsFloat", "Impute", "Abs", "Negate"}
 )
-SAME_COLUMNS = frozenset({"ToDense", "ToSparse", "AsVector"})
-#: What fills gaps, and leaves other numbers as they are.
-_IMPUTERS = frozenset({"Impute", "ImputeNearest"})
 #: What picks columns of a record.
 PICKS = frozenset({"Field", "Pick"})
 
@@ -141,14 +137,15 @@ class Demand(NamedTuple):
         steps = other.steps[0] or self.steps[0], other.steps[1] or self.steps[1]
         return Demand(steps, nan, largest)
 
-    def without_nan(self) -> Demand:
-        """That of numbers with gaps which are filled."""
-        return self._replace(nan=np.zeros_like(self.nan))
+    def beyond(self, extent: Extent) -> Demand:
+        """That of what numbers of this extent can be."""
+        largest = np.where(self.largest < extent.largest, self.largest, np.inf)
+        return self._replace(nan=self.nan & extent.nan, largest=largest)
 
-    def computed(self) -> Demand:
-        """That of the numbers which a function of each turns into these."""
-        largest = np.where(np.isfinite(self.largest), LARGEST, np.inf)
-        return self._replace(largest=largest)
+    def with_impossible(self, extent: Extent) -> Demand:
+        """With infinity, if NaN alone is refused of finite numbers: a sum proves that it is not."""
+        widened = self.nan.all() and extent.largest <= LARGEST
+        return self._replace(largest=np.minimum(self.largest, LARGEST)) if widened else self
 
 
 Asked = Iterable[tuple[Node, Refused]]
@@ -164,7 +161,7 @@ def with_checks(program: Flow, asked: Asked) -> Flow:
         made, demand = node(old.op, inputs), demands.get(old)
         if demand is None:
             return made
-        labels = _labels(old) if old.op.name in PICKS else ()
+        labels = _named(old)
         limits = _shortest(demand.nan), _shortest(demand.largest)
         return node(RequireFinite(*limits, *demand.steps, labels), [made])
 
@@ -177,7 +174,7 @@ def _shortest(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
-    """What to check where: at inputs, and where NaN may come up."""
+    """What to check where: at inputs if they tell, else right behind what makes such a number."""
     demands: dict[Node, Demand] = {}
     for item, refused in reversed([*asked]):
         # Trees take missing values in dense rows only.
@@ -185,16 +182,15 @@ def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
         strict = refused._replace(nan=True) if sparse_trees else refused
         _add(demands, item, Demand.of(strict, _width(item.type)))
     found: dict[Node, Demand] = {}
-    order = topological([*roots, *demands])
+    order, known = topological([*roots, *demands]), _extents(demands)
     for item in reversed(order):
-        demand = demands.get(item)
-        if demand is None or demand.nothing:
+        if item not in demands or (demand := demands[item].beyond(known[item][0])).nothing:
             continue
-        if _is_checked(item):
-            found[item] = demand
-        else:
-            for source, part in _at_inputs(item, demand):
-                _add(demands, source, part)
+        further = None if _is_input(item) else _at_inputs(item, demand, known)
+        if further is None and _dtype(item.type) not in ("", "string"):
+            found[item] = demand.with_impossible(known[item][0])
+        for source, part in further or ():
+            _add(demands, source, part)
     for item in order:
         record = demands.get(item.inputs[0]) if item.op.name in PICKS else None
         if record is not None and isinstance(item.inputs[0].op, Source):
@@ -204,46 +200,107 @@ def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
     return found
 
 
+def _extents(demands: Mapping[Node, Demand]) -> dict[Node, tuple[Extent, Extent]]:
+    """The extents of nodes, and of what is left of them by steps that refuse some numbers."""
+    before: dict[Node, Extent] = {}
+
+    def checked(item: Node, extent: Extent) -> Extent:
+        # Rows of whole numbers may come as floats: see oven/plans/widening.py.
+        before[item], demand = ANYTHING if _is_input(item) else extent, demands.get(item)
+        nan, largest = before[item].nan, before[item].largest
+        if demand is None:
+            return before[item]
+        if np.isfinite(demand.largest).all():
+            largest = min(largest, _most(item), float(demand.largest.max()))
+        return extent._replace(nan=nan and not demand.nan.all(), largest=largest)
+
+    after = extents(topological([*demands]), checked)
+    return {item: (before[item], extent) for item, extent in after.items()}
+
+
+def _most(item: Node) -> float:
+    """The largest number that is expected of a node whose numbers are finite."""
+    return LARGEST_SINGLE if _dtype(item.type) == "float32" else EXPECTED
+
+
 def _add(demands: dict[Node, Demand], item: Node, demand: Demand) -> None:
     demands[item] = demand.both(demands.get(item))
 
 
-def _is_checked(item: Node) -> bool:
-    """Whether the node is where a demand is checked: a column of an input, or a source of NaN."""
-    if isinstance(item.op, Source) and not isinstance(item.type, Record):
-        return _dtype(item.type) not in ("", "string")
+def _is_input(item: Node) -> bool:
+    """Whether the node is a column of an input."""
     if item.op.name in PICKS:
-        return isinstance(item.inputs[0].op, Source) and _dtype(item.type) != "string"
-    return item.op.name in SOURCES_OF_NAN and _dtype(item.type) in FLOATS
+        return isinstance(item.inputs[0].op, Source)
+    return isinstance(item.op, Source) and not isinstance(item.type, Record)
 
 
-def _at_inputs(item: Node, demand: Demand) -> Iterator[tuple[Node, Demand]]:
-    """What a demand means for the inputs of the node; where it takes NaN away, nothing."""
+Parts = list[tuple[Node, Demand]]
+
+
+def _at_inputs(  # noqa: PLR0911 (one for each kind)
+    item: Node, demand: Demand, known: Mapping[Node, tuple[Extent, Extent]]
+) -> Parts | None:
+    """What a demand means for the inputs of the node; None where they do not tell."""
     op, inputs = item.op, item.inputs
     fields = op.fields()
     if op.name == "Narrow":
         names = inputs[0].type.names  # type: ignore[union-attr]  # it is a record
-        yield (
-            inputs[0],
-            demand.scattered([names.index(each) for each in fields["labels"]], len(names)),
-        )
-    elif op.name in {"Concat", "Bundle"}:
-        start = 0
-        for each in inputs:
-            yield each, demand.pick(slice(start, start + _width(each.type)))
-            start += _width(each.type)
-    elif op.name == "Select":
-        yield inputs[0], demand.scattered(fields["columns"].array, _width(inputs[0].type))
-    elif op.name == "Element":
-        yield inputs[0], demand.scattered([fields["column"]], _width(inputs[0].type))
-    elif op.name in SAME_COLUMNS:
-        yield inputs[0], demand
-    elif op.name in _IMPUTERS and _width(inputs[0].type) == _width(item.type):
-        marker = fields.get("marker", np.nan)
-        yield inputs[0], demand if marker == marker else demand.without_nan()  # noqa: PLR0124 (NaN)
-    elif (isinstance(op, Elementwise) or op.name == "Ranks") and _dtype(item.type) in FLOATS:
-        casts = op.name in {"Cast", "AsFloat"}
-        yield inputs[0], demand if casts else demand.computed()
+        places = [names.index(each) for each in fields["labels"]]
+        return [(inputs[0], demand.scattered(places, len(names)))]
+    if op.name in {"Concat", "Bundle"}:
+        ends = np.cumsum([0, *(_width(each.type) for each in inputs)])
+        parts = (demand.pick(slice(*each)) for each in pairwise(ends))
+        return [*zip(inputs, parts, strict=True)]
+    if op.name in {"Select", "Element"}:
+        columns = fields["columns"].array if op.name == "Select" else [fields["column"]]
+        return [(inputs[0], demand.scattered(columns, _width(inputs[0].type)))]
+    if op.same_values:
+        return [(inputs[0], demand)]
+    if isinstance(item.op, Source) or _dtype(item.type) not in FLOATS:
+        return []
+    if isinstance(op, Elementwise):
+        before = _before(item, op, demand, known[inputs[0]][1])
+        return None if before is None else [(inputs[0], before)]
+    return [(inputs[0], demand)] if op.name == "Ranks" else None
+
+
+def _before(item: Node, op: Elementwise, demand: Demand, extent: Extent) -> Demand | None:
+    """What a function has to refuse for its results to be as demanded; None: they have to tell."""
+    (x,) = item.inputs
+    narrow = _dtype(item.type) == "float32" or op.fields().get("dtype") == "float32"
+    limits = np.minimum(demand.largest, LARGEST_SINGLE if narrow else LARGEST)
+    limits = np.where(np.isfinite(demand.largest), limits, np.inf)
+    expected = Extent(nan=False, largest=min(extent.largest, _most(x)))
+    result = op.extent([expected], [x.type])
+    if result.nan and demand.nan.any():
+        return None
+    fits = np.all(limits >= result.largest)
+    if op.name in _ARITHMETIC:
+        infinite = np.where(np.isfinite(limits), LARGEST, np.inf)
+        before = infinite if fits else _limits_before(op, limits)
+        return None if before is None else demand._replace(largest=before)
+    missing, above, below = (
+        (values != values) & demand.nan | (np.abs(values) > limits)  # noqa: PLR0124 (NaN)
+        for values in op.at([np.nan, np.inf, -np.inf], x.type)
+    )
+    if not fits or (np.isinf(extent.largest) and not np.all(above == below)):
+        return None
+    nan, infinite = (np.array(np.broadcast_to(each, limits.shape)) for each in (missing, above))
+    return Demand(demand.steps, nan, np.where(infinite, LARGEST, np.inf))
+
+
+def _limits_before(op: Elementwise, limits: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """The limits of what arithmetic with fitted numbers keeps below these; None where it varies."""
+    if op.name in {"Add", "Subtract", "Multiply", "Divide"}:
+        size = np.abs(op.fields()["operand"].array.reshape(-1).astype(np.float64))
+        if op.name in {"Multiply", "Divide"}:
+            with np.errstate(all="ignore"):
+                scaled = limits * size if op.name == "Divide" else limits / size
+            return np.where(np.isfinite(limits), np.minimum(scaled, LARGEST), np.inf)
+        # Beside a number that is this much larger, what is added is lost.
+        return limits if np.all(size <= limits * 1e-17) else None
+    values = op.fields()["values"].array if op.name == "Impute" else 0.0
+    return limits if np.all(np.abs(values) <= limits) else None
 
 
 def _places(item: Node) -> list[int]:
@@ -255,6 +312,18 @@ def _places(item: Node) -> list[int]:
 def _labels(item: Node) -> tuple[str, ...]:
     fields = item.op.fields()
     return fields.get("labels") or (fields["label"],)
+
+
+def _named(item: Node) -> tuple[str, ...]:
+    """The names of the columns of a record that the node's columns are made of, one by one."""
+    if item.op.name in PICKS:
+        return _labels(item)
+    if item.op.name == "Concat":
+        parts = [_named(each) for each in item.inputs]
+        return sum(parts, ()) if all(parts) else ()
+    alike = item.op.by_column and len(item.inputs) == 1
+    alike = alike and _width(item.inputs[0].type) == _width(item.type)
+    return _named(item.inputs[0]) if alike else ()
 
 
 def _width(kind: Type) -> int:

@@ -10,37 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from flour.core.chunked_array import Pieces
+from flour.core.extent import extents
 from flour.core.node import Node, topological
-from flour.core.op import Op
-from flour.core.types import Scalar, Type, Vector
-from objectstore import Blob
-
-#: Operators whose results are finite if their inputs and parameters are: by name, since most
-#: programs have few of them, and the others need not be imported.
-KEEPING = frozenset(
-    {
-        *("Fill", "Concat", "Select", "Element", "AsVector", "Take", "ToDense", "ToSparse"),
-        *("Subtract", "Add", "Multiply", "Divide", "OneMinus"),
-        *("Clip", "AsFloat", "Cast", "CastLike"),
-        *("OneHot", "LookUp", "Plus", "Minus", "Times", "Abs", "Negate", "Relu", "Sign", "Square"),
-        *("Linear", "Sigmoid", "Softmax", "Sum", "Max", "Min", "Norm", "RequireFinite"),
-    }
-)
 
 
 def finite(item: Node) -> bool:
     """Whether every value of this node is finite, whatever the program's inputs are."""
-    known: dict[Node, bool] = {}
-    for each in topological([item]):
-        known[each] = (each.op.refuses_all_but_finite() or _is_integer(each.type)) or (
-            each.op.name in KEEPING
-            and _finite_parameters(each.op)
-            and all(known[source] for source in each.inputs)
-        )
-    return known[item]
+    return extents(topological([item]))[item].finite
 
 
 def may_refuse(item: Node) -> bool:
@@ -51,19 +27,3 @@ def may_refuse(item: Node) -> bool:
 def refusing(items: Sequence[Node]) -> set[Node]:
     """The nodes that can refuse a row, of those that are computed for these."""
     return {each for each in topological(items) if each.op.refuses_rows()}
-
-
-def _is_integer(kind: Type) -> bool:
-    """Whole numbers and bools are always finite."""
-    return isinstance(kind, Vector | Scalar) and not kind.dtype.startswith("float")
-
-
-def _finite_parameters(op: Op) -> bool:
-    if op.name == "Clip":
-        return True  # an infinite limit is no limit
-    for value in op.fields().values():
-        if isinstance(value, Blob | Pieces) and value.dtype.kind == "f":
-            numbers = value.array.astype(np.float64)
-            if not np.all(np.isfinite(numbers)) or (op.name == "Divide" and not numbers.all()):
-                return False
-    return True

@@ -45,6 +45,8 @@ class Trees(Walk):
     #: by it, and nothing else reads it.
     cover: Long = ()  # type: ignore[assignment]  # canonicalised like any array
 
+    largest_result = 1e34  # fitted numbers: none is near the end of a range
+
     def digested(self) -> list[str]:
         """As without the field, where there are no covers: such programs keep their digests."""
         parts = super().digested()
