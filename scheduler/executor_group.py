@@ -22,7 +22,8 @@ from scheduler.costs import CostModel
 from scheduler.dispatch import Dispatcher
 from scheduler.effects import NOTHING, Effects
 from scheduler.errors import NoThread
-from scheduler.executor import Executor, ExecutorThread
+from scheduler.executor import Executor
+from scheduler.executor_thread import is_executor
 from scheduler.job import Job
 from scheduler.queue_pair import Slot
 from scheduler.queues import QueueRules
@@ -194,7 +195,7 @@ class ExecutorGroup:
                 state, running.value, Timing(running.arrival, running.started, running.end)
             )
         except BaseException:
-            if not isinstance(threading.current_thread(), ExecutorThread):
+            if not is_executor():
                 raise
             self.callback_errors += 1
             _log.exception("a callback of a ticket raised")

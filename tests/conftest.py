@@ -42,12 +42,12 @@ def pytest_configure() -> None:
     parse, parsing = ast.parse, threading.RLock()
 
     @functools.wraps(parse)
-    def one_at_a_time(*args: Any, **options: Any) -> ast.AST:
+    def one_at_a_time(*args: Any, **options: Any) -> Any:
         with parsing:
             return parse(*args, **options)
 
     if sys.version_info < (3, 12):
-        ast.parse = one_at_a_time
+        ast.parse = one_at_a_time  # type: ignore[assignment]  # it has many overloads
 
 
 def pytest_sessionstart() -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -49,6 +50,8 @@ class Telling(Protocol):
 
 class FleetExperiments(FleetRoutes):
     """What a rollout needs of its owner: see `runtime.rollout.rollout.Owner`."""
+
+    _lock: AbstractContextManager[bool]
 
     def __init__(self) -> None:
         super().__init__()
