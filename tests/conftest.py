@@ -47,7 +47,7 @@ def pytest_configure() -> None:
             return parse(*args, **options)
 
     if sys.version_info < (3, 12):
-        ast.parse = one_at_a_time  # type: ignore[assignment]  # it has many overloads
+        ast.parse = one_at_a_time
 
 
 def pytest_sessionstart() -> None:

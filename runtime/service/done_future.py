@@ -59,3 +59,13 @@ class DoneFuture(Future[Any]):
             fn(self)
         except Exception:  # noqa: BLE001 (whatever it is, it is not the call's)
             _log.exception("exception calling callback for %r", self)
+
+
+def computed(compute: Callable[[], Any]) -> Future[Any]:
+    """A future of what this thread computes now, be it an answer or an error."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(compute())
+    except Exception as error:  # noqa: BLE001 (it is the future's)
+        future.set_exception(error)
+    return future

@@ -34,7 +34,7 @@ from runtime.service import batches
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
-from runtime.service.done_future import DoneFuture
+from runtime.service.done_future import DoneFuture, computed
 from runtime.service.engines import Answers, Engines, check_options, shaped
 from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
 from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph, waits
@@ -465,12 +465,7 @@ class Runtime(RoutedEndpoints):
     ) -> Future[Answers]:
         """A future of the answers, by executors; done already where this thread computes them."""
         if choice.way is Way.INLINE or is_executor():  # which might wait for itself
-            future: Future[Answers] = Future()
-            try:
-                future.set_result(self._inline(version, batch, choice, call))
-            except Exception as error:  # noqa: BLE001 (it is the future's)
-                future.set_exception(error)
-            return future
+            return computed(partial(self._inline, version, batch, choice, call))
         if choice.way is Way.WHOLE:
             run = partial(self._load_and_run, version)
             return self._engines.submit_whole(version, run, batch, choice.decision, call)

@@ -1,8 +1,7 @@
 """The controller: holds the folder, starts replicas, and tells all of them what to serve.
 
 It answers no request for a prediction; clients ask replicas. Replicas connect to it, and stay when
-it is started again: everything that it needs is in the folder or the state of the cluster, or told
-by them. What starts a process is a `Launcher`: Ray, see `actors`.
+it starts again: all that it needs is in the folder, in the cluster's state, or told by them.
 """
 
 from __future__ import annotations
