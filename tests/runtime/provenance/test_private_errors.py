@@ -328,7 +328,11 @@ def test_a_graph_shows_nothing_of_what_its_models_hide(runtime: Runtime) -> None
 
 
 def _vector() -> tuple[Flow, Any, str]:
-    return flour.outputs(score=flour.source("x", flour.Vector(2)).sum()), [[4455667788.0, 1.0]], "x"
+    return (
+        flour.outputs(score=flour.vector("x", 2).linear([[2.0, 3.0]], [0.5])),
+        [[4455667788.0, 1.0]],
+        "x",
+    )
 
 
 def _record() -> tuple[Flow, Any, str]:
