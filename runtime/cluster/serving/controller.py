@@ -455,6 +455,7 @@ class Controller:
                     seat.channel.close()
             self._seats.clear()
         self.front.stop()
+        self.fleet.close()
 
     def _autoscale(self, now: float) -> None:
         scale, seats = self.settings.scale, self._seats.values()
