@@ -19,7 +19,7 @@ from scheduler.errors import (
     SchedulerError,
     WaitsForItself,
 )
-from scheduler.executor import is_executor
+from scheduler.executor_thread import is_executor
 from scheduler.inline import InlineEngine, InlineStats
 from scheduler.job import Job, split
 from scheduler.policy import Ask, Decision, Engine, Load, Settings, choose

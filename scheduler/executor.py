@@ -6,20 +6,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from scheduler.effects import NOTHING
+from scheduler.executor_thread import ExecutorThread
 from scheduler.queue_pair import Slot
 from scheduler.running import Run, RunningChunk
 
 if TYPE_CHECKING:
     from scheduler.executor_group import ExecutorGroup
-
-
-class ExecutorThread(threading.Thread):
-    """A thread that belongs to a pool. A daemon, so that a stage cannot keep a process alive."""
-
-
-def is_executor() -> bool:
-    """Whether the calling thread is an executor, of any pool: it waits for no other's work."""
-    return isinstance(threading.current_thread(), ExecutorThread)
 
 
 class Executor:

@@ -22,7 +22,8 @@ from scheduler.costs import CostModel
 from scheduler.dispatch import Dispatcher
 from scheduler.effects import NOTHING, Effects
 from scheduler.errors import NoThread
-from scheduler.executor import Executor, ExecutorThread
+from scheduler.executor import Executor
+from scheduler.executor_thread import ExecutorThread
 from scheduler.job import Job
 from scheduler.queue_pair import Slot
 from scheduler.queues import QueueRules

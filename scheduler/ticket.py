@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 from scheduler.errors import WaitsForItself
-from scheduler.executor import is_executor
+from scheduler.executor_thread import is_executor
 from scheduler.running import RunningJob
 
 

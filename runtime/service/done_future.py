@@ -59,3 +59,13 @@ class DoneFuture(Future[Any]):
             fn(self)
         except Exception:  # noqa: BLE001 (whatever it is, it is not the call's)
             _log.exception("exception calling callback for %r", self)
+
+
+def done(call: Callable[[], Any]) -> Future[Any]:
+    """A future of what a call gives or raises, made here and now."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 (it is the future's)
+        future.set_exception(error)
+    return future

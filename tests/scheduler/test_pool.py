@@ -30,7 +30,7 @@ from scheduler import (
     State,
     Ticket,
 )
-from scheduler.executor import ExecutorThread
+from scheduler.executor_thread import ExecutorThread
 from tests.house import run_python
 
 LONG = 60.0  # for what must happen; never waited for when all is well
