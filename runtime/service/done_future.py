@@ -61,11 +61,11 @@ class DoneFuture(Future[Any]):
             _log.exception("exception calling callback for %r", self)
 
 
-def computed(compute: Callable[[], Any]) -> Future[Any]:
-    """A future of what this thread computes now, be it an answer or an error."""
+def done(call: Callable[[], Any]) -> Future[Any]:
+    """A future of what a call gives or raises, made here and now."""
     future: Future[Any] = Future()
     try:
-        future.set_result(compute())
+        future.set_result(call())
     except Exception as error:  # noqa: BLE001 (it is the future's)
         future.set_exception(error)
     return future

@@ -34,7 +34,7 @@ from runtime.service import batches
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
-from runtime.service.done_future import DoneFuture, computed
+from runtime.service.done_future import DoneFuture, done
 from runtime.service.engines import Answers, Engines, check_options, shaped
 from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
 from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph, waits
@@ -465,12 +465,12 @@ class Runtime(RoutedEndpoints):
     ) -> Future[Answers]:
         """A future of the answers, by executors; done already where this thread computes them."""
         if choice.way is Way.INLINE or is_executor():  # which might wait for itself
-            return computed(partial(self._inline, version, batch, choice, call))
+            return done(lambda: self._inline(version, batch, choice, call))
         if choice.way is Way.WHOLE:
             run = partial(self._load_and_run, version)
             return self._engines.submit_whole(version, run, batch, choice.decision, call)
-        plan, done = self._memory.take(version, pin=True), version.unpin
-        return self._engines.submit(version, plan, batch, choice.decision, call, done=done)
+        plan, end = self._memory.take(version, pin=True), version.unpin
+        return self._engines.submit(version, plan, batch, choice.decision, call, done=end)
 
     def _load_and_run(self, version: ModelVersion, block: object) -> Answers:
         """Bring back the plan that the caller could not wait for, and answer the call."""

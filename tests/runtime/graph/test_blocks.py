@@ -26,6 +26,7 @@ from runtime.http import Server, ServerSettings
 from runtime.service import runtime as service
 from scheduler import DeadlineExceeded, Overloaded, QueueRules, is_executor
 from tests.house import until
+from tests.runtime.conftest import Hold
 from tests.runtime.graph.waiting import (
     LIMIT,
     ROWS,
@@ -182,23 +183,24 @@ def test_the_batch_engine_by_submit_and_predict(executors: int) -> None:
         assert (counts.batch_calls, counts.inline_calls) == (21, 1)
 
 
-def test_a_full_queue_refuses_blocks_of_graphs_and_predict_batch_waits_for_its_own() -> None:
+def test_a_full_queue_refuses_blocks_of_graphs(hold: Hold) -> None:
     runtime = Runtime(executors=1, rules=QueueRules(jobs=0))
     try:
         runtime.register("lin", linear(), background=False)
         runtime.register("live", graph(), background=False)
-        go = threading.Event()
-        busy = runtime._engines.elsewhere(lambda: go.wait(LIMIT))
+        runtime.register("busy", hold.plan())
+        busy = runtime.submit("busy", np.zeros((3, 4)), engine="batch")
+        hold.wait()
         with pytest.raises(Overloaded):
             runtime.submit("live", blocks(1)[0], engine="batch")
-        go.set()
+        hold.go()
         busy.result(LIMIT)
         check(ask(runtime, "live", blocks(20)), blocks(20))
     finally:
         within(lambda: runtime.close(drain=False))
 
 
-def test_a_reservation_is_for_the_plans_of_a_graph() -> None:
+def test_a_reservation_is_for_the_plans_of_a_graph(hold: Hold) -> None:
     with serving(1) as runtime:
         runtime.register("live", graph(), reserve=1, background=False)
         slow(runtime, "live")
@@ -211,12 +213,13 @@ def test_a_reservation_is_for_the_plans_of_a_graph() -> None:
             return run(*given)
 
         plan.step = step
-        go = threading.Event()
-        busy = [runtime._engines.elsewhere(lambda: go.wait(LIMIT)) for _ in range(2)]
+        runtime.register("busy", hold.plan())
+        busy = [runtime.submit("busy", np.zeros((3, 4)), engine="batch") for _ in range(2)]
+        hold.wait()
         check(ask(runtime, "live", blocks(10)), blocks(10))
         assert ran, "the shared executor is busy all the time"
         assert all(ran)
-        go.set()
+        hold.go()
         for each in busy:
             each.result(LIMIT)
 
