@@ -120,6 +120,10 @@ class Importer:
 
     #: Trees keep how much of the training data reached each node, for attribution.
     covers: bool = False
+    #: The version of its library that wrote the model, where its file says so and it is not the
+    #: installed one; and what is known of its version, in words.
+    writer: str = ""
+    caveat: str = ""
 
     # --- children: the importer of estimators knows --------------------------------------------
 

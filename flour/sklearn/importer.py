@@ -12,6 +12,7 @@ from flour.core.errors import (
     FlourError,
     ImportRefused,
     NotRectangular,
+    OtherVersion,
     UnfittedEstimator,
     UnknownEstimator,
     UnsupportedSetting,
@@ -31,6 +32,7 @@ from flour.language.adapters import (
 )
 from flour.language.flow import Flow, outputs, source
 from flour.ops.require import OnMissing, refuses, without_checks
+from flour.sklearn import versions
 from flour.sklearn.inputs import input_type
 from flour.sklearn.parts import take_apart
 from flour.sklearn.validation import PICKS, Refused, refused_by, with_checks
@@ -65,11 +67,13 @@ def from_sklearn(
     """
     checks = refuses(on_missing)
     _refuse_others(estimator)
+    caveat = versions.warn(estimator, "it is read, and answers, as the installed version does")
+    writer = versions.writer_of(estimator)
     kind = _input_type(estimator, sample) if on is None else on.type
 
     def program(fit: Fitted, *given: object, trace: ArrayTrace | None = None) -> Flow:
         importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
-        importer.covers = covers
+        importer.covers, importer.caveat, importer.writer = covers, caveat, writer
         made = _program(fit, kind, importer)
         return _without_unread(
             with_checks(made, importer.asked) if checks else without_checks(made)
@@ -80,7 +84,7 @@ def from_sklearn(
         return program(fit, trace=trace)
 
     made = model_program(
-        lambda: take_apart(estimator, (kind, allow_python, checks, covers), read),
+        lambda: take_apart(estimator, (kind, allow_python, checks, covers, caveat), read),
         lambda: program(estimator, sample),
     )
     return made if on is None else made.on(on)
@@ -107,7 +111,10 @@ def _refuse_others(estimator: object) -> None:
 def _input_type(estimator: object, sample: object) -> Type:
     """The type of the program's input; an error about the sample says that it is the sample."""
     if sample is None:
-        return input_type(estimator)
+        try:
+            return input_type(estimator)
+        except (AttributeError, TypeError) as problem:
+            raise lacking(estimator, problem, "", versions.caveat(estimator)) from problem
     try:
         return input_type(estimator, sample)
     except FlourError as problem:
@@ -208,6 +215,7 @@ class EstimatorImporter(Importer):
     ) -> Flow | dict[str, Flow]:
         """A step without an adapter by way of skl2onnx, if its answers agree on the sample."""
         hopeless = self._sample is None or not hasattr(estimator, "fit")
+        hopeless = hopeless or bool(self.caveat)  # the installed library is no witness then
         if hopeless or getattr(problem, "tried", False):
             raise problem
         from flour.sklearn.fallback import through_onnx
@@ -267,20 +275,15 @@ class EstimatorImporter(Importer):
         )
 
     def _unfitted(self, estimator: Fitted, problem: AttributeError) -> FlourError:
-        name = type(estimator).__name__
-        return UnfittedEstimator(
-            f"{name} is not fitted",
-            where=self.where() or _itself(estimator),
-            found=str(problem)[:120],
-            hint="call fit() before importing it",
-        )
+        return lacking(estimator, problem, self.where(), self.caveat)
 
     def _unreadable(self, estimator: Fitted, problem: Exception) -> FlourError:
         name = type(estimator).__name__
         return UnsupportedSetting(
             f"{name} cannot be imported as it is fitted",
             where=self.where() or _itself(estimator),
-            found=f"{type(problem).__name__}: {problem}"[:120],
+            found=f"{type(problem).__name__}: {problem}"[:120]
+            + (self.caveat and f"; {self.caveat}"),
             hint=f"see that its own methods answer; {INSTEAD}",
         )
 
@@ -297,6 +300,22 @@ class EstimatorImporter(Importer):
         if self._trace is not None:
             self._trace.refuse("the sample")
         return None if self._sample is None else densify(x.reference(self._sample)["output"])
+
+
+def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str = "") -> FlourError:
+    """The error for an attribute that an estimator has not: not fitted, or by another version."""
+    name, found = type(estimator).__name__, str(problem)[:120]
+    where = where or _itself(estimator)
+    names = {*getattr(estimator, "__dict__", ()), *vars(getattr(problem, "obj", None) or problem)}
+    if not caveat and not any(each[-1] == "_" != each[0] for each in names):
+        hint = "call fit() before importing it"
+        return UnfittedEstimator(f"{name} is not fitted", where=where, found=found, hint=hint)
+    return OtherVersion(
+        f"{name} lacks what the installed version of its library would have fitted",
+        where=where,
+        found=f"{found}; {caveat or 'another version has probably written it'}",
+        hint=versions.HINT,
+    )
 
 
 def _instead(estimator: Fitted) -> str:
