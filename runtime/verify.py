@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from flour.core.types import Record, Text, Type, Vector
 from flour.data.frames import as_column, frame_columns, is_sparse
-from flour.sklearn.versions import warn
+from flour.sklearn.importer import warn
 from oven import Plan
 from runtime.errors import Unfaithful
 

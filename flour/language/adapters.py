@@ -120,9 +120,7 @@ class Importer:
 
     #: Trees keep how much of the training data reached each node, for attribution.
     covers: bool = False
-    #: The version of its library that wrote the model, where its file says so and it is not the
-    #: installed one; and what is known of its version, in words.
-    writer: str = ""
+    #: Which version of its library wrote the model, in words, where it is not the installed one.
     caveat: str = ""
 
     # --- children: the importer of estimators knows --------------------------------------------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from flour.core.errors import (
     ImportRefused,
     NotRectangular,
     OtherVersion,
+    OtherVersionWarning,
     UnfittedEstimator,
     UnknownEstimator,
     UnsupportedSetting,
@@ -36,6 +40,7 @@ from flour.sklearn import versions
 from flour.sklearn.inputs import input_type
 from flour.sklearn.parts import take_apart
 from flour.sklearn.validation import PICKS, Refused, refused_by, with_checks
+from flour.tracing.fitted import is_object
 from flour.tracing.model_flow import model_program
 from flour.tracing.traced_array import ArrayTrace
 
@@ -67,13 +72,12 @@ def from_sklearn(
     """
     checks = refuses(on_missing)
     _refuse_others(estimator)
-    caveat = versions.warn(estimator, "it is read, and answers, as the installed version does")
-    writer = versions.writer_of(estimator)
+    caveat = warn(estimator, "it is read, and answers, as the installed version does")
     kind = _input_type(estimator, sample) if on is None else on.type
 
     def program(fit: Fitted, *given: object, trace: ArrayTrace | None = None) -> Flow:
         importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
-        importer.covers, importer.caveat, importer.writer = covers, caveat, writer
+        importer.covers, importer.caveat = covers, caveat
         made = _program(fit, kind, importer)
         return _without_unread(
             with_checks(made, importer.asked) if checks else without_checks(made)
@@ -114,7 +118,7 @@ def _input_type(estimator: object, sample: object) -> Type:
         try:
             return input_type(estimator)
         except (AttributeError, TypeError) as problem:
-            raise lacking(estimator, problem, "", versions.caveat(estimator)) from problem
+            raise lacking(estimator, problem, "", version_caveat(estimator)) from problem
     try:
         return input_type(estimator, sample)
     except FlourError as problem:
@@ -147,6 +151,64 @@ def _without_unread(program: Flow) -> Flow:
     return program.retype(X=Record(kind.fields, unread=unread))
 
 
+# --- other versions ---------------------------------------------------------------------------
+
+
+def warn(root: object, means: str) -> str:
+    """Warn of an estimator that another version made; `means` says what follows."""
+    said = version_caveat(root)
+    if said:
+        # Without a registry, which would keep all but the first model of a folder silent.
+        text, place = f"{type(root).__name__}: {said}; {means}", provenance.here()
+        warnings.warn_explicit(text, OtherVersionWarning, place.file, place.line)
+    return said
+
+
+def version_caveat(root: object) -> str:
+    """Which version made an estimator, if it is known not to be the installed one; else nothing.
+
+    Files say so. scikit-learn forgets it of those that a caller unpickles: they show it where
+    their parameters are not those of the installed class.
+    """
+    rest, looked_at = [root], 0
+    while rest and looked_at < _MOST_VALUES:
+        value: Any = rest.pop()
+        looked_at += 1
+        if isinstance(value, list | tuple):
+            rest += value[:_MOST_VALUES]
+        elif is_object(value) or (value is root and hasattr(value, "__dict__")):
+            said = versions.differs(vars(value).get(versions.KEY)) or _strange_parameters(value)
+            if said:
+                return said
+            rest += vars(value).values()
+    return ""
+
+
+def _strange_parameters(estimator: object) -> str:
+    own, every = _parameters(type(estimator))
+    names = vars(estimator).keys()
+    lacks = own - names
+    strange = lacks or {n for n in names - every if own and n[0] != "_" and n[-1] != "_"}
+    if not strange:
+        return ""
+    which = f"{type(estimator).__name__} {'lacks' if lacks else 'has'} {', '.join(sorted(strange))}"
+    return (
+        f"another version than the installed scikit-learn {versions.installed()} made it ({which})"
+    )
+
+
+@lru_cache(512)
+def _parameters(kind: type) -> tuple[frozenset[str], frozenset[str]]:
+    """The parameters of one of scikit-learn's classes, and these with those of its bases."""
+    own = getattr(kind, "_get_param_names", None)
+    if own is None or not kind.__module__.startswith("sklearn."):
+        return frozenset(), frozenset()
+    bases = (signature(base.__init__).parameters for base in kind.__mro__[:-1])
+    return frozenset(own()), frozenset(name for names in bases for name in names)
+
+
+#: How many values inside an estimator are looked at for its version.
+_MOST_VALUES = 512
 _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"
 
 

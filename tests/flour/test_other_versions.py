@@ -12,7 +12,6 @@ import pickletools
 import warnings
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import joblib
@@ -41,10 +40,10 @@ from flour.core.errors import (
 )
 from flour.sklearn import versions
 from flour.sklearn.file import read_with_version
+from flour.sklearn.importer import version_caveat
 from runtime.verify import verify
-from tests.flour.old_models.make import MODELS, ROWS, WORDS
+from tests.flour.old_models.make import FOLDER, MODELS, ROWS, WORDS
 
-FOLDER = Path(__file__).parent / "old_models"
 ANSWERS: dict[str, dict[str, Any]] = json.loads((FOLDER / "answers.json").read_text())
 HERE = sklearn.__version__
 X, Y = make_classification(60, 4, n_classes=3, n_informative=3, n_redundant=0, random_state=0)
@@ -202,7 +201,7 @@ def test_a_model_of_the_installed_version_is_told_nothing_of(estimator: Any) -> 
     kept = io.BytesIO()
     joblib.dump(fitted, kept)
     for each in (fitted, read_with_version(kept.getvalue())[0]):
-        assert not versions.caveat(each)
+        assert not version_caveat(each)
         assert flour.from_sklearn(each).outputs
 
 
@@ -330,4 +329,4 @@ def test_much_that_is_packed_is_unpacked_in_part(monkeypatch: pytest.MonkeyPatch
 def test_an_estimator_with_itself_inside_is_walked_once_in_a_while() -> None:
     fitted = StandardScaler().fit(X)
     fitted.me_ = [fitted, fitted]
-    assert not versions.caveat(fitted)
+    assert not version_caveat(fitted)
