@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from functools import lru_cache
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -185,28 +184,26 @@ def version_caveat(root: object) -> str:
 
 
 def _strange_parameters(estimator: object) -> str:
-    own, every = _parameters(type(estimator))
-    names = vars(estimator).keys()
-    lacks = own - names
-    strange = lacks or {n for n in names - every if own and n[0] != "_" and n[-1] != "_"}
+    kind: Any = type(estimator)
+    if not kind.__module__.startswith("sklearn.") or not hasattr(kind, "__sklearn_tags__"):
+        return ""  # it is no estimator of theirs
+    own, names = _parameters(kind), vars(estimator).keys()
+    strange = (own - names) or (names & _GONE) - own
     if not strange:
         return ""
-    which = f"{type(estimator).__name__} {'lacks' if lacks else 'has'} {', '.join(sorted(strange))}"
+    which = f"{kind.__name__} {'lacks' if strange & own else 'has'} {', '.join(sorted(strange))}"
     return (
         f"another version than the installed scikit-learn {versions.installed()} made it ({which})"
     )
 
 
 @lru_cache(512)
-def _parameters(kind: type) -> tuple[frozenset[str], frozenset[str]]:
-    """The parameters of one of scikit-learn's classes, and these with those of its bases."""
-    own = getattr(kind, "_get_param_names", None)
-    if own is None or not kind.__module__.startswith("sklearn."):
-        return frozenset(), frozenset()
-    bases = (signature(base.__init__).parameters for base in kind.__mro__[:-1])
-    return frozenset(own()), frozenset(name for names in bases for name in names)
+def _parameters(kind: Fitted) -> frozenset[str]:
+    return frozenset(kind._get_param_names())
 
 
+#: Parameters that scikit-learn took away: of logistic regressions, ensembles, column transformers.
+_GONE = frozenset(("multi_class", "base_estimator", "force_int_remainder_cols", "normalize"))
 #: How many values inside an estimator are looked at for its version.
 _MOST_VALUES = 512
 _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"

@@ -8,6 +8,7 @@ import lzma
 import re
 import zipfile
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -71,12 +72,13 @@ def version_in(data: bytes) -> str:
 
 
 def _unpacked(data: bytes) -> bytes:
-    for unpack in (
+    ways: tuple[Callable[[], bytes], ...] = (
         lambda: zlib.decompressobj(47).decompress(data, _MOST_BYTES),  # zlib and gzip
         lambda: bz2.BZ2Decompressor().decompress(data, _MOST_BYTES),
         lambda: lzma.LZMADecompressor(memlimit=1 << 28).decompress(data, _MOST_BYTES),
         lambda: zipfile.ZipFile(io.BytesIO(data)).open("schema.json").read(_MOST_BYTES),  # noqa: SIM115 (in memory)
-    ):
+    )
+    for unpack in ways:
         with suppress(*_NOT_SO_PACKED):
             return unpack()
     return data

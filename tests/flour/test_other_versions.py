@@ -326,6 +326,12 @@ def test_much_that_is_packed_is_unpacked_in_part(monkeypatch: pytest.MonkeyPatch
     assert versions.version_in(packed) == ""
 
 
+def test_notes_of_the_caller_say_nothing_of_versions() -> None:
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+    fitted.notes, fitted[-1].threshold = "mine", 0.4
+    assert not version_caveat(fitted)
+
+
 def test_an_estimator_with_itself_inside_is_walked_once_in_a_while() -> None:
     fitted = StandardScaler().fit(X)
     fitted.me_ = [fitted, fitted]

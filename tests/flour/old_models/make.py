@@ -100,7 +100,7 @@ def main() -> None:
     version = sklearn.__version__
     path = FOLDER / "answers.json"
     answers = json.loads(path.read_text()) if path.exists() else {}
-    packed = [bytes, bz2.compress, gzip.compress, lzma.compress]
+    packed: list[Any] = [bytes, bz2.compress, gzip.compress, lzma.compress]
     for place, name in enumerate(MODELS[version].split()):
         estimator, data, target = models()[name]
         estimator.fit(data, target)
