@@ -336,3 +336,12 @@ def test_an_estimator_with_itself_inside_is_walked_once_in_a_while() -> None:
     fitted = StandardScaler().fit(X)
     fitted.me_ = [fitted, fitted]
     assert not version_caveat(fitted)
+
+
+def test_a_wrapper_that_lightgbm_2_has_fitted_is_a_model() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    fitted = lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, X @ [1.0, 2.0, 0.0, 1.0])
+    wanted = fitted.predict(X)
+    del fitted.fitted_  # which LightGBM 2 did not set: `booster_` raises
+    made = flour.from_sklearn(make_pipeline(fitted), sample=X[:5]).plan().run(X)
+    np.testing.assert_allclose(made["value"], wanted, rtol=1e-12)
