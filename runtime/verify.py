@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from flour.core.types import Record, Text, Type, Vector
 from flour.data.frames import as_column, frame_columns, is_sparse
+from flour.sklearn.importer import warn
 from oven import Plan
 from runtime.errors import Unfaithful
 
@@ -58,6 +59,7 @@ def verify(plan: Plan, estimator: object, rows: object, tolerance: float | None 
     Labels must be equal; numbers may differ by `tolerance` relative to the largest answer, by
     default 1e-9, and 1e-5 where the answer is float32.
     """
+    warn(estimator, "verifying asks the installed version, not the one that fitted it")
     made = plan.run(rows)
     found = [
         bad

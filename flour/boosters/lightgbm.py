@@ -69,7 +69,8 @@ def answered(head: Fields, trees: list[Fields], scores: Flow) -> Flow:
 
 def text_of(model: object) -> str:
     """The model as LightGBM writes it to a file."""
-    inner = getattr(model, "booster_", model)
+    # The attribute behind `booster_`, which denies a model that LightGBM 2 has fitted.
+    inner: Any = getattr(model, "_Booster", None) or getattr(model, "booster_", model)
     if hasattr(inner, "model_to_string"):
         return str(inner.model_to_string())
     if isinstance(model, bytes):

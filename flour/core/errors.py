@@ -6,7 +6,8 @@
     ├── ImportRefused          an estimator or model cannot be imported faithfully
     │   ├── UnknownEstimator       nothing here knows this class
     │   ├── UnfittedEstimator      it was never fitted
-    │   └── UnsupportedSetting     known class, but this setting has no exact translation
+    │   ├── UnsupportedSetting     known class, but this setting has no exact translation
+    │   └── OtherVersion           another version of its library gave its state another meaning
     ├── InputError             the data handed to a program is wrong (also a ValueError)
     │   ├── WidthMismatch          wrong number of columns
     │   ├── MissingColumn          a named column is absent
@@ -58,6 +59,14 @@ class UnfittedEstimator(ImportRefused):
 
 class UnsupportedSetting(ImportRefused):
     """The class is known, but this setting has no exact translation."""
+
+
+class OtherVersion(ImportRefused):
+    """Another version of its library fitted the estimator, and its state meant something else."""
+
+
+class OtherVersionWarning(UserWarning):
+    """Another version of scikit-learn than the installed one made the estimator."""
 
 
 class InputError(FlourError, ValueError):

@@ -125,6 +125,8 @@ class Importer:
 
     #: Trees keep how much of the training data reached each node, for attribution.
     covers: bool = False
+    #: Which version of its library wrote the model, in words, where it is not the installed one.
+    caveat: str = ""
 
     # --- children: the importer of estimators knows --------------------------------------------
 

@@ -7,28 +7,45 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from flour.core.errors import ImportRefused
+from flour.sklearn import versions
 
 
 def read_with_version(data: bytes, where: str | None = None) -> tuple[Any, str]:
     """The object in a pickle or joblib file, and the version of scikit-learn that wrote it."""
     import joblib
-    import sklearn
 
+    return read("pickle", data, lambda: joblib.load(io.BytesIO(data)), where)
+
+
+def read(
+    kind: str, data: bytes, load: Callable[[], Any], where: str | None = None
+) -> tuple[Any, str]:
+    """The estimator that `load` makes of a file, and the version of scikit-learn that wrote it.
+
+    The estimator keeps another version than the installed one, for `flour.sklearn.versions`.
+    """
     try:
         with warnings.catch_warnings(record=True) as said:
-            # scikit-learn warns of another version; an estimator that cannot be imported is refused
-            # later.
+            # scikit-learn's warning of another version is given again, by the import.
             warnings.simplefilter("always")
-            found = joblib.load(io.BytesIO(data))
-        told = (getattr(each.message, "original_sklearn_version", None) for each in said)
-        return found, next(filter(None, told), str(sklearn.__version__))
+            found = load()
+    except ImportRefused:
+        raise
     except Exception as problem:
+        version = versions.version_in(data)
+        differs = versions.differs(version)
         raise ImportRefused(
-            "this pickle cannot be read",
+            f"this {kind} cannot be read" + (f": {differs}" if differs else ""),
             where=where,
             found=f"{type(problem).__name__}: {problem}"[:200],
-            hint="read it with the versions of the libraries that wrote it",
+            hint=versions.HINT if differs else "read it with the versions that wrote it",
         ) from problem
+    told = (getattr(each.message, "original_sklearn_version", None) for each in said)
+    version = next(filter(None, told), versions.installed())
+    if versions.differs(version) and hasattr(found, "__dict__"):
+        vars(found)[versions.KEY] = version
+    return found, version

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from flour.core.errors import (
     FlourError,
     ImportRefused,
     NotRectangular,
+    OtherVersion,
+    OtherVersionWarning,
     UnfittedEstimator,
     UnknownEstimator,
     UnsupportedSetting,
@@ -31,9 +35,11 @@ from flour.language.adapters import (
 )
 from flour.language.flow import Flow, outputs, source
 from flour.ops.require import OnMissing, refuses, without_checks
+from flour.sklearn import versions
 from flour.sklearn.inputs import input_type
 from flour.sklearn.parts import take_apart
 from flour.sklearn.validation import PICKS, Refused, refused_by, with_checks
+from flour.tracing.fitted import is_object
 from flour.tracing.model_flow import model_program
 from flour.tracing.traced_array import ArrayTrace
 
@@ -67,13 +73,14 @@ def from_sklearn(
     """
     checks = refuses(on_missing)
     _refuse_others(estimator)
+    caveat = warn(estimator, "it is read, and answers, as the installed version does")
     kind = _input_type(estimator, sample) if on is None else on.type
 
-    ways = (kind, allow_python, checks, covers, log_probabilities)
+    ways = (kind, allow_python, checks, covers, log_probabilities, caveat)
 
     def program(fit: Fitted, *given: object, trace: ArrayTrace | None = None) -> Flow:
         importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
-        importer.covers = covers
+        importer.covers, importer.caveat = covers, caveat
         made = _program(fit, kind, importer, log_probabilities=log_probabilities)
         return _without_unread(
             with_checks(made, importer.asked) if checks else without_checks(made)
@@ -117,7 +124,10 @@ def _refuse_others(estimator: object) -> None:
 def _input_type(estimator: object, sample: object) -> Type:
     """The type of the program's input; an error about the sample says that it is the sample."""
     if sample is None:
-        return input_type(estimator)
+        try:
+            return input_type(estimator)
+        except (AttributeError, TypeError) as problem:
+            raise lacking(estimator, problem, "", version_caveat(estimator)) from problem
     try:
         return input_type(estimator, sample)
     except FlourError as problem:
@@ -150,6 +160,62 @@ def _without_unread(program: Flow) -> Flow:
     return program.retype(X=Record(kind.fields, unread=unread))
 
 
+# --- other versions ---------------------------------------------------------------------------
+
+
+def warn(root: object, means: str) -> str:
+    """Warn of an estimator that another version made; `means` says what follows."""
+    said = version_caveat(root)
+    if said:
+        # Without a registry, which would keep all but the first model of a folder silent.
+        text, place = f"{type(root).__name__}: {said}; {means}", provenance.here()
+        warnings.warn_explicit(text, OtherVersionWarning, place.file, place.line)
+    return said
+
+
+def version_caveat(root: object) -> str:
+    """Which version made an estimator, if it is known not to be the installed one; else nothing.
+
+    Files say so. scikit-learn forgets it of those that a caller unpickles: they show it where
+    their parameters are not those of the installed class.
+    """
+    rest, looked_at = [root], 0
+    while rest and looked_at < _MOST_VALUES:
+        value: Any = rest.pop()
+        looked_at += 1
+        if isinstance(value, list | tuple):
+            rest += value[:_MOST_VALUES]
+        elif is_object(value) or (value is root and hasattr(value, "__dict__")):
+            said = versions.differs(vars(value).get(versions.KEY)) or _strange_parameters(value)
+            if said:
+                return said
+            rest += vars(value).values()
+    return ""
+
+
+def _strange_parameters(estimator: object) -> str:
+    kind: Any = type(estimator)
+    if not kind.__module__.startswith("sklearn.") or not hasattr(kind, "__sklearn_tags__"):
+        return ""  # it is no estimator of theirs
+    own, names = _parameters(kind), vars(estimator).keys()
+    strange = (own - names) or (names & _GONE) - own
+    if not strange:
+        return ""
+    which = f"{kind.__name__} {'lacks' if strange & own else 'has'} {', '.join(sorted(strange))}"
+    return (
+        f"another version than the installed scikit-learn {versions.installed()} made it ({which})"
+    )
+
+
+@lru_cache(512)
+def _parameters(kind: Fitted) -> frozenset[str]:
+    return frozenset(kind._get_param_names())
+
+
+#: Parameters that scikit-learn took away: of logistic regressions, ensembles, column transformers.
+_GONE = frozenset(("multi_class", "base_estimator", "force_int_remainder_cols", "normalize"))
+#: How many values inside an estimator are looked at for its version.
+_MOST_VALUES = 512
 _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"
 
 
@@ -218,6 +284,7 @@ class EstimatorImporter(Importer):
     ) -> Flow | dict[str, Flow]:
         """A step without an adapter by way of skl2onnx, if its answers agree on the sample."""
         hopeless = self._sample is None or not hasattr(estimator, "fit")
+        hopeless = hopeless or bool(self.caveat)  # the installed library is no witness then
         if hopeless or getattr(problem, "tried", False):
             raise problem
         from flour.sklearn.fallback import through_onnx
@@ -277,20 +344,15 @@ class EstimatorImporter(Importer):
         )
 
     def _unfitted(self, estimator: Fitted, problem: AttributeError) -> FlourError:
-        name = type(estimator).__name__
-        return UnfittedEstimator(
-            f"{name} is not fitted",
-            where=self.where() or _itself(estimator),
-            found=str(problem)[:120],
-            hint="call fit() before importing it",
-        )
+        return lacking(estimator, problem, self.where(), self.caveat)
 
     def _unreadable(self, estimator: Fitted, problem: Exception) -> FlourError:
         name = type(estimator).__name__
         return UnsupportedSetting(
             f"{name} cannot be imported as it is fitted",
             where=self.where() or _itself(estimator),
-            found=f"{type(problem).__name__}: {problem}"[:120],
+            found=f"{type(problem).__name__}: {problem}"[:120]
+            + (self.caveat and f"; {self.caveat}"),
             hint=f"see that its own methods answer; {INSTEAD}",
         )
 
@@ -307,6 +369,22 @@ class EstimatorImporter(Importer):
         if self._trace is not None:
             self._trace.refuse("the sample")
         return None if self._sample is None else densify(x.reference(self._sample)["output"])
+
+
+def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str = "") -> FlourError:
+    """The error for an attribute that an estimator has not: not fitted, or by another version."""
+    name, found = type(estimator).__name__, str(problem)[:120]
+    where = where or _itself(estimator)
+    names = {*getattr(estimator, "__dict__", ()), *vars(getattr(problem, "obj", None) or problem)}
+    if not caveat and not any(each[-1] == "_" != each[0] for each in names):
+        hint = "call fit() before importing it"
+        return UnfittedEstimator(f"{name} is not fitted", where=where, found=found, hint=hint)
+    return OtherVersion(
+        f"{name} lacks what the installed version of its library would have fitted",
+        where=where,
+        found=f"{found}; {caveat or 'another version has probably written it'}",
+        hint=versions.HINT,
+    )
 
 
 def _instead(estimator: Fitted) -> str:

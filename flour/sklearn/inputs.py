@@ -35,7 +35,7 @@ def input_type(estimator: Fitted, sample: object = None) -> Type:
         raise UnfittedEstimator(
             f"{type(estimator).__name__} does not say how many columns it was fitted on",
             where=f"the estimator itself ({type(estimator).__name__})",
-            hint="fit it first, or pass sample= with a few rows of its input",
+            hint="pass sample= with a few rows of its input, or fit it first",
         )
     kinds = column_types(estimator, int(width))
     return _record_or_vector(names, kinds)

@@ -11,6 +11,7 @@ from typing import Any
 
 from flour.core.errors import ImportRefused
 from flour.language.flow import Flow
+from flour.sklearn.file import read
 from flour.sklearn.importer import from_sklearn
 from flour.sklearn.originals import Answers, estimator_answers
 
@@ -45,7 +46,8 @@ def read_skops(raw: bytes) -> Any:
             found=f"no {problem.name}",
             hint="pip install skops, or save the model with serialization_format='cloudpickle'",
         ) from None
-    try:
+
+    def load() -> Any:
         if strange := sorted(set(io.get_untrusted_types(data=raw)) - set(_KNOWN)):
             raise ImportRefused(
                 "this file of skops has types that are not known to be harmless",
@@ -53,11 +55,5 @@ def read_skops(raw: bytes) -> Any:
                 hint="if you trust its author: skops.io.load(file, trusted=[...]), from_sklearn",
             )
         return io.loads(raw, trusted=_KNOWN)
-    except ImportRefused:
-        raise
-    except Exception as problem:
-        raise ImportRefused(
-            "this file of skops cannot be read",
-            found=f"{type(problem).__name__}: {problem}"[:200],
-            hint="read it with the versions of the libraries that wrote it",
-        ) from problem
+
+    return read("file of skops", raw, load)[0]

@@ -90,11 +90,18 @@ def _of_original(answers: Answers, block: Block) -> Mapping[str, Any]:
     except FlourError:
         raise
     except Exception as problem:
+        # An attribute that a model has not is missing for all rows.
+        lacks = hasattr(getattr(problem, "obj", None), "get_params")
+        lacks |= type(problem).__name__ == "NotFittedError"
         raise CommandError(
-            "the original model refuses these rows",
+            "the original model answers no rows in this environment"
+            if lacks
+            else "the original model refuses these rows",
             where=f"{block.file}:{block.lines[0]} to {block.lines[-1]}",
             found=f"{type(problem).__name__}: {problem}".split("\n", 1)[0][:200],
-            hint="verify with rows that the original answers",
+            hint="verify it with the versions of its libraries that it was trained with"
+            if lacks
+            else "verify with rows that the original answers",
         ) from problem
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import warnings
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flour.core.errors import OtherVersionWarning
+from flour.sklearn.versions import differs
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, CommandError, Exit
 from runtime.cli.output import Output
@@ -100,12 +103,15 @@ def run(options: argparse.Namespace, out: Output) -> int:
     hide(options.private)
     levels = level_names(options.cpu.split(","), "--cpu") if options.cpu else []
     with Progress(f"import {model.name}", hidden=out.as_json) as progress:
-        plan, compared, training = _imported(options, folder, model, progress)
+        with warnings.catch_warnings():  # the result says it
+            warnings.simplefilter("ignore", OtherVersionWarning)
+            plan, compared, training = _imported(options, folder, model, progress)
         progress.step("saving")
         _save(plan, target, compared, _private(options, plan), code=levels, training=training)
     facts: dict[str, Any] = {
         "file": str(target),
         "format": model.form,
+        "caveat": differs(training.get("libraries", {}).get("sklearn")),
         "outputs": {name: str(kind) for name, kind in plan.outputs.items()},
         "code": levels,
         "verified_rows": compared.rows if compared else 0,
@@ -121,11 +127,15 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 
 def _text(facts: dict[str, Any]) -> str:
-    verified = ""
+    verified, caveat = "", facts["caveat"]
     if facts["verified_rows"]:
         names = ", ".join(facts["verified_outputs"])
-        verified = f"verified: {facts['verified_rows']:,} rows answer as before ({names})\n"
-    return f"{verified}saved {facts['file']}"
+        before = "before"
+        if caveat:
+            before = "the installed scikit-learn does, which is not the one that trained the model"
+        verified = f"verified: {facts['verified_rows']:,} rows answer as {before} ({names})\n"
+    said = f"{caveat}: known differences are refused, others may be there\n" if caveat else ""
+    return f"{said}{verified}saved {facts['file']}"
 
 
 def _imported(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from flour.core.extension_points import extension
+from flour.sklearn.versions import version_in
 
 _XGBOOST = re.compile(rb'"version":\s*\[\s*(\d+),\s*(\d+),\s*(\d+)')
 _LIGHTGBM = re.compile(rb"^version=(\S{1,40})", re.MULTILINE)
@@ -32,6 +33,11 @@ def _xgboost(raw: bytes) -> dict[str, str]:
     return {} if found is None else {"xgboost": b".".join(found.groups()).decode()}
 
 
+def _skops(raw: bytes) -> dict[str, str]:
+    version = version_in(raw)
+    return {"sklearn": version} if version else {}
+
+
 def _onnx(raw: bytes) -> dict[str, str]:
     model = extension("onnx_outline")(raw)
     opsets = {
@@ -44,4 +50,5 @@ _READ: dict[str, Callable[[bytes], dict[str, str]]] = {
     "lightgbm": _lightgbm,
     "xgboost": _xgboost,
     "onnx": _onnx,
+    "skops": _skops,
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.linear import affine, in_place
+from flour.sklearn.versions import changed
 
 
 @adapts(
@@ -13,6 +16,9 @@ from flour.ops.linear import affine, in_place
     "sklearn.cross_decomposition.CCA",
 )
 def _pls(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
+    whole = (fit.x_rotations_ @ fit.y_loadings_.T * fit._y_std).T / fit._x_std
+    if not np.allclose(fit.coef_, whole, rtol=1e-6, equal_nan=True):
+        changed(to, fit, "its coefficients were for scaled columns", "1.4")
     centred = in_place(to.floats(x), lambda x: x.subtract(fit._x_mean))
     value = affine(centred, fit.coef_, fit.intercept_)
     scaled = in_place(centred, lambda x: x.divide(fit._x_std))

@@ -16,6 +16,7 @@ from flour.language.flow import Flow
 from flour.ops.nearest import Maximum
 from flour.ops.structure import Take, TakeText
 from flour.sklearn.estimators.compose import beside
+from flour.sklearn.versions import changed
 
 
 def members(fit: Fitted, x: Flow, to: Importer, *, named: bool = False) -> list[dict[str, Flow]]:
@@ -197,9 +198,11 @@ def _bagging_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 def _ada_boost_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     count = len(fit.classes_)
     to.need(count > 1, "AdaBoostClassifier of one class is not imported")
+    weights = np.asarray(fit.estimator_weights_[: len(fit.estimators_)], np.float64)
+    if getattr(fit, "algorithm", None) == "SAMME.R" and (weights == 1).all():
+        changed(to, fit, "its children's probabilities were summed (SAMME.R)", "1.5")
     children = members(fit, x, to)
     votes = columns([codes(child["label"], fit.classes_, to) for child in children], x, to)
-    weights = np.asarray(fit.estimator_weights_[: len(children)], np.float64)
     against = -1 / (count - 1) * weights
     scores = votes.tally(weights, against, count) / float(fit.estimator_weights_.sum())
     if count > 2:

@@ -12,6 +12,7 @@ from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
+from flour.sklearn.versions import changed
 
 
 def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[str, NDArray[Any]]:
@@ -93,12 +94,22 @@ def forest(
 
 @adapts("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTreeClassifier")
 def _tree_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _votes(fit, forest(to.floats(x), [fit.tree_], to, mean=False))
+    return _votes(fit, forest(to.floats(x), _shares(fit, [fit], to), to, mean=False))
 
 
 @adapts("sklearn.ensemble.RandomForestClassifier", "sklearn.ensemble.ExtraTreesClassifier")
 def _forest_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _votes(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], to, mean=True))
+    return _votes(fit, forest(to.floats(x), _shares(fit, fit.estimators_, to), to, mean=True))
+
+
+def _shares(fit: Fitted, estimators: Sequence[Any], to: Importer) -> list[Any]:
+    """The trees of classifiers, unless their nodes hold counts of rows, as they did to 1.3."""
+    trees = [each.tree_ for each in estimators]
+    for tree in trees:
+        totals = tree.value.sum(axis=2)
+        if (np.abs(totals[totals != 0] - 1) > 1e-6).any():
+            changed(to, fit, "its trees hold weights of rows, not shares", "1.3")
+    return trees
 
 
 def _votes(fit: Fitted, values: Flow) -> dict[str, Flow]:

@@ -12,6 +12,7 @@ from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.sklearn.estimators.compose import beside
 from flour.sklearn.estimators.ensemble import members
+from flour.sklearn.versions import changed, fitted_before
 
 Outputs: TypeAlias = "dict[str, Flow]"
 
@@ -118,6 +119,9 @@ def _one_vs_rest(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     children = members(fit, x, to)
     confidence = beside([_confidence(child) for child in children], x, to)
     if fit.label_binarizer_.y_type_ == "multiclass":
+        ties = not all("scores" in child for child in children)  # of shares some are equal
+        if ties and fitted_before(to, 1, 8):
+            changed(to, fit, "of classes with equal shares the last one won", "1.7")
         label = confidence.arg_max().take(fit.classes_)
     elif fit.multilabel_:
         to.need(not fit.label_binarizer_.sparse_input_, "sparse labels are not imported")

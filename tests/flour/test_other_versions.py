@@ -1,0 +1,347 @@
+"""Models of other versions of scikit-learn: right, or refused, and never in silence."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import pickle
+import pickletools
+import warnings
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import sklearn
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.datasets import make_classification
+from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import flour
+import runtime
+from flour.core.errors import (
+    ImportRefused,
+    OtherVersion,
+    OtherVersionWarning,
+    UnfittedEstimator,
+    UnknownEstimator,
+)
+from flour.sklearn import versions
+from flour.sklearn.file import read_with_version
+from flour.sklearn.importer import version_caveat
+from runtime.verify import verify
+from tests.flour.old_models.make import FOLDER, MODELS, ROWS, WORDS
+
+ANSWERS: dict[str, dict[str, Any]] = json.loads((FOLDER / "answers.json").read_text())
+HERE = sklearn.__version__
+X, Y = make_classification(60, 4, n_classes=3, n_informative=3, n_redundant=0, random_state=0)
+OUTPUTS = {"predict": ("label", "value"), "predict_proba": ("probabilities",)}
+OUTPUTS["transform"] = ("features",)
+
+RIGHT = [
+    *(f"{version}-right.joblib" for version in MODELS),
+    *("1.2.2-imputer.pkl", "1.3.2-numbers.joblib", "1.7.2-ovr2.pkl", "1.8.0-ties.joblib"),
+]
+#: Files that load, and part of what the refusal says.
+CHANGED = {
+    "0.24.2-ovr.pkl": "one against the rest",
+    "1.0.2-ovr.pkl": "one against the rest",
+    "1.6.1-ovr.pkl": "one against the rest",
+    "1.7.2-ovr.pkl": "one against the rest",
+    "1.7.2-liblinear.pkl": "one against the rest",
+    "1.7.2-ovr_cv.pkl": "one against the rest",
+    "1.7.2-calibrated.pkl": "one against the rest",
+    "1.7.2-multinomial2.pkl": "softmax over two scores",
+    "1.7.2-ties.joblib": "last one won",
+    "1.3.2-tree.pkl": "weights of rows",
+    "1.3.2-forest.joblib": "weights of rows",
+    "1.3.2-bagged.joblib": "weights of rows",
+    "1.3.2-vote.joblib": "weights of rows",
+    "1.2.2-samme_r.pkl": "SAMME.R",
+    "1.3.2-samme_r.pkl": "SAMME.R",
+    "1.5.2-samme_r.pkl": "SAMME.R",
+    "1.3.2-pls.pkl": "coefficients",
+    "1.3.2-words.pkl": "lacks what",
+}
+#: Files that the installed scikit-learn cannot unpickle.
+UNREADABLE = (
+    *("0.24.2-tree.pkl", "1.2.2-forest.joblib", "1.3.2-boosted.joblib", "1.7.2-boosted.joblib"),
+    "1.8.0-boosted.joblib",
+)
+#: The step that is named, where it is not the estimator itself.
+STEPS = {
+    "ovr.pkl": "logisticregression",
+    "calibrated.pkl": "LogisticRegression",
+    "bagged.joblib": "estimators_[0]",
+    "vote.joblib": "tree",
+}
+
+
+def read(name: str) -> Any:
+    return read_with_version((FOLDER / name).read_bytes(), name)[0]
+
+
+def unpickled(name: str) -> Any:
+    """As a caller reads it, who looks away from scikit-learn's warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return joblib.load(io.BytesIO((FOLDER / name).read_bytes()))
+
+
+def test_every_file_is_looked_at() -> None:
+    assert {*RIGHT, *CHANGED, *UNREADABLE} == {*ANSWERS}
+    assert {*ANSWERS} == {
+        each.name for each in FOLDER.iterdir() if each.suffix in (".pkl", ".joblib")
+    }
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_answers_are_those_of_the_version_that_trained(name: str) -> None:
+    version = name.partition("-")[0]
+    with pytest.warns(OtherVersionWarning, match=f"scikit-learn {version}, installed is {HERE}"):
+        program = flour.from_sklearn(read(name))
+    made = program.plan().run(ROWS)
+    for method, outputs in OUTPUTS.items():
+        for output in set(outputs) & set(made):
+            want = np.asarray(ANSWERS[name][method])
+            np.testing.assert_allclose(made[output], want, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_is_known_to_differ_is_refused(name: str) -> None:
+    version, _, kind = name.partition("-")
+    with (
+        pytest.warns(OtherVersionWarning, match=version),
+        pytest.raises(OtherVersion, match=CHANGED[name]) as refused,
+    ):
+        flour.from_sklearn(read(name), sample=WORDS if kind == "words.pkl" else ROWS)
+    said = refused.value
+    found = said.found or ""
+    assert version in found
+    assert HERE in found
+    assert STEPS.get(kind, "the estimator itself") in (said.where or "")
+    assert "train it again" in (said.hint or "")
+
+
+@pytest.mark.parametrize("name", [name for name in CHANGED if not name.endswith("ties.joblib")])
+def test_an_estimator_that_the_caller_has_read_is_refused_by_its_state(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OtherVersionWarning)
+        with pytest.raises(OtherVersion, match=CHANGED[name]) as refused:
+            flour.from_sklearn(unpickled(name))
+    assert "is not fitted" not in str(refused.value)
+    assert HERE in str(refused.value) or "installed version" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["0.24.2-right.joblib", "1.7.2-right.joblib", "1.3.2-numbers.joblib"]
+)
+def test_an_estimator_that_the_caller_has_read_shows_it_by_its_parameters(name: str) -> None:
+    with pytest.warns(OtherVersionWarning, match=f"another version.*{HERE}"):
+        flour.from_sklearn(unpickled(name))
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_pickle_that_cannot_be_read_names_both_versions(name: str) -> None:
+    version = name.partition("-")[0]
+    with pytest.raises(ImportRefused, match="cannot be read") as refused:
+        read(name)
+    assert f"written by scikit-learn {version}, installed is {HERE}" in refused.value.what
+    assert refused.value.where == name
+    assert "train it again" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("1.3.2-pls.pkl", lambda fit: fit.fit(X, X @ [1.0, 2.0, 3.0, 4.0])),
+        ("1.7.2-multinomial2.pkl", lambda fit: fit.fit(X, Y)),
+        ("1.7.2-ovr.pkl", lambda fit: fit.fit(X, Y)),
+    ],
+)
+def test_fitted_again_it_is_not_refused(name: str, again: Callable[[Any], Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = again(unpickled(name))
+        program = flour.from_sklearn(fitted)
+        wanted = fitted.predict(X)
+    made = program.plan().run(X)
+    label = made["value"] if "value" in made else made["label"]
+    np.testing.assert_allclose(label, wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(),
+        LogisticRegressionCV(
+            Cs=2, cv=2, use_legacy_attributes=False, l1_ratios=(0.0,), scoring="accuracy"
+        ),
+        DecisionTreeClassifier(class_weight="balanced", max_depth=3),
+        RandomForestClassifier(3, class_weight="balanced"),
+        AdaBoostClassifier(n_estimators=2),
+        PLSRegression(2, scale=False),
+        OneVsRestClassifier(DecisionTreeClassifier(max_depth=2)),
+    ],
+)
+def test_a_model_of_the_installed_version_is_told_nothing_of(estimator: Any) -> None:
+    fitted = make_pipeline(StandardScaler(), estimator).fit(X, Y)
+    kept = io.BytesIO()
+    joblib.dump(fitted, kept)
+    for each in (fitted, read_with_version(kept.getvalue())[0]):
+        assert not version_caveat(each)
+        assert flour.from_sklearn(each).outputs
+
+
+def test_weights_of_rows_are_shares_in_the_installed_version() -> None:
+    weights = np.where(np.arange(60) % 7 == 0, 0.0, np.arange(60) / 9.0)
+    two = np.c_[Y, Y > 0]
+    for fitted in (
+        DecisionTreeClassifier().fit(X, Y, weights),
+        DecisionTreeClassifier().fit(X, Y, weights / weights.sum()),
+        DecisionTreeClassifier(max_depth=3).fit(X, two, weights),
+        DecisionTreeClassifier().fit(X, np.zeros(60)),
+    ):
+        assert flour.from_sklearn(fitted).outputs
+
+
+def test_a_template_of_models_of_today_does_not_hide_an_old_one() -> None:
+    scaled = np.c_[X[:, 0], X[:, 1] * 10, X[:, 2]]
+    for _ in range(3):
+        flour.from_sklearn(PLSRegression(1).fit(scaled, X[:, 3])).plan()
+        flour.from_sklearn(LogisticRegression().fit(ROWS, np.arange(12) % 2)).plan()
+    for name in ("1.3.2-pls.pkl", "1.7.2-multinomial2.pkl"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OtherVersionWarning)
+            with pytest.raises(OtherVersion):
+                flour.from_sklearn(unpickled(name)).plan()
+
+
+def test_compile_and_verify_say_it() -> None:
+    old = read("1.7.2-right.joblib")
+    with pytest.warns(OtherVersionWarning) as said:
+        runtime.compile(old, verify=ROWS)
+    assert any("verifying asks the installed version" in str(each.message) for each in said)
+    with pytest.warns(OtherVersionWarning, match="1.7.2"):
+        plan = flour.from_sklearn(old).plan()
+    with pytest.warns(OtherVersionWarning, match="verifying asks"):
+        verify(plan, old, ROWS)
+
+
+def test_skl2onnx_is_no_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Strange(LogisticRegression):  # type: ignore[misc,unused-ignore]  # has no types
+        """A class without an adapter."""
+
+    fitted = Strange().fit(X, Y)
+    vars(fitted)[versions.KEY] = "1.5.2"
+    asked = list[object]()
+    monkeypatch.setattr("flour.sklearn.fallback.through_onnx", lambda *of: asked.append(of))
+    with pytest.warns(OtherVersionWarning, match="1.5.2"), pytest.raises(UnknownEstimator):
+        flour.from_sklearn(fitted, sample=X[:5])
+    assert not asked
+
+
+# --- unfitted, or of another version -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [StandardScaler(), TfidfVectorizer(), CalibratedClassifierCV(), LogisticRegression()],
+)
+def test_what_was_never_fitted_is_told_so(estimator: Any) -> None:
+    with pytest.raises(UnfittedEstimator):
+        flour.from_sklearn(estimator, sample=["a b"] if "Tfidf" in str(estimator) else X[:5])
+
+
+def test_what_was_fitted_and_lacks_an_attribute_is_not_called_unfitted() -> None:
+    fitted = MinMaxScaler().fit(X)
+    del fitted.min_
+    with pytest.raises(OtherVersion, match="no attribute 'min_'") as refused:
+        flour.from_sklearn(make_pipeline(fitted))
+    assert "step 'minmaxscaler'" in str(refused.value)
+
+
+# --- the version in a file -----------------------------------------------------------------------
+
+
+def _pickled(version: str, protocol: int) -> bytes:
+    fitted = make_pipeline(StandardScaler()).fit(X)
+    raw = pickle.dumps(fitted, protocol=protocol)
+    assert sum(op.name == "STOP" for op, _, _ in pickletools.genops(raw)) == 1
+    shown = HERE.encode()
+    assert len(version) == len(HERE)
+    assert shown in raw
+    return raw.replace(shown, version.encode())
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    "packed", [bytes, zlib.compress, gzip.compress, bz2.compress, lzma.compress]
+)
+def test_the_version_is_read_without_unpickling(
+    protocol: int, packed: Callable[[bytes], bytes]
+) -> None:
+    assert versions.version_in(packed(_pickled("0.9.7", protocol))) == "0.9.7"
+    alone = lzma.compress(_pickled("1.2.3", protocol), format=lzma.FORMAT_ALONE)
+    assert versions.version_in(alone) == "1.2.3"
+
+
+@pytest.mark.parametrize(
+    "compress", [0, ("zlib", 3), ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)]
+)
+def test_arrays_between_do_not_hide_it(compress: Any) -> None:
+    model = make_pipeline(StandardScaler(), DecisionTreeClassifier()).fit(
+        np.random.default_rng(0).normal(size=(400, 50)), np.arange(400) % 7
+    )
+    kept = io.BytesIO()
+    joblib.dump([np.arange(10_000.0), model], kept, compress=compress)
+    assert versions.version_in(kept.getvalue()) == HERE
+
+
+@pytest.mark.parametrize("head", [b"", b"x", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"]\0\0", b"PK"])
+@pytest.mark.parametrize(
+    "rest", [b"", b"\x00" * 50, b"_sklearn_version", b"_sklearn_version\x94\x8c"]
+)
+def test_a_file_that_says_nothing_or_is_damaged(head: bytes, rest: bytes) -> None:
+    assert versions.version_in(head + rest) == ""
+    with pytest.raises(ImportRefused, match=r"^this pickle cannot be read\n"):
+        read_with_version(head + rest, "m.pkl")
+
+
+def test_much_that_is_packed_is_unpacked_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "_MOST_BYTES", 1 << 16)
+    packed = zlib.compress(bytes(1 << 22) + _pickled("0.9.7", 4))
+    assert versions.version_in(packed) == ""
+
+
+def test_notes_of_the_caller_say_nothing_of_versions() -> None:
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+    fitted.notes, fitted[-1].threshold = "mine", 0.4
+    assert not version_caveat(fitted)
+
+
+def test_an_estimator_with_itself_inside_is_walked_once_in_a_while() -> None:
+    fitted = StandardScaler().fit(X)
+    fitted.me_ = [fitted, fitted]
+    assert not version_caveat(fitted)
+
+
+def test_a_wrapper_that_lightgbm_2_has_fitted_is_a_model() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    fitted = lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, X @ [1.0, 2.0, 0.0, 1.0])
+    wanted = fitted.predict(X)
+    del fitted.fitted_  # which LightGBM 2 did not set: `booster_` raises
+    made = flour.from_sklearn(make_pipeline(fitted), sample=X[:5]).plan().run(X)
+    np.testing.assert_allclose(made["value"], wanted, rtol=1e-12)
