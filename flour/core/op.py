@@ -31,9 +31,8 @@ from flour.core.callables import found as found_function
 from flour.core.chunked_array import Pieces, in_pieces
 from flour.core.errors import DamagedProgram, FlourError, ParameterError, nearest
 from flour.core.extension_points import extension
-from flour.core.extent import ANYTHING, Extent, extent_of, union
 from flour.core.raw_columns import Made, merged, merged_all
-from flour.core.types import Type
+from flour.core.types import ANYTHING, Extent, Type, extent_of, union
 from objectstore import Blob, StoreError, Strings, combine
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, numeric, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue
-from flour.core.extent import ANYTHING, Extent, extent_of, union
 from flour.core.op import Arity, Columns, Op
 from flour.core.sparse import Sparse
-from flour.core.types import FLOATS, Scalar, Type, Vector
+from flour.core.types import ANYTHING, FLOATS, Extent, Scalar, Type, Vector, extent_of, union
 from objectstore import Blob
 
 

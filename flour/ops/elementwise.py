@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from flour.core.check import expect
 from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
-from flour.core.extent import Extent
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
-from flour.core.types import DTYPES, FLOATS, Scalar, Type, Vector, promote
+from flour.core.types import DTYPES, FLOATS, Extent, Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise, FloatElementwise
 
 

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.extent import Extent
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
-from flour.core.types import Type, Vector
+from flour.core.types import Extent, Type, Vector
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise

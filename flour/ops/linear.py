@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from flour.core.check import fitted, vector
 from flour.core.emission import Column, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.extent import ANYTHING, Extent, extent_of
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse
-from flour.core.types import FLOATS, Type, Vector, promote
+from flour.core.types import ANYTHING, FLOATS, Extent, Type, Vector, extent_of, promote
 from flour.language.flow import Flow
 from flour.ops.product import multiply, product
 from flour.ops.reduce import zero

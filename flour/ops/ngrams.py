@@ -28,10 +28,9 @@ from flour.core.emission import (
     VectorValue,
 )
 from flour.core.errors import ParameterError
-from flour.core.extent import ANYTHING, Extent
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.sparse import Sparse
-from flour.core.types import Tokens, Type, Vector, dtype_name
+from flour.core.types import ANYTHING, Extent, Tokens, Type, Vector, dtype_name
 from flour.ops.bases import FloatElementwise
 from flour.ops.text import SLACK, Placed, document, looked_up, numbered
 from flour.strings import unicode

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from flour.core.check import expect, is_string, numeric
 from flour.core.emission import Column, Emitter, RowValue, ScalarValue
 from flour.core.errors import InputError, ParameterError
-from flour.core.extent import LARGEST, LARGEST_SINGLE, Extent
 from flour.core.node import Node, node
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
-from flour.core.types import FLOATS, Scalar, Type, Vector
+from flour.core.types import FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Type, Vector
 from flour.language.flow import Flow
 
 HINT = 'impute such values in a step before it, or import with on_missing="answer"'

@@ -16,10 +16,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.extent import ANYTHING, EXPECTED, LARGEST, LARGEST_SINGLE, Extent, extents
 from flour.core.node import Node, node, topological
 from flour.core.source import Source
-from flour.core.types import FLOATS, Record, Type, Vector
+from flour.core.types import (
+    ANYTHING,
+    EXPECTED,
+    FLOATS,
+    LARGEST,
+    LARGEST_SINGLE,
+    Extent,
+    Record,
+    Type,
+    Vector,
+    extents,
+)
 from flour.language.adapters import public_name
 from flour.language.flow import Flow
 from flour.ops.bases import Elementwise

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flour.core.extent import extents
 from flour.core.node import Node, topological
+from flour.core.types import extents
 
 
 def finite(item: Node) -> bool:

@@ -2,7 +2,7 @@
 
 For every pair, and rows in every form, scikit-learn raises and so does the plan, or both answer the
 same. Where a check is needed follows from what operators state about their results
-(flour/core/extent.py), which holds for every case of every operator's (tests/cases.py).
+(`Extent` in flour/core/types.py), which holds for every case of every operator's (tests/cases.py).
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ from sklearn.pipeline import make_pipeline, make_union
 import flour
 import oven
 from flour.core.errors import InputError
-from flour.core.extent import ANYTHING, LARGEST, LARGEST_SINGLE, Extent
 from flour.core.sparse import densify
-from flour.core.types import FLOATS, Scalar, Vector
+from flour.core.types import ANYTHING, FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Vector
 from flour.ops.bases import Elementwise
 from flour.sklearn.validation import Refused, with_checks
 from tests.case import Case

@@ -288,7 +288,9 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 
 @pytest.mark.parametrize("first", ["as it is", "zeros", "one", "equal"])
 def test_whatever_differs_is_noticed(first: str) -> None:
-    rows = data(0)[0]
+    rows = data(0)[0].copy()
+    # Divided by a tiny scale, other numbers overflow, and are refused.
+    rows[:, 0] = fitted("scaled logistic", 3)[0].mean_[0]
     for _ in range(2):
         assert_same_plan(changed(CHANGES[first]), rows)
     hits = {name: assert_same_plan(changed(change), rows) for name, change in CHANGES.items()}
