@@ -349,7 +349,7 @@ def _names(data: object) -> tuple[str, ...]:
 
 
 # --- how large numbers are -----------------------------------------------------------------------
-# Extents say where a check for NaN or infinity is needed behind a step. A few levels tell magnitudes
+# Extents say where a check for NaN or infinity is needed behind a step. A few levels tell sizes
 # apart: which one holds is one question about fitted numbers, with the same answer for most models
 # of a structure (see flour/tracing).
 

