@@ -18,7 +18,17 @@ import numpy as np
 
 from flour.core.callables import function
 from flour.core.source import Source
-from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Vector
+from flour.core.types import (
+    LARGEST,
+    LARGEST_SINGLE,
+    Category,
+    Pairs,
+    Record,
+    Scalar,
+    Text,
+    Tokens,
+    Vector,
+)
 from flour.ops import (
     bayes,
     binary,
@@ -150,11 +160,11 @@ CASES: list[Case] = [
     *rows(vote.WeightedMedian(positive(7)), 7),
     Case(vote.Duels(4), (Vector(6, "int64"), Vector(6)), odd=False),
     # --- flour/ops/require.py
-    *rows(require.RequireFinite([True] * 4, [require.LARGEST] * 4), 4, odd=False),
-    *sparse(require.RequireFinite([True], [require.LARGEST]), 4, odd=False),
-    *scalars(require.RequireFinite([False], [require.LARGEST]), odd=False),
+    *rows(require.RequireFinite([True] * 4, [LARGEST] * 4), 4, odd=False),
+    *sparse(require.RequireFinite([True], [LARGEST]), 4, odd=False),
+    *scalars(require.RequireFinite([False], [LARGEST]), odd=False),
     *rows(
-        require.RequireFinite([True] * 4, [require.LARGEST_SINGLE] * 4),
+        require.RequireFinite([True] * 4, [LARGEST_SINGLE] * 4),
         4,
         label="-single",
         odd=False,

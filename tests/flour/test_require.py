@@ -11,7 +11,8 @@ import flour
 import oven
 from flour import Flow
 from flour.core.errors import InputError, ParameterError
-from flour.ops.require import LARGEST, LARGEST_SINGLE, RequireFinite
+from flour.core.types import LARGEST, LARGEST_SINGLE
+from flour.ops.require import RequireFinite
 
 FINITE = np.random.default_rng(3).normal(size=(70, 4))
 REQUIRED: dict[str, tuple[list[bool], list[float]]] = {

@@ -1,7 +1,6 @@
 """The controller: holds the folder, starts replicas, and tells all of them what to serve.
 
-It answers no request for a prediction; clients ask replicas. Replicas connect to it, and stay when
-it starts again: all that it needs is in the folder, in the cluster's state, or told by them.
+Clients ask replicas, which stay when it starts again: what it needs is on disk or told by them.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ import pytest
 
 import oven
 from flour.core.errors import InputError
-from flour.core.types import Type, Vector
+from flour.core.types import LARGEST, Type, Vector
 from flour.language.flow import Flow, outputs
-from flour.ops.require import LARGEST, RequireFinite
+from flour.ops.require import RequireFinite
 from oven.plans.widening import widens_exactly
 from tests import ensembles
 from tests.house import until

@@ -9,9 +9,9 @@ import pytest
 
 from flour.core.errors import InputError
 from flour.core.node import node
-from flour.core.types import Category, Record, Scalar
+from flour.core.types import LARGEST, Category, Record, Scalar
 from flour.language.flow import Flow, outputs, source
-from flour.ops.require import LARGEST, RequireFinite
+from flour.ops.require import RequireFinite
 from oven.optimise.summary import expression
 from tests.rewrites import assert_declines, assert_fires, traced, vector
 

@@ -7,8 +7,9 @@ import pytest
 
 import oven
 from flour.core.errors import InputError
+from flour.core.types import LARGEST
 from flour.language.flow import Flow
-from flour.ops.require import LARGEST, RequireFinite
+from flour.ops.require import RequireFinite
 from oven.optimise.rewrite import optimise
 from oven.optimise.summary import expression
 from tests.rewrites import assert_declines, assert_fires, vector
