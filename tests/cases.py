@@ -229,6 +229,7 @@ CASES: list[Case] = [
     *rows(elementwise.Cast("float64"), 4),
     Case(elementwise.Cast("float64"), (Vector(4, "bool"),), odd=False),
     Case(elementwise.AsFloat(), (Vector(4, "int64"),)),
+    *(Case(elementwise.NumpyFloat(), (Vector(4, kind),)) for kind in ("int16", "int32", "uint64")),
     # --- flour/ops/structure.py
     *rows(structure.Concat(), 3, 2),
     Case(structure.Concat(), (Vector(3, sparse=True), Vector(2))),

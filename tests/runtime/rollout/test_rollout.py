@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -365,37 +364,6 @@ def test_a_thread_looks_at_it(runtime: Runtime) -> None:
     assert runtime.find("m").owner == "m@2"
 
 
-def test_events_are_told_to_an_address_also_when_it_fails_at_first(
-    runtime: Runtime, clock: Clock
-) -> None:
-    told: list[dict[str, Any]] = []
-    failing = [True]
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if failing:
-                failing.pop()
-                self.send_response(500)
-            else:
-                told.append(json.loads(body))
-                self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Receiver) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/events"
-        made = begun(runtime, clock, webhook=address)
-        made.abort("as a trial")
-        until(lambda: len(told) == 2)
-        server.shutdown()
-    assert [each["event"] for each in told] == ["started", "aborted"]
-    assert told[1]["reason"] == "as a trial"
-
-
 def test_it_goes_on_where_it_was_written_down(clock: Clock) -> None:
     """At every write a copy of what another process would find, which goes on from there."""
     found: list[tuple[dict[str, Any], Any]] = []
@@ -605,10 +573,3 @@ def test_agreement_goes_on_after_a_restart(clock: Clock) -> None:
         other.restore("m", lambda: history)
         again = resume(other, "m", data, clock=clock, watch=False)
         assert again.counts()["m@2"]["agreement"] == agreed
-
-
-def test_threads_of_webhooks_end(clock: Clock) -> None:
-    with Runtime() as runtime:
-        register(runtime)
-        begun(runtime, clock, webhook="http://127.0.0.1:1/x")
-    until(lambda: not any(each.name == "pretzel-webhook" for each in threading.enumerate()))
