@@ -60,9 +60,10 @@ def estimator_answers(model: Fitted) -> Answers:
         if isinstance(rows, Mapping) and not named:  # it was fitted on a plain array
             frame = frame.to_numpy()
         outputs: dict[str, Any] = {}
-        for output, method in _METHODS.items():
-            if hasattr(model, method):
-                outputs[output] = getattr(model, method)(frame)
+        with np.errstate(divide="ignore"):  # the logarithm of a probability of zero
+            for output, method in _METHODS.items():
+                if hasattr(model, method):
+                    outputs[output] = getattr(model, method)(frame)
         return outputs
 
     return answer

@@ -207,7 +207,7 @@ class ModelVersion:
     def training(self) -> Mapping[str, Any]:
         """What is known of the training: by the file of the plan, and by the notes."""
         plan, noted = self.plan, self.notes.get("training")
-        known = {} if plan is None else plan.training()
+        known = plan.training() if isinstance(plan, Plan) else {}
         return {**known, **noted} if isinstance(noted, Mapping) else known
 
     def clock(self) -> float:
