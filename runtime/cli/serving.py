@@ -289,7 +289,7 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
     from runtime.http import ServerSettings
 
     given: dict[str, Any] = {"host": options.host, "port": options.port, "drain_delay": 1.0}
-    if options.tokens:
+    if options.tokens is not None:
         given["tokens"] = options.tokens
     for text in options.set:
         name, sign, value = text.partition("=")

@@ -258,10 +258,9 @@ def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
     """The digests of the tokens, and the stamp of the file."""
     try:
         stamp = _stamp(path)
-        if stamp[1] > _LARGEST:
-            raise ParameterError(
-                "this is no file of tokens", where=str(path), found=f"{stamp[1]} bytes"
-            )
+        if stamp[1] > _LARGEST or not path.is_file():  # a pipe would be waited for
+            found = f"{stamp[1]} bytes" if path.is_file() else "not a regular file"
+            raise ParameterError("this is not a file of tokens", where=str(path), found=found)
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as problem:
         raise ParameterError(
@@ -292,5 +291,8 @@ def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
             )
         if parts[0] in known:
             raise ParameterError("this client has a token already", where=where, found=parts[0])
-        known[parts[0]] = _Known(parts[0], sha256(parts[1].encode()).digest(), rights)
+        digest = sha256(parts[1].encode()).digest()
+        if any(each.digest == digest for each in known.values()):
+            raise ParameterError("another client has this token", where=where, found=parts[0])
+        known[parts[0]] = _Known(parts[0], digest, rights)
     return tuple(known.values()), stamp

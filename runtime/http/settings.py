@@ -23,6 +23,11 @@ _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]]
     "float": (is_number, "a finite number, 0 or more", float),
     "str": (lambda value: isinstance(value, str), "a text", str),
     "str | Path": (lambda value: isinstance(value, str | PathLike), "a path", _absolute),
+    "str | Path | None": (
+        lambda value: value is None or (isinstance(value, str | PathLike) and bool(str(value))),
+        "a path that is not empty, or None",
+        lambda value: value if value is None else _absolute(value),
+    ),
 }
 _BOUNDS = dict.fromkeys(("access_log_share", "trace_stages"), (0, 1))
 _BOUNDS |= {"port": (0, 65535), "batch_rows": (1, 1 << 30)}
@@ -71,7 +76,7 @@ class ServerSettings:
     batch_rows: int = 1024
     """A batch is sent when it has this many rows."""
 
-    tokens: str | Path = ""
+    tokens: str | Path | None = None
     """A file with a line `name token` for each client; tokens have 16 characters or more."""
     tokens_required: bool = True
     """Whether requests without a valid token are refused, if there is such a file."""

@@ -34,6 +34,7 @@ from runtime.rollout.terms import Terms
 from runtime.rollout.webhook import Webhook
 from runtime.routing import Route
 from runtime.routing.history import Routed
+from runtime.routing.route import promoted
 from runtime.routing.written import as_data
 from runtime.service.following import Claim, Judged, Report
 
@@ -43,9 +44,8 @@ RUNNING, PAUSED, ABORTING, ABORTED = "running", "paused", "aborting", "aborted"
 PROMOTING, DONE = "promoting", "done"
 OVER = frozenset({ABORTED, DONE})
 STATES = OVER | {RUNNING, PAUSED, ABORTING, PROMOTING}
-#: How often a rollout looks at its counts, how old those that were written down may be, and how
-#: long the end of a runtime waits for a look that is under way. How long a look waits for processes
-#: to follow a change.
+#: Between two looks at the counts, and two writes of them; how long the end of a runtime waits for
+#: a look that is under way, and a look for processes to follow a change.
 LOOK_SECONDS, JOURNAL_SECONDS, END_SECONDS, FOLLOW_SECONDS = 1.0, 5.0, 0.5, 0.2
 #: Where so many answers of the challenger all failed, and the champion's did not, that is enough.
 FIRST = 20
@@ -277,20 +277,22 @@ class Rollout:
     def abort(self, why: str = "") -> None:
         """Give all requests back to the champion, and end."""
         with self._lock:
-            self._check(RUNNING, PAUSED, ABORTING)
+            self._check(RUNNING, PAUSED, ABORTING, PROMOTING)
             self._abort(why or "somebody said so")
 
     def end(self) -> None:
         """Stop looking, as the endpoint goes or the runtime is closed; a process may go on later.
 
-        Whoever looks now may wait for what the caller holds: it is not waited for for long.
+        The lock has a short timeout: who holds it to look may wait for a lock of the caller.
         """
         self._over.set()
         runtime = self._runtime()
         if runtime is None or not self._lock.acquire(timeout=END_SECONDS):
             return
         try:
-            if self.state in {RUNNING, PAUSED} and runtime.has_route(self.name):
+            if not runtime.has_route(self.name):
+                self._lose()
+            elif self.state in {RUNNING, PAUSED}:
                 self._collect()
                 self._tick()
                 self._write()
@@ -315,7 +317,7 @@ class Rollout:
                 self._abort(self._progress.reason)
             elif self.state == PROMOTING:
                 self._promote()
-            elif self._is_new():
+            elif not self._progress.events:
                 self._apply("started", "")
             elif self.state not in OVER:
                 self._go_on(runtime)
@@ -338,12 +340,12 @@ class Rollout:
             if self.state == ABORTING:  # what was to be written was refused the last time
                 self._abort(self._progress.reason)
             elif self.state == PROMOTING:
-                self._promote()
-            if self.state != RUNNING:
-                return
-            runtime = self._owner()
-            if runtime.history(self.name)[-1].route != self.route:
-                self._leave(f"the route was changed by {runtime.history(self.name)[-1].who!r}")
+                broken = "" if self._is_promoted() else self._broken(self.counts())
+                if broken:
+                    self._abort(broken)
+                else:
+                    self._promote()
+            if self.state != RUNNING or self._is_elsewhere():
                 return
             behind = self._behind()
             if behind:  # until all follow, this time is none of the step's
@@ -433,13 +435,26 @@ class Rollout:
 
     def _promote(self) -> None:
         runtime = self._owner()
-        self._progress.state = PROMOTING
-        self._write()
-        if runtime.history(self.name)[-1].route.champion != self.terms.to:
+        if not self._is_promoted():
+            if self._is_elsewhere():
+                return
+            self._progress.state = PROMOTING
+            self._write()
             runtime.promote(self.name, self.terms.to, who=self.terms.who or "rollout")
         self._progress.held = self._behind()
         if not self._progress.held:
             self._finish(DONE, "promoted", "")
+
+    def _is_promoted(self) -> bool:
+        made = promoted(self.name, self.route, self.terms.to)
+        return self._owner().history(self.name)[-1].route == made
+
+    def _is_elsewhere(self) -> bool:
+        """Whether others have changed the route, which ends the rollout and is left as it is."""
+        last = self._owner().history(self.name)[-1]
+        if last.route != self.route:
+            self._leave(f"the route was changed by {last.who!r}")
+        return last.route != self.route
 
     def _abort(self, why: str) -> None:
         self._progress.state, self._progress.reason = ABORTING, why
@@ -458,8 +473,8 @@ class Rollout:
     def _finish(self, state: str, event: str, why: str) -> None:
         self._collect()
         self._go(state, event, why)
-        self._owner().put_rollout(self.name, self)
         self._close()
+        self._owner().put_rollout(self.name, self)
 
     def _close(self) -> None:
         """Look no more, and tell nobody anything more."""
@@ -495,16 +510,23 @@ class Rollout:
     def _watch(self) -> None:
         seconds = min(LOOK_SECONDS, max(0.01, self.terms.dwell / 10))
         failures = Repeated()
-        while not self._over.wait(seconds):
+        while not self._over.wait(seconds) and self._has_endpoint():
             try:
                 self.look()
             except Exception as problem:
-                if not self._has_endpoint():
-                    self._close()
-                    return
-                if failures.is_due(type(problem)):
+                if self._has_endpoint() and failures.is_due(type(problem)):
                     log.exception("a rollout of %s cannot go on for now", self.name)
                 self._progress.held = f"{type(problem).__name__}: {problem}"[:300]
+        if not self._has_endpoint():
+            with self._lock:
+                self._lose()
+
+    def _lose(self) -> None:
+        """End without an endpoint; there is nothing to be written down any more."""
+        if self.state not in OVER and self._runtime() is not None:
+            self._progress.state, self._progress.reason = ABORTED, "the endpoint was unregistered"
+            self._tell(self._note("aborted", self._progress.reason))
+        self._close()
 
     def _has_endpoint(self) -> bool:
         """Whether the runtime is still there, and has a route for what is rolled out."""
@@ -534,9 +556,6 @@ class Rollout:
     def _key(self) -> str:
         """What requests are told apart by."""
         return f"the header {self.route.header!r}" if self.route.header else f"{self.route.by!r}"
-
-    def _is_new(self) -> bool:
-        return not self._progress.events
 
     def _owner(self) -> Owner:
         runtime = self._runtime()
