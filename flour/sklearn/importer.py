@@ -134,6 +134,8 @@ def _input_type(estimator: object, sample: object) -> Type:
         problem.where = problem.where or "sample"
         raise
     except (AttributeError, IndexError, TypeError, ValueError) as problem:
+        if hasattr(getattr(problem, "obj", None), "get_params"):  # an estimator lacks it
+            raise lacking(estimator, problem, "", version_caveat(estimator)) from problem
         raise NotRectangular(
             "the sample is no table of rows",
             where="sample",

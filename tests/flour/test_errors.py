@@ -12,6 +12,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
+from sklearn.cross_decomposition import PLSRegression
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import GenericUnivariateSelect
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -143,6 +144,14 @@ DATA: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
     "fractions for whole numbers": (errors.WrongDtype, run(flour.category("n", "int64"), [1, 2.5])),
 }
 
+
+def of_another_version() -> PLSRegression:
+    """A model whose coefficients are for scaled columns, as up to scikit-learn 1.4."""
+    fitted = PLSRegression(n_components=1).fit(X, X[:, 0])
+    fitted.coef_ = fitted.coef_ * 2
+    return fitted
+
+
 IMPORTS: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
     "never fitted": (errors.UnfittedEstimator, bring(StandardScaler())),
     "never fitted with sample": (errors.UnfittedEstimator, bring(StandardScaler(), X)),
@@ -150,6 +159,7 @@ IMPORTS: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
         errors.UnfittedEstimator,
         bring(Pipeline([("scale", StandardScaler()), ("model", LogisticRegression())]), X),
     ),
+    "fitted by another version": (errors.OtherVersion, bring(of_another_version())),
     "a sample of one number": (errors.NotRectangular, bring(StandardScaler().fit(X), 5)),
     "a ragged sample": (errors.NotRectangular, bring(StandardScaler().fit(X), [[1, 2, 3], [4]])),
     "a sample of dates": (

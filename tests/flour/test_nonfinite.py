@@ -358,3 +358,21 @@ def test_what_overflows_behind_a_scaler_is_refused_ahead_of_it() -> None:
     assert [item.inputs[0].op.name for item in checks] == ["Source"]
     limits = checks[0].op.fields()["largest"].array
     np.testing.assert_allclose(limits, LARGEST_SINGLE * original[0].scale_)
+
+
+@pytest.mark.parametrize("degree", [3, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_kernel_that_overflows_is_refused_where_it_is_centred(degree: int, dtype: str) -> None:
+    alone = decomposition.KernelPCA(2, kernel="poly", degree=degree)
+    ahead = make_pipeline(alone, ensemble.HistGradientBoostingClassifier(max_iter=2))
+    large = 1e14 if dtype == "float32" else 1e110
+    bad = TRAIN[:5].astype(dtype)
+    bad[3, 0] = large
+    for fitted in (alone.fit(TRAIN.astype(dtype)), ahead.fit(TRAIN.astype(dtype), TARGET)):
+        plan = flour.from_sklearn(fitted).plan()
+        for rows, where in ((bad, "$[3]"), (bad[3:4], "$[0]")):
+            with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"contains (inf|NaN)"):
+                getattr(fitted, "transform" if fitted is alone else "predict")(rows)
+            with pytest.raises(InputError, match="KernelCenterer refuses") as refused:
+                plan.run(rows)
+            assert str(refused.value.where).startswith(where)

@@ -16,15 +16,19 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import make_classification
 from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -345,3 +349,45 @@ def test_a_wrapper_that_lightgbm_2_has_fitted_is_a_model() -> None:
     del fitted.fitted_  # which LightGBM 2 did not set: `booster_` raises
     made = flour.from_sklearn(make_pipeline(fitted), sample=X[:5]).plan().run(X)
     np.testing.assert_allclose(made["value"], wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "version", "what"),
+    [
+        (OneVsRestClassifier(AdaBoostClassifier(GaussianNB(), n_estimators=3)), "1.7.2", "equal"),
+        (OneVsRestClassifier(AdaBoostClassifier(n_estimators=3)), "1.5.2", "equal"),
+        (AdaBoostClassifier(LogisticRegression(), n_estimators=3), "1.2.2", "votes alone"),
+    ],
+)
+def test_what_only_the_version_in_the_file_tells(fitted: Any, version: str, what: str) -> None:
+    fitted = clone(fitted).fit(X, Y)
+    flour.from_sklearn(fitted)
+    vars(fitted)[versions.KEY] = version
+    with (
+        pytest.warns(OtherVersionWarning, match=version),
+        pytest.raises(OtherVersion, match=f"{what}.*\n(.*\n)*.*{version}"),
+    ):
+        flour.from_sklearn(fitted)
+
+
+def test_scores_without_ties_are_answered_of_any_version() -> None:
+    fitted = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
+    vars(fitted)[versions.KEY] = "1.7.2"
+    with pytest.warns(OtherVersionWarning):
+        made = flour.from_sklearn(fitted).plan().run(X)
+    assert list(made["label"]) == list(fitted.predict(X))
+
+
+def test_a_sample_is_not_blamed_for_what_an_estimator_lacks() -> None:
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    fitted = make_column_transformer((StandardScaler(), ["a"]), remainder="drop").fit(frame)
+    del fitted._transformer_to_input_indices
+    with pytest.raises(OtherVersion, match="_transformer_to_input_indices"):
+        flour.from_sklearn(fitted, sample=frame)
+
+
+def test_coefficients_of_several_targets_stood_the_other_way_round() -> None:
+    fitted = PLSRegression().fit(X, np.column_stack((X @ [1.0, 2.0, 0.0, 1.0], X[:, 0])))
+    fitted.coef_ = fitted.coef_.T
+    with pytest.raises(OtherVersion, match="scaled columns"):
+        flour.from_sklearn(fitted)

@@ -16,7 +16,7 @@ from flour.language.flow import Flow
 from flour.ops.nearest import Maximum
 from flour.ops.structure import Take, TakeText
 from flour.sklearn.estimators.compose import beside
-from flour.sklearn.versions import changed
+from flour.sklearn.versions import changed, fitted_before
 
 
 def members(fit: Fitted, x: Flow, to: Importer, *, named: bool = False) -> list[dict[str, Flow]]:
@@ -201,6 +201,8 @@ def _ada_boost_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]
     weights = np.asarray(fit.estimator_weights_[: len(fit.estimators_)], np.float64)
     if getattr(fit, "algorithm", None) == "SAMME.R" and (weights == 1).all():
         changed(to, fit, "its children's probabilities were summed (SAMME.R)", "1.5")
+    if fitted_before(to, 1, 3):
+        changed(to, fit, "its scores were sums of votes alone", "1.2")
     children = members(fit, x, to)
     votes = columns([codes(child["label"], fit.classes_, to) for child in children], x, to)
     against = -1 / (count - 1) * weights

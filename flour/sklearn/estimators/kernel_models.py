@@ -28,14 +28,12 @@ def _kernel_ridge(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 @adapts("sklearn.decomposition.KernelPCA")
 def _kernel_pca(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    return kernel_components(fit, _to_training_rows(fit, x, to, fit.gamma_))
+    return kernel_components(fit, _to_training_rows(fit, x, to, fit.gamma_), to)
 
 
-def kernel_components(fit: Fitted, kernel: Flow) -> Flow:
+def kernel_components(fit: Fitted, kernel: Flow, to: Importer) -> Flow:
     """The centred kernel, projected on the components of a KernelPCA."""
-    rows = fit._centerer.K_fit_rows_
-    mean = kernel.sum().divide(float(len(rows)))
-    centred = (kernel.subtract(rows, wide=True) - mean).add(fit._centerer.K_fit_all_, wide=True)
+    centred = to.transform(fit._centerer, kernel, "_centerer")
     nonzero = np.flatnonzero(fit.eigenvalues_)
     scaled = np.zeros_like(fit.eigenvectors_)
     scaled[:, nonzero] = fit.eigenvectors_[:, nonzero] / np.sqrt(fit.eigenvalues_[nonzero])

