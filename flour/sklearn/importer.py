@@ -188,7 +188,8 @@ def version_caveat(root: object) -> str:
         if isinstance(value, list | tuple):
             rest += value[:_MOST_VALUES]
         elif is_object(value) or (value is root and hasattr(value, "__dict__")):
-            said = versions.differs(vars(value).get(versions.KEY)) or _strange_parameters(value)
+            writer = vars(value).get(versions.KEY)
+            said = (writer and versions.differs(writer)) or _strange_parameters(value)
             if said:
                 return said
             rest += vars(value).values()

@@ -388,6 +388,21 @@ def test_blocks_over_http(served: str) -> None:
     caller.join(LIMIT)
 
 
+def test_blocks_in_binary_over_http(served: str) -> None:
+    """What gave an answer is told in its headers, by a graph as by a model."""
+    head = json.dumps(
+        {
+            "inputs": [{"name": "key", "shape": [2], "datatype": "FP64", "data": [1.0, 2.0]}],
+            "parameters": {"binary_data_output": True},
+        }
+    ).encode()
+    with urlopen(Request(f"{served}/v2/models/live/infer", head), timeout=LIMIT) as answer:
+        size = int(answer.headers["inference-header-content-length"])
+        assert len(answer.headers["x-model-plan"]) >= 16
+        values = np.frombuffer(answer.read()[size:], np.float64)
+    assert list(values) == [3.0, 4.0]
+
+
 def test_files_by_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from time import monotonic
 
@@ -49,6 +50,22 @@ class TestTokens:
         assert dict(refused.headers) == {"WWW-Authenticate": "Bearer"}
         assert ALICE.encode() not in refused.body
         assert str(file).encode() not in refused.body
+
+    def test_a_pipe_is_not_waited_for(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(guards, "_CHECK_SECONDS", 0.0)
+        tokens = Tokens(file)
+        file.unlink()
+        os.mkfifo(file)
+        assert tokens(ask(token=ALICE)) is None, "the former tokens stay valid"
+        with pytest.raises(ParameterError, match="not a file of tokens") as refused:
+            Tokens(file)
+        assert refused.value.found == "not a regular file"
+
+    def test_two_clients_have_two_tokens(self, file: Path) -> None:
+        file.write_text(f"alice {ALICE} predict\nbob {ALICE}\n")
+        with pytest.raises(ParameterError, match="another client has this token") as refused:
+            Tokens(file)
+        assert (refused.value.where, refused.value.found) == (f"{file}:2", "bob")
 
     def test_other_schemes_are_not_known(self, file: Path) -> None:
         def said(what: str) -> Request:

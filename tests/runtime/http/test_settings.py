@@ -492,7 +492,7 @@ def test_no_probe_is_of_a_setting_that_is_gone() -> None:
     ("settings", "said"),
     [
         ({"tokens": "none"}, "the tokens cannot be read"),
-        ({"tokens": "."}, "the tokens cannot be read"),
+        ({"tokens": "."}, "not a file of tokens"),
         ({"access_log": "none/log"}, "the access log cannot be written"),
     ],
 )

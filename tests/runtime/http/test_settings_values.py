@@ -71,3 +71,13 @@ def test_settings_are_kept_as_they_are_sent_to_workers(tmp_path: Path) -> None:
     numbers: dict[str, Any] = {"max_body": np.int64(7), "batch_wait": np.float32(0.5)}
     assert json.dumps(asdict(ServerSettings(**numbers)))
     assert json.loads(json.dumps(asdict(made))) == asdict(made)
+
+
+def test_an_empty_path_of_tokens_is_no_open_server() -> None:
+    """As of a variable of the shell that is not set."""
+    with pytest.raises(ParameterError, match="tokens is a path that is not empty, or None"):
+        ServerSettings(tokens="")
+    for given in ({"tokens": "", "set": []}, {"tokens": None, "set": ["tokens="]}):
+        with pytest.raises(ArgumentError, match="tokens is a path"):
+            server_settings(Namespace(host="::1", port=0, **given))
+    assert ServerSettings(tokens=None) == ServerSettings()
