@@ -148,6 +148,7 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
     "AsFloat",
     "CastLike",
     "InRange",
+    "NumpyFloat",
     "ParseNumbers",
     "RequireFinite",
     "RequirePresent",
