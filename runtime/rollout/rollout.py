@@ -345,7 +345,7 @@ class Rollout:
                     self._abort(broken)
                 else:
                     self._promote()
-            if self.state != RUNNING or self._is_elsewhere():
+            if self.state not in {RUNNING, PAUSED} or self._is_elsewhere() or self.state == PAUSED:
                 return
             behind = self._behind()
             if behind:  # until all follow, this time is none of the step's

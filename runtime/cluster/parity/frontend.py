@@ -113,7 +113,7 @@ class Coded(Closing):
         self._tasks: set[asyncio.Task[None]] = set()
         #: Queries that wait, with the tasks that ask replicas.
         self._waiting: dict[_Future, asyncio.Task[None]] = {}
-        self._told: object = None
+        self._told = set[frozenset[str | None]]()
         self._closed = False
         self.counts: Counter[str] = Counter(coded=0, reconstructed=0, mixed=0)
 
@@ -255,11 +255,11 @@ class Coded(Closing):
                 yield number, Answer(values, reconstructed=True, version=version)
 
     def _mixed(self, group: _Group, versions: set[str | None]) -> None:
-        """Count a group whose answers do not belong together; a change is logged once."""
+        """Count a group whose answers do not belong together; each combination is logged once."""
         self.counts["mixed"] += not group.mixed
         group.mixed = True
-        if versions != self._told:
-            self._told = versions
+        if frozenset(versions) not in self._told:
+            self._told.add(frozenset(versions))
             told = ", ".join(sorted(each or "not told" for each in versions))
             log.warning("parity is paused: answers and parity are of several versions: %s", told)
 

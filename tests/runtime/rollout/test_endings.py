@@ -60,6 +60,16 @@ def test_a_route_that_others_change_is_left_alone_while_it_is_promoting(
     assert runtime.history("m")[-1].route.champion == "m@3"
 
 
+def test_a_route_that_others_change_ends_a_pause(runtime: Runtime) -> None:
+    made = begun(runtime, Clock())
+    made.pause()
+    made.look()
+    assert made.state == "paused"
+    runtime.promote("m", "m@3", who="operator")
+    made.look()
+    assert (made.state, made.reason) == ("aborted", "the route was changed by 'operator'")
+
+
 def test_it_is_promoted_at_the_next_look(runtime: Runtime) -> None:
     made = promoting(runtime, Clock())
     made.look()
