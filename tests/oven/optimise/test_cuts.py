@@ -69,6 +69,7 @@ def test_order_is_kept_ahead_of_cuts(before: str, cut: str) -> None:
     assert not unkept(make_pipeline(BEFORE[before], CUTS[cut]).fit(X, target))
 
 
+@pytest.mark.rules
 @pytest.mark.parametrize(
     ("before", "last"),
     [(name, LinearRegression()) for name in BEFORE]
@@ -80,12 +81,14 @@ def test_and_nowhere_else(before: str, last: Any) -> None:
     assert unkept(make_pipeline(BEFORE[before], last).fit(X, target))
 
 
+@pytest.mark.rules
 @pytest.mark.parametrize(("beyond", "kept"), [("nan", True), ("clip", False)])
 def test_a_curve_cuts_where_it_ends(beyond: str, kept: bool) -> None:  # noqa: FBT001 (a case)
     steps = (StandardScaler(), PCA(1), IsotonicRegression(out_of_bounds=beyond))
     assert kept != bool(unkept(make_pipeline(*steps).fit(X, Y)))
 
 
+@pytest.mark.rules
 def test_what_reaches_no_cut_is_fused() -> None:
     """One reader of the scaled columns cuts them, the other sums them up."""
     x = flour.vector("x", 4)
