@@ -117,7 +117,7 @@ def commands(search: Search) -> None:
         search.pretzel("predict", each, rows, "--keep", "nothing")
     search.pretzel("predict", plan, root / "bad.parquet", "--where", "phone > 'rq9val'")
     search.pretzel("ls", models)
-    search.pretzel("dashboard")
+    search.pretzel("dashboard", "--into", root)
     lines = (models / "m" / "1" / "verify.jsonl", models / "t" / "1" / "verify.jsonl")
     assert [path.is_file() for path in lines] == [not search.private] * 2
 
