@@ -17,6 +17,7 @@ _SHORT = 256
 _TEXT = 4096
 _MOST_ROWS = 256
 _ENTRY_BYTES = 400
+_VALUES = (str, int, float, bool, type(None))
 
 
 class Results:
@@ -96,7 +97,7 @@ def key_of(block: object) -> Hashable | None:
         return None if any(key is None for _, key in parts) else tuple(parts)
     if isinstance(block, list):
         return _list_key(block)
-    return None
+    return ("value", _list_key([block])) if isinstance(block, _VALUES) else None
 
 
 def _list_key(block: Sequence[Any]) -> Hashable | None:
@@ -108,7 +109,7 @@ def _list_key(block: Sequence[Any]) -> Hashable | None:
         lengths = ",".join(str(len(value)) for value in block)
         text = f"{lengths};{''.join(block)}"
         return text if len(text) <= _SHORT else _short(text.encode("utf-8", "surrogatepass"))
-    if all(value is None or type(value) in (str, int, float, bool) for value in block):
+    if all(isinstance(value, _VALUES) for value in block):
         # 1, 1.0 and True are equal and are not the same.
         return tuple((type(value).__name__, repr(value)) for value in block)
     if len(block) == 1 and isinstance(block[0], list):

@@ -81,7 +81,7 @@ def cluster(
     place = tmp_path / "address.json"
     lease = settings.setdefault("lease", 2.0)
     processes = launcher or Processes(place, lease, nodes)
-    http = ServerSettings(drain_delay=0.2, drain_seconds=5.0)
+    http = settings.pop("http", ServerSettings(drain_delay=0.2, drain_seconds=5.0))
     made = ClusterSettings(
         str(folder),
         str(tmp_path / "staging"),
