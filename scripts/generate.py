@@ -7,6 +7,7 @@ flour/modules_index.py          which module has an operator, or an adapter
 oven/optimise/rules_index.py    which operators a program has where a rule can apply
 docs/12-operators.md   every operator, with what it means
 docs/25-rules.md       the table of rewrite rules
+docs/ways.md           every feature, by every way in to it
 docs/coverage.md       every scikit-learn estimator: native, planned or refused
 docs/coverage-onnx.md  ONNX's own test cases, by operator: native or not
 docs/coverage-onnx-export.md  every operator: the ONNX nodes it becomes, or why not
@@ -200,6 +201,7 @@ def formatted(text: str) -> str:
 def main() -> int:
     """Write or compare; 1 when something was out of date."""
     import coverage_page
+    import matrices
     import onnx_coverage_page
     import onnx_export_page
     import operators_page
@@ -208,6 +210,7 @@ def main() -> int:
     pages = {
         "docs/12-operators.md": operators_page.page,
         "docs/25-rules.md": rules_page.page,
+        "docs/ways.md": matrices.page,
         "docs/coverage.md": coverage_page.page,
         "docs/coverage-onnx.md": onnx_coverage_page.page,
         "docs/coverage-onnx-export.md": onnx_export_page.page,

@@ -6,10 +6,13 @@ import ast
 import functools
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -81,3 +84,16 @@ def environment_names() -> dict[str, str]:
         if isinstance(node.value, str)
         if re.fullmatch(r"PRETZEL_[A-Z_]+", node.value)
     }
+
+
+@contextmanager
+def at_most(size: int) -> Iterator[None]:
+    """Let no file become longer, which is how a full disk looks to a process."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)

@@ -8,7 +8,9 @@ writer begins another file. One process writes a folder at a time, others may re
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -75,19 +77,33 @@ class AnswerLog:
         """Begin another file."""
         numbers = [int(path.stem.rpartition("-")[2]) for path in self.files()]
         self._path = self._folder / f"answers-{max(numbers, default=0) + 1:08}.log"
-        self._file, self._begun = self._path.open("ab"), time.monotonic()
+        self._file, self._begun = self._path.open("ab", buffering=0), time.monotonic()
 
     def append(self, records: list[tuple[str, bytes]]) -> None:
-        """Write records with their ids."""
+        """Write all these records with their ids, or none of them if there is no room."""
         with self._lock:
-            for answer, record in records:
-                self._places[answer] = Place(self._path, self._file.tell())
-                self._file.write(_HEAD.pack(len(record), crc32(record)) + record)
+            try:
+                self._write(records)
                 if self._file.tell() >= self._file_bytes:
-                    self._file.close()
-                    self._begin()
-            self._file.flush()
-            self.expire()
+                    self.turn()
+            finally:
+                self.expire()
+
+    def _write(self, records: list[tuple[str, bytes]]) -> None:
+        offset = start = self._file.tell()
+        places, chunks = dict[str, Place](), list[bytes]()
+        for answer, record in records:
+            places[answer] = Place(self._path, offset)
+            chunks.append(_HEAD.pack(len(record), crc32(record)) + record)
+            offset += len(chunks[-1])
+        try:
+            if self._file.write(b"".join(chunks)) != offset - start:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:  # a record that is cut off would hide those after it from other readers
+            self._file.seek(start)
+            self._file.truncate()
+            raise
+        self._places |= places
 
     def find(self, answer: str) -> bytes | None:
         """The record of an id, or None if there is none that can be read."""
@@ -122,8 +138,9 @@ class AnswerLog:
         """Close the file that is written, so that it may grow old."""
         with self._lock:
             if self._file.tell():
-                self._file.close()
+                former = self._file
                 self._begin()
+                former.close()
 
     def remove(self, is_meant: Callable[[bytes], bool]) -> int:
         """Write the files anew without these records; how many they were."""

@@ -12,6 +12,7 @@ import pytest
 
 from objectstore import Blob, DamagedBlob, FileStore, MissingBlob, Strings
 from objectstore.mapping import SMALL
+from tests.house import at_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,3 +248,16 @@ def test_another_process_sees_owners_at_once(store: FileStore) -> None:
     assert other.gc() == 0
     other.release("me")
     assert store.holdings() == {}
+
+
+def test_a_full_disk_loses_no_parameter(tmp_path: Path) -> None:
+    """What there is no room for is not there at all, and can be put when there is room."""
+    small, large = (Blob.of(np.arange(float(each))) for each in (10, 100_000))
+    with FileStore(tmp_path, durable=False) as store:
+        store.hold("m", [store.put(small)])
+        with at_most(10_000), pytest.raises(OSError, match=r"(?i)large|space"):
+            store.put(large)
+        assert store.fsck().leftovers == 0
+        assert small.digest in store
+        assert large.digest not in store
+        assert store.get(store.put(large)) == large

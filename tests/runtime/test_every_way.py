@@ -267,9 +267,7 @@ def test_rows_are_watched(way: Way) -> None:
     until(lambda: all(all_watch() for _ in range(6)), "not every process watches", 20)
 
 
-def test_answers_are_kept_and_computed_again(
-    way: Way, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_are_kept_and_computed_again(way: Way, capsys: pytest.CaptureFixture[str]) -> None:
     """An answer has an identifier, by which the command finds where it comes from."""
 
     def asked() -> Reply:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +25,9 @@ from runtime import Runtime
 from runtime.errors import BadCall, LostPlan, OutputInUse, UnknownEndpoint
 from runtime.http import Server, ServerSettings
 from runtime.provenance import AnswerLog, Why
+from runtime.provenance.log import read_record
 from runtime.provenance.values import packed, unpacked
+from tests.house import at_most
 from tests.runtime.http.client import Client
 
 ROWS = np.random.default_rng(0).normal(size=(40, 4))
@@ -339,6 +344,56 @@ def test_old_files_go(tmp_path: Path) -> None:
         made.expire()
         assert made.find("0001") is None
         assert in_files(tmp_path) == b""
+
+
+def test_a_clock_that_is_set_back_deletes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files from the future stay until they are old by the clock that there is then."""
+    with log(tmp_path, seconds=3600.0) as made:
+        made.append([record(1)])
+        made.turn()
+        now = time.time()
+        for shift, kept in ((-86400.0, True), (0.0, True), (86400.0, False)):
+            monkeypatch.setattr("runtime.provenance.log.time.time", lambda s=shift: now + s)
+            made.append([record(2)])
+            assert (made.find("0001") is not None) is kept
+
+
+def test_a_full_disk_hides_nothing_that_comes_later(tmp_path: Path) -> None:
+    """What there was no room for is not kept, as a whole; what comes afterwards is read by all."""
+    with log(tmp_path) as made:
+        made.append([record(1)])
+        for _ in range(3):
+            with at_most(150), pytest.raises(OSError, match=r"(?i)large|space"):
+                made.append([record(2), record(3)])
+        assert [made.find(f"{n:04}") for n in (1, 2, 3)] == [record(1)[1], None, None]
+        made.append([record(4)])
+        found = read_record(tmp_path, lambda each: each.startswith(b"0004"))
+        assert found == made.find("0004") == record(4)[1]
+
+
+def test_a_full_disk_is_said_once_and_answers_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that could not be kept is still an answer, and later ones are kept again."""
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", scored(1), background=False)
+        keeper = runtime.keep("m", tmp_path)
+        with monkeypatch.context() as patched:
+            patched.setattr(AnswerLog, "_write", _no_room)
+            for _ in range(4):
+                lost = id_of(runtime.predict("m", ROWS[0]))
+                keeper.flush()
+        assert keeper.failed == 4
+        assert caplog.text.count("answers cannot be written: No space left on device") == 3
+        with pytest.raises(UnknownEndpoint):
+            runtime.why(lost)
+        assert runtime.why(id_of(runtime.predict("m", ROWS[0]))).agrees()
+
+
+def _no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+"""Durations are measured with a clock that nobody sets; what reads the other one says why."""
+
+from __future__ import annotations
+
+import ast
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from objectstore import Blob, FileStore
+from oven.compiler import cache
+from tests.house import ROOT
+
+PACKAGES = ("flour", "objectstore", "oven", "runtime", "scheduler")
+#: Every file that reads the wall clock: it is compared with times of files, or shown to people.
+WALL = {
+    "objectstore/filestore.py": "the age of files of other processes",
+    "oven/compiler/cache.py": "the age of files of other processes",
+    "runtime/cluster/serving/homes.py": "a number that the next controller's are above",
+    "runtime/http/access_log.py": "the moment of a request, for people",
+    "runtime/http/metrics_process.py": "the start of the process, for Prometheus",
+    "runtime/http/page.py": "how long the process has run, for people",
+    "runtime/http/tracing.py": "the moments of a span, for OpenTelemetry",
+    "runtime/provenance/keeping.py": "the moment of an answer, for people",
+    "runtime/provenance/log.py": "the age of files, which outlive their process",
+    "runtime/repository/object_storage.py": "a mark that differs at each look",
+    "runtime/repository/repository.py": "the age of files, or the time since they changed",
+    "runtime/repository/route_files.py": "the moment of a change, for people",
+    "runtime/repository/staging.py": "the age of files of other processes",
+    "runtime/rollout/judging.py": "the moment of an event, for people",
+    "runtime/rollout/rollout.py": "the moment of an event, for people",
+    "runtime/routing/comparison.py": "the moment of a pair, for people",
+    "runtime/service/routed.py": "the moment of a change, for people",
+    "runtime/workers/judging.py": "the moment of a change, for people",
+    "runtime/workers/routes.py": "the moment of a change, for people",
+}
+
+
+def reads_the_wall_clock(path: Path) -> bool:
+    """Return whether a file uses `time.time` or the current date."""
+    names = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "date.today"}
+    text = path.read_text("utf-8")
+    if "time" not in text and "date." not in text:
+        return False
+    tree = ast.parse(text)
+    found = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            found |= {f"time.{each.name}" for each in node.names}
+    return bool(found & names)
+
+
+def test_who_reads_the_wall_clock_says_why() -> None:
+    """Leases, deadlines, windows and ages in memory are not moved by a clock that is set."""
+    paths = [path for each in PACKAGES for path in (ROOT / each).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)) for path in paths if reads_the_wall_clock(path)}
+    assert found == WALL.keys()
+
+
+@pytest.mark.parametrize("hours", [-24.0, 24.0])
+def test_code_is_found_whatever_the_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: float
+) -> None:
+    """An entry from the future, or of long ago, is read; dropping begins with the oldest."""
+    monkeypatch.setattr(cache, "directory", lambda: tmp_path)
+    now = time.time()
+    (tmp_path / "aa").mkdir()
+    for number in range(3):
+        entry = tmp_path / "aa" / f"{number}.o"
+        entry.write_bytes(b"x" * 100)
+        os.utime(entry, (now + number, now + number + 3600 * hours))
+    monkeypatch.setattr(cache.time, "time", lambda: now)
+    cache.evict(200)
+    assert sorted(each.name for each in (tmp_path / "aa").iterdir()) == ["1.o", "2.o"]
+    assert cache.read_entry(tmp_path / "aa" / "2.o") == b"x" * 100
+
+
+def test_what_is_held_stays_whatever_the_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that jumps ends the grace of what nobody holds, and of nothing else."""
+    now = time.time()
+    with FileStore(tmp_path, grace_seconds=3600.0) as store:
+        held, loose = (store.put(Blob.of(np.arange(each))) for each in (5, 6))
+        store.hold("m", [held])
+        for shift, left in ((-86400.0, True), (0.0, True), (86400.0, False)):
+            monkeypatch.setattr("objectstore.filestore.time.time", lambda s=shift: now + s)
+            store.gc()
+            assert (loose in store) is left
+            assert held in store
