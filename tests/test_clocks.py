@@ -72,7 +72,7 @@ def test_code_is_found_whatever_the_clock_says(
         entry = tmp_path / "aa" / f"{number}.o"
         entry.write_bytes(b"x" * 100)
         os.utime(entry, (now + number, now + number + 3600 * hours))
-    monkeypatch.setattr(cache.time, "time", lambda: now)
+    monkeypatch.setattr("oven.compiler.cache.time.time", lambda: now)
     cache.evict(200)
     assert sorted(each.name for each in (tmp_path / "aa").iterdir()) == ["1.o", "2.o"]
     assert cache.read_entry(tmp_path / "aa" / "2.o") == b"x" * 100
