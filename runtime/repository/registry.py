@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from runtime.routing import Route
 from runtime.routing.history import History, Routed
 from runtime.service.endpoint import Endpoint
 
@@ -28,8 +29,8 @@ class Registry(Protocol):
     def switch(self, name: str, version: str) -> object:
         """Let another version answer the endpoint's requests."""
 
-    def unregister(self, name: str, version: str) -> object:
-        """Unregister a version."""
+    def unregister(self, name: str, version: str | None = None) -> object:
+        """Unregister a version, or the endpoint with its route and all its versions."""
 
 
 @runtime_checkable
@@ -58,6 +59,12 @@ class RolloutRegistry(RoutedRegistry, Protocol):
 
     on_rollout: Callable[[str, Mapping[str, Any]], object] | None
     """Called with a name and what its rollout needs to go on, before that changes anything."""
+
+    lost: Callable[[str], str]
+    """Why the version of an address could not be loaded again; empty where it could."""
+
+    def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
+        """Give an endpoint this route."""
 
     def resume_rollout(self, name: str, data: Mapping[str, Any]) -> object:
         """Go on with a rollout that was written down."""
