@@ -38,11 +38,6 @@ class ModelState:
     """Whether its files cannot be served, whichever process tries it."""
 
     @property
-    def answers(self) -> bool:
-        """Whether requests of this version are answered."""
-        return self.state in {"READY", "UNLOADING"}
-
-    @property
     def address(self) -> str:
         """Name and version, as in requests."""
         return f"{self.name}@{self.version}" if self.version else self.name

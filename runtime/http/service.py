@@ -36,6 +36,8 @@ _READY_SECONDS = 0.5
 _LARGE = 128 << 10
 #: Functions of native code that read bodies and write them.
 READERS = (NUMBERS, CUTS, TEXTS)
+#: States of versions that answer.
+_ANSWERING = frozenset({"READY", "UNLOADING"})
 
 
 class Service(HandlerContext):
@@ -177,9 +179,9 @@ class Service(HandlerContext):
             return self._was_ready
         index = () if self.repository is None else self.repository.index()
         wanted = [each for each in index if each.wanted]
-        missing = [each for each in wanted if not each.answers]
+        missing = [each for each in wanted if each.state not in _ANSWERING]
         mute = self.runtime.muted
-        answering = {each.name for each in wanted if each.answers} - mute.keys()
+        answering = {each.name for each in wanted if each.state in _ANSWERING} - mute.keys()
         bearable = not self.settings.ready_needs_all and bool(answering)
         whole = not missing and not mute
         there = whole or (bearable and all(each.refused for each in missing))

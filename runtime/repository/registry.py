@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from runtime.routing import Route
+from runtime.rollout.owner import Owner
 from runtime.routing.history import History, Routed
 from runtime.service.endpoint import Endpoint
 
@@ -54,17 +54,8 @@ class RoutedRegistry(Registry, Routed, Protocol):
 
 
 @runtime_checkable
-class RolloutRegistry(RoutedRegistry, Protocol):
+class RolloutRegistry(RoutedRegistry, Owner, Protocol):
     """A registry whose endpoints can have rollouts, that go on when it starts again."""
-
-    on_rollout: Callable[[str, Mapping[str, Any]], object] | None
-    """Called with a name and what its rollout needs to go on, before that changes anything."""
-
-    lost: Callable[[str], str]
-    """Why the version of an address could not be loaded again; empty where it could."""
-
-    def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
-        """Give an endpoint this route."""
 
     def resume_rollout(self, name: str, data: Mapping[str, Any]) -> object:
         """Go on with a rollout that was written down."""

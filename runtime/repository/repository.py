@@ -120,7 +120,9 @@ class Repository(Closing):
             else LocalImporter(folder, staged, trust_pickle=trust_pickle, exact=exact)
         )
         self._routes = (
-            RouteFiles(self.folder, runtime, self._lost) if isinstance(runtime, RoutedRegistry) else None
+            RouteFiles(self.folder, runtime, self._lost)
+            if isinstance(runtime, RoutedRegistry)
+            else None
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._index: tuple[ModelState, ...] | None = ()
@@ -367,8 +369,11 @@ class Repository(Closing):
             (self._held.add if held else self._held.discard)(name)
             self._index = None
 
-    def _lost(self, address: str) -> str:
-        """Why the version of an address could not be loaded again; empty where it could."""
+    def _lost(self, address: str, *, unread: bool = False) -> str:
+        """Why the version of an address could not be loaded again; empty where it could.
+
+        With `unread`, this is so for files that have changed and were not read yet, too.
+        """
         name, _, version = address.rpartition("@")
         with self._table:
             entry = self._entries.get((name, version))
@@ -376,7 +381,9 @@ class Repository(Closing):
                 return "" if entry is None else entry.reason
             known = entry.stamp
         now = self.folder.stamp(*(Path(each.path) for each in known))
-        return "" if now == known else "its files have changed, and were not read yet"
+        if now == known or (now and unread):
+            return ""
+        return "its files have changed, and were not read yet" if now else "its file is gone"
 
     def _serve_latest(self, names: Collection[str], without: Collection[tuple[str, str]]) -> None:
         """Switch endpoints to their latest versions that can be served."""

@@ -23,10 +23,9 @@ from runtime.errors import BadCall, BadRegistration
 from runtime.repository.files import Folder, Print, is_ignored
 from runtime.repository.listing import reason_of
 from runtime.repository.registry import RolloutRegistry, RoutedRegistry
-from runtime.rollout import OVER
 from runtime.routing import Route
 from runtime.routing.history import History, extended
-from runtime.routing.written import EDITED, as_toml, from_data, from_toml
+from runtime.routing.written import EDITED, as_toml, from_toml
 
 FILE, ROLLOUT = EDITED, "endpoint.rollout"
 #: Changes to a route that was in force before: they are never refused for a missing file.
@@ -36,10 +35,11 @@ _BACK = frozenset({"abort", "rollback"})
 class RouteFiles:
     """The files of routes in a folder, for the endpoints of a runtime."""
 
-    def __init__(
-        self, folder: Folder, runtime: RoutedRegistry, lost: Callable[[str], str]
-    ) -> None:
-        """`lost` says why the version of an address could not be loaded again."""
+    def __init__(self, folder: Folder, runtime: RoutedRegistry, lost: Callable[..., str]) -> None:
+        """`lost` says why the version of an address could not be loaded again.
+
+        With `unread`, files that have changed since they were read do not count.
+        """
         self._folder, self._runtime, self._lost = folder, runtime, lost
         #: The files as they were written or read last. Changes of the runtime take turns.
         self._stamps: dict[str, tuple[Print, ...]] = {}
@@ -48,7 +48,7 @@ class RouteFiles:
         runtime.on_route = self._write
         self._begun: set[str] = set()
         if isinstance(runtime, RolloutRegistry):
-            runtime.on_rollout, runtime.lost = self._write_rollout, lost
+            runtime.on_rollout, runtime.lost = self._write_rollout, partial(lost, unread=True)
 
     def has(self, name: str) -> bool:
         """Whether a route says which version of an endpoint answers."""
@@ -150,26 +150,18 @@ class RouteFiles:
         try:
             self._runtime.check_route(name, history[-1].route)
         except Explained:
-            base = self._unfinished(name, path.with_name(ROLLOUT))
-            if before or base is None:
+            if history[-1].action != "rollout":
                 raise
-            self._runtime.check_route(name, base)  # the rollout ends, as its challenger is gone
+            # A rollout whose challenger is gone: it ends, and the next process does the same.
+            base = before_rollout(name, history)
+            self._runtime.check_route(name, base)
             history = extended(history, "abort", base, ROLLOUT, now)
             self._stamps[name] = stamp
-            with suppress(BadRegistration):  # the next process does the same
+            with suppress(BadRegistration):
                 self._write(name, history)
             return history
         self._stamps[name] = stamp
         return history
-
-    def _unfinished(self, name: str, path: Path) -> Route | None:
-        """The route before a rollout that was going on; None if none was."""
-        try:
-            data = self._rollout(path)
-            over = data is None or data["state"] in OVER
-            return None if over else from_data(data["base"], f"{name}/{ROLLOUT}")
-        except (Explained, LookupError, TypeError, AttributeError):
-            return None
 
     def _write(self, name: str, history: History) -> None:
         """Write a history down; where that is not possible, the change is refused."""
@@ -196,19 +188,19 @@ class RouteFiles:
             ) from problem
         self._stamps[name] = self._folder.stamp(path)
 
-
     def _check_there(self, route: Route, former: Route | None) -> None:
         """Raise if a version that gets another part could not play it after a restart."""
+        known = set[str]() if former is None else set(former.addresses)
+        if former is not None and route.champion != former.champion:
+            known.discard(route.champion)
         for each in route.addresses:
-            is_new = former is None or each not in former.addresses
-            if is_new or (each == route.champion and each != former.champion):
-                if lost := self._lost(each):
-                    raise BadRegistration(
-                        "this version cannot be loaded again, so it gets no part of a route",
-                        where=each,
-                        found=lost,
-                        hint="bring its file back, and let the folder be looked at",
-                    )
+            if each not in known and (lost := self._lost(each)):
+                raise BadRegistration(
+                    "this version cannot be loaded again, so it gets no part of a route",
+                    where=each,
+                    found=lost,
+                    hint="bring its file back, and let the folder be looked at",
+                )
 
 
 def before_rollout(name: str, history: History) -> Route:

@@ -52,6 +52,7 @@ FIRST = 20
 #: Events that are kept for those who look.
 EVENTS = 200
 
+
 class Event(NamedTuple):
     """What happened: started, advanced, holding, paused, resumed, aborted or promoted."""
 
