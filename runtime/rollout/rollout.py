@@ -103,8 +103,9 @@ class Rollout:
         self._id = token_hex(8)
         self._compared = any(each.name == AGREEMENT for each in self.criteria)
         self._progress = _Progress()
-        #: What was registered under either address when the counts began.
+        #: What is registered under either address, and was in the process before this one.
         self._builds: dict[str, Mapping[str, str]] = {}
+        self._former: dict[str, Mapping[str, str]] = {}
         if data is not None:
             self._take_over(data)
         self._lock, self._over = threading.RLock(), threading.Event()
@@ -309,9 +310,11 @@ class Rollout:
             return ""
         for address in self._owners:
             build = runtime.build(address)
-            known = self._builds.setdefault(address, build)
-            if not build or any(build.get(name, text) != text for name, text in known.items()):
-                return f"{address} {'was replaced meanwhile' if build else 'is not loaded'}"
+            known, former = self._builds.setdefault(address, build), self._former.pop(address, {})
+            if not build:
+                return f"{address} is not loaded"
+            if build != known or _is_other(former, build):
+                return f"{address} was replaced meanwhile"
         lost = runtime.lost(self.terms.to)
         return f"{self.terms.to} cannot be loaded again: {lost}" if lost else ""
 
@@ -589,7 +592,7 @@ class Rollout:
         made.reason = str(data["reason"])
         made.events = [Event(*each) for each in data["events"]]
         self._id = str(data.get("id", self._id))
-        self._builds = {str(each): dict(build) for each, build in data.get("builds", {}).items()}
+        self._former = {str(each): dict(build) for each, build in data.get("builds", {}).items()}
         self.evidence.take_over(data)
         steps = len(self.terms.steps)
         if made.state not in STATES or not 0 <= made.step < steps or made.elapsed < 0:
@@ -600,3 +603,9 @@ class Rollout:
         journal: Journal | None = self._owner().on_rollout
         if journal is not None:
             journal(self.name, self.to_data())
+
+
+def _is_other(former: Mapping[str, str], build: Mapping[str, str]) -> bool:
+    """Whether no digest that both have is the same: a release may digest plans in its own way."""
+    both = former.keys() & build.keys()
+    return bool(both) and all(former[name] != build[name] for name in both)

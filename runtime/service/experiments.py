@@ -60,9 +60,11 @@ class Experiments:
         return self.find(name).owner
 
     def build(self, address: str) -> dict[str, str]:
-        """The digest of what is registered under "name@version"; empty where nothing is."""
+        """Digests of what is registered under "name@version"; empty where nothing is."""
         with suppress(UnknownEndpoint):
-            return {"plan": self._endpoints.find(address).digest}
+            version = self._endpoints.find(address)
+            path = version.residence.path if "layout" in version.notes else None
+            return {"plan": version.digest, **({} if path is None else {"file": path.stem})}
         return {}
 
     def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Any:

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 import oven
-from flour.core.errors import FlourError
 from flour.language.graph_file import load_graph
-from objectstore import Archive, FileStore
+from objectstore import Archive, Blob, Explained, FileStore, Strings
 from objectstore.archive import write
 from objectstore.layout import MAGIC
 from runtime import Runtime
@@ -56,6 +55,7 @@ def test_plans_answer_as_they_did(old: Path, name: str) -> None:
     for key, values in expected["answers"].items():
         np.testing.assert_array_equal(answers[key], values)
     assert plan.training() == {"rows": 150}
+    assert plan.digest == expected["digest"]  # by which kept answers find it
 
 
 def test_graphs_are_linked_and_answer(old: Path) -> None:
@@ -68,8 +68,11 @@ def test_graphs_are_linked_and_answer(old: Path) -> None:
 def test_stores_have_what_was_put(old: Path) -> None:
     with FileStore(old / "store") as store:
         numbers, words = told(old)["store"]
-        assert store.get(numbers).array.tolist() == np.arange(12.0).reshape(3, 4).tolist()
-        assert list(store.get(words)) == WORDS
+        blob, table = store.get(numbers), store.get(words)
+        assert isinstance(blob, Blob)
+        assert isinstance(table, Strings)
+        assert blob.array.tolist() == np.arange(12.0).reshape(3, 4).tolist()
+        assert list(table) == WORDS
         assert store.holdings() == {"fraud@1": frozenset({numbers, words})}
         assert not store.fsck().problems
 
@@ -164,7 +167,7 @@ def test_a_format_that_cannot_be_read_says_whose_it_is(tmp_path: Path, kind: str
         with Archive.open(source) as archive:
             manifest = {**archive.manifest, "format" if kind == "plan" else "graph": 99}
             write(path, manifest, {each: archive.get(each) for each in archive.digests()})
-    with pytest.raises(FlourError) as refused:
+    with pytest.raises(Explained) as refused:
         (load_graph if kind == "graph" else oven.load)(path)
     said = str(refused.value)
     assert "this release reads " in said

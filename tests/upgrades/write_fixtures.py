@@ -70,7 +70,7 @@ def plans(into: Path) -> dict[str, Any]:
         plan.save(into / f"{name}.pretzel", training={"rows": 150})
         block = np.asarray(data) if name == "trees" else data
         answers = {key: np.asarray(value).tolist() for key, value in plan.run(block).items()}
-        told[name] = {"rows": data, "answers": answers}
+        told[name] = {"rows": data, "answers": answers, "digest": plan.digest}
     return told
 
 
@@ -82,7 +82,7 @@ def graph(into: Path) -> None:
 
 def store(into: Path) -> list[str]:
     with FileStore(into / "store") as made:
-        items = [Blob.of(np.arange(12.0).reshape(3, 4)), Strings.of(WORDS)]
+        items: list[Blob | Strings] = [Blob.of(np.arange(12.0).reshape(3, 4)), Strings.of(WORDS)]
         made.hold("fraud@1", items)
         return [made.put(each) for each in items]
 
@@ -127,7 +127,7 @@ def endpoint(into: Path) -> dict[str, Any]:
         made.look()
         made.pause("overnight")
         keeper = runtime.keep("m", into / "kept")
-        answer = runtime.predict("m", {"user": 1.0, "amount": 2.0}, tenant="acme")
+        answer: Any = runtime.predict("m", {"user": 1.0, "amount": 2.0}, tenant="acme")
         keeper.close()
     (into / "kept" / "lock").unlink()
     return {"kept": answer.id, "step": made.step, "state": made.state}
@@ -138,7 +138,9 @@ def cluster(into: Path) -> None:
     try:
         from runtime.cluster.serving.state import ClusterState
     except ImportError:  # at 0b3fa668
-        from runtime.cluster.serving.controller import Withdrawn
+        from runtime.cluster.serving import membership
+
+        Withdrawn: Any = membership.Withdrawn  # type: ignore[attr-defined]  # of that commit
 
         before = Withdrawn(into / "withdrawn.json", None)
         for name in ("fraud", "churn"):
