@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from objectstore import Explained
 from runtime.errors import BadCall
 from runtime.repeated import Repeated
+from runtime.rollout.builds import Builds
 from runtime.rollout.criteria import AGREEMENT, ERRORS, Counts, counted
 from runtime.rollout.outcomes import ANSWERS, Evidence, check_values
 from runtime.rollout.owner import Journal, Owner
@@ -103,9 +104,7 @@ class Rollout:
         self._id = token_hex(8)
         self._compared = any(each.name == AGREEMENT for each in self.criteria)
         self._progress = _Progress()
-        #: What is registered under either address, and was in the process before this one.
-        self._builds: dict[str, Mapping[str, str]] = {}
-        self._former: dict[str, Mapping[str, str]] = {}
+        self._builds = Builds(self._owners, data)
         if data is not None:
             self._take_over(data)
         self._lock, self._over = threading.RLock(), threading.Event()
@@ -308,13 +307,8 @@ class Rollout:
         runtime = self._owner()
         if self.state == PROMOTING and self._is_promoted():
             return ""
-        for address in self._owners:
-            build = runtime.build(address)
-            known, former = self._builds.setdefault(address, build), self._former.pop(address, {})
-            if not build:
-                return f"{address} is not loaded"
-            if build != known or _is_other(former, build):
-                return f"{address} was replaced meanwhile"
+        if other := self._builds.other(runtime):
+            return other
         lost = runtime.lost(self.terms.to)
         return f"{self.terms.to} cannot be loaded again: {lost}" if lost else ""
 
@@ -575,7 +569,7 @@ class Rollout:
             "id": self._id,
             "terms": self.terms.to_data(),
             "base": as_data(self.base),
-            "builds": {address: dict(build) for address, build in self._builds.items()},
+            "builds": self._builds.known,
             "state": made.state,
             "step": made.step,
             "elapsed": made.elapsed,
@@ -592,7 +586,6 @@ class Rollout:
         made.reason = str(data["reason"])
         made.events = [Event(*each) for each in data["events"]]
         self._id = str(data.get("id", self._id))
-        self._former = {str(each): dict(build) for each, build in data.get("builds", {}).items()}
         self.evidence.take_over(data)
         steps = len(self.terms.steps)
         if made.state not in STATES or not 0 <= made.step < steps or made.elapsed < 0:
@@ -603,9 +596,3 @@ class Rollout:
         journal: Journal | None = self._owner().on_rollout
         if journal is not None:
             journal(self.name, self.to_data())
-
-
-def _is_other(former: Mapping[str, str], build: Mapping[str, str]) -> bool:
-    """Whether no digest that both have is the same: a release may digest plans in its own way."""
-    both = former.keys() & build.keys()
-    return bool(both) and all(former[name] != build[name] for name in both)
