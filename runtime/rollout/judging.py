@@ -10,8 +10,8 @@ from weakref import WeakMethod
 
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.rollout.outcomes import Tally
-from runtime.rollout.rollout import ABORTING, OVER, Rollout
 from runtime.rollout.owner import Owner
+from runtime.rollout.rollout import ABORTING, OVER, Rollout
 from runtime.rollout.terms import Terms
 from runtime.routing import Route
 from runtime.routing.written import from_data

@@ -327,30 +327,31 @@ class Rollout:
             if self.state == ABORTING:  # what was to be written was refused the last time
                 self._abort(self._progress.reason)
             elif self.state == PROMOTING:
-                self._go_on_promoting()
-            if self.state not in {RUNNING, PAUSED} or self._is_elsewhere():
-                return
-            if trouble := self.trouble():
-                self._abort(trouble)
-            if self.state != RUNNING:
-                return
-            behind = self._behind()
-            if behind:  # until all follow, this time is none of the step's
-                self._seen = self._passed()
-                self._hold(behind)
-            self._tick()
-            counts = self.counts()
-            broken = self._broken(counts)
-            if broken:
-                self._abort(broken)
-            elif behind:
-                return
-            elif self._progress.elapsed >= self.terms.dwell:
-                self._advance(counts)
-            else:
-                self._progress.held = ""
-                if self._passed() - self._written >= JOURNAL_SECONDS:
-                    self._write()
+                self._look_at_promotion()
+            elif self.state in {RUNNING, PAUSED} and not self._is_elsewhere():
+                if trouble := self.trouble():
+                    self._abort(trouble)
+                elif self.state == RUNNING:
+                    self._judge()
+
+    def _judge(self) -> None:
+        behind = self._behind()
+        if behind:  # until all follow, this time is none of the step's
+            self._seen = self._passed()
+            self._hold(behind)
+        self._tick()
+        counts = self.counts()
+        broken = self._broken(counts)
+        if broken:
+            self._abort(broken)
+        elif behind:
+            return
+        elif self._progress.elapsed >= self.terms.dwell:
+            self._advance(counts)
+        else:
+            self._progress.held = ""
+            if self._passed() - self._written >= JOURNAL_SECONDS:
+                self._write()
 
     def _broken(self, counts: Mapping[str, Mapping[str, Counts]]) -> str:
         """The first criterion that is clearly not met, in words."""
@@ -432,7 +433,7 @@ class Rollout:
         if not self._progress.held:
             self._finish(DONE, "promoted", "")
 
-    def _go_on_promoting(self) -> None:
+    def _look_at_promotion(self) -> None:
         if not self._is_promoted():
             if self._is_elsewhere():
                 return

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 import time
-from contextlib import ExitStack, contextmanager
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -225,11 +225,9 @@ class EndpointMachine(RuleBasedStateMachine):
             possible = bool(world.ways) and not base.share and to != base.champion
             possible = possible and to in world.live and not world.is_lost(to)
         with self.changing(possible=possible):
-            self.runtime.rollout(
-                *(NAME, owner(to)),
-                **{"steps": STEPS, "dwell": 60.0, "header": "user", "least": 3},
-                **{"clock": lambda: self.now, "watch": False},
-            )
+            terms: dict[str, Any] = {"steps": STEPS, "dwell": 60.0, "header": "user", "least": 3}
+            ours: dict[str, Any] = {"clock": lambda: self.now, "watch": False}
+            self.runtime.rollout(NAME, owner(to), **terms, **ours)
             world.ways.append(step)
             world.rollout = to, 0, base, {each: world.live[each] for each in named}
 

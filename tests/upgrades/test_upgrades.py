@@ -1,7 +1,7 @@
 """Files that former releases wrote are read, and mean what they meant then.
 
-Each folder here was written by `write_fixtures.py` with the code of the commit that it is called
-by. Where a format changes so that it cannot be read, the error says so: see `test_a_format_that_...`.
+Each folder was written by `write_fixtures.py` with the code of the commit whose name it has. Where
+a format changes so that it cannot be read, the error says so.
 """
 
 from __future__ import annotations
@@ -95,21 +95,23 @@ def test_kept_answers_are_explained(old: Path) -> None:
 
 
 def test_an_endpoint_goes_on_with_its_rollout(old: Path) -> None:
-    with Runtime(executors=1) as runtime:
-        with Repository(old / "models", runtime, quiet_seconds=0) as repository:
-            events = repository.load_all()
-            assert not [each for each in events if each.kind == "refused"]
-            made = runtime.rollout("m")
-            assert (made.state, made.step) == ("paused", told(old)["endpoint"]["step"])
-            assert made.terms.require == ("errors < 1 %", "p99 < 500 ms")
-            route = runtime.routed("m")
-            assert route is not None
-            assert (route.champion, dict(route.split)) == ("m@1", {"m@2": 50.0})
-            assert dict(route.tenants) == {"acme": "m@2"}
-            assert [each.action for each in runtime.history("m")] == ["route", "rollout", "rollout"]
-            assert made.counts()["m@2"]["answers"].number > 5
-            made.abort()
-            assert runtime.history("m")[-1].route == made.base
+    with (
+        Runtime(executors=1) as runtime,
+        Repository(old / "models", runtime, quiet_seconds=0) as repository,
+    ):
+        events = repository.load_all()
+        assert not [each for each in events if each.kind == "refused"]
+        made = runtime.rollout("m")
+        assert (made.state, made.step) == ("paused", told(old)["endpoint"]["step"])
+        assert made.terms.require == ("errors < 1 %", "p99 < 500 ms")
+        route = runtime.routed("m")
+        assert route is not None
+        assert (route.champion, dict(route.split)) == ("m@1", {"m@2": 50.0})
+        assert dict(route.tenants) == {"acme": "m@2"}
+        assert [each.action for each in runtime.history("m")] == ["route", "rollout", "rollout"]
+        assert made.counts()["m@2"]["answers"].number > 5
+        made.abort()
+        assert runtime.history("m")[-1].route == made.base
 
 
 def test_a_cluster_remembers_what_was_unloaded(old: Path) -> None:

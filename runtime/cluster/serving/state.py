@@ -16,7 +16,6 @@ from objectstore.atomic import write_file
 from runtime.errors import ClusterError
 from runtime.repository.object_storage import RemotePlans
 
-
 _FORMER = "withdrawn.json"
 
 

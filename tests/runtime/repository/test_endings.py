@@ -8,7 +8,7 @@ import logging
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -104,11 +104,9 @@ def test_it_is_never_promoted(folder: Path, harm: Any, *, polled: bool) -> None:
                 repository.poll()
             tops(runtime)
             clock.now += 61
-            try:
+            # Until it is read, what has changed is refused where it would be promoted.
+            with nullcontext() if polled else suppress(BadRegistration):
                 made.look()
-            except BadRegistration as problem:  # changed, and nobody has read it yet
-                assert not polled
-                assert "cannot be loaded again" in str(problem)
         if polled or harm is vanish:
             assert made.state == "aborted"
             assert "m@2 cannot be loaded again" in made.reason
@@ -145,14 +143,13 @@ def test_a_route_to_a_version_that_is_gone_is_refused_and_the_way_back_is_not(fo
         vanish(path(folder, 1))
         repository.poll()
         before = runtime.history("m")
-        for change in (
-            lambda: runtime.promote("m", "m@1"),
-            lambda: runtime.route("m", "m@2", split={"m@1": 5}, header="user"),
-            lambda: runtime.route("m", "m@2", shadow="m@1"),
-        ):
+        given: list[dict[str, Any]] = [{"split": {"m@1": 5}, "header": "user"}, {"shadow": "m@1"}]
+        for parts in given:
             with pytest.raises(FlourError):
-                change()
-            assert runtime.history("m") == before
+                runtime.route("m", "m@2", **parts)
+        with pytest.raises(FlourError):
+            runtime.promote("m", "m@1")
+        assert runtime.history("m") == before
     shutil.copytree(folder / "m" / "2", folder / "m" / "1", dirs_exist_ok=True)
     with served(folder) as (runtime, repository):
         cut(path(folder, 1))
