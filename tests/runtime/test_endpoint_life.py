@@ -24,6 +24,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import oven
 from flour.core.errors import FlourError
+from objectstore import Archive
+from objectstore.archive import write
 from runtime import Runtime
 from runtime.errors import UnknownEndpoint
 from runtime.repository.repository import Repository
@@ -45,6 +47,18 @@ def build(number: int) -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "m.pretzel"
         oven.bake(shift_flow(float(number), WIDTH)).save(path, durable=False)
+        return path.read_bytes()
+
+
+@cache
+def of_another_release() -> bytes:
+    """The file of a plan in a format that is not ours."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "m.pretzel"
+        path.write_bytes(build(1))
+        with Archive.open(path) as archive:
+            parameters = {each: archive.get(each) for each in archive.digests()}
+            write(path, {**archive.manifest, "format": 99}, parameters, durable=False)
         return path.read_bytes()
 
 
@@ -140,6 +154,17 @@ class EndpointMachine(RuleBasedStateMachine):
             self.path(version).write_bytes(data[: int(len(data) * keep)])
             self.world.files[version] = None
             self.look()
+
+    @rule(version=versions)
+    @precondition(lambda self: not self.full)
+    def put_one_of_another_release(self, version: str) -> None:
+        path = self.path(version)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(of_another_release())
+        self.world.files[version] = None
+        self.look()
+        reasons = [each.reason for each in self.repository.index() if each.version == version]
+        assert self.world.unloaded or "format 99" in reasons[0]
 
     @rule(version=versions)
     def take_away(self, version: str) -> None:

@@ -1,8 +1,8 @@
 """Writes one file of each format that outlives a process, with the answers that belong to it.
 
-    git worktree add /tmp/old COMMIT
-    PYTHONPATH=/tmp/old python tests/upgrades/write_fixtures.py tests/upgrades/COMMIT
-    git worktree remove /tmp/old
+    git worktree add ../old COMMIT
+    PYTHONPATH=../old python tests/upgrades/write_fixtures.py tests/upgrades/COMMIT
+    git worktree remove ../old
 
 It uses nothing but the product of that commit. A format whose number rises gets a new folder, and
 the old ones stay: `test_upgrades.py` reads all of them.
