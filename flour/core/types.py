@@ -80,6 +80,9 @@ class Scalar:
     dtype: str = "float64"
     given: int = field(default=0, compare=False)
 
+    def __repr__(self) -> str:
+        return f"Scalar(dtype={self.dtype!r}{_more(self.given)})"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
 
@@ -190,6 +193,10 @@ class Vector:
     dtype: str = "float64"
     sparse: bool = False
     given: int = field(default=0, compare=False)
+
+    def __repr__(self) -> str:
+        size = f"width={self.width!r}, dtype={self.dtype!r}, sparse={self.sparse!r}"
+        return f"Vector({size}{_more(self.given)})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
@@ -317,6 +324,11 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
         case ["Text" | "Tokens" | "Later" as name]:
             return Text() if name == "Text" else Tokens() if name == "Tokens" else Later()
     raise DamagedProgram("this is not a type", found=repr(data)[:80])
+
+
+def _more(given: int) -> str:
+    """The end of a type's text, which digests are of: one without it is as it always was."""
+    return f", given={given}" if given else ""
 
 
 def _given(rest: list[Any]) -> int:

@@ -94,7 +94,11 @@ def graph_of(raw: bytes, where: str) -> Flow:
 def _graph(manifest: Mapping[str, Any], find: Callable[[str], Parameter], where: str) -> Flow:
     if manifest.get("graph") != FORMAT or manifest.keys() != _KEYS:
         raise DamagedProgram(
-            "this is no graph that this release can read", where=where, found=str([*manifest])[:80]
+            "this is no graph that this release can read",
+            where=where,
+            found=f"format {manifest.get('graph')!r:.40}, this release reads format {FORMAT}; "
+            f"{[*manifest]}"[:200],
+            hint="save it again with this release, or update",
         )
     copies: dict[str, Parameter] = {}
 

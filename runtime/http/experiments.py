@@ -19,6 +19,7 @@ import msgspec
 
 from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
+from runtime.errors import UnknownEndpoint
 from runtime.http.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
 from runtime.http.clients import asked_of, changed, sender
 from runtime.http.interfaces import Answering
@@ -277,6 +278,8 @@ def route(service: HandlerContext, request: Request) -> Answer:
     """The route of an endpoint; without one, its champion is the version in service."""
     name = request.params["model"]
     champion = service.runtime.find(name).owner
+    if "@" in name:
+        raise UnknownEndpoint("a version has no route, its endpoint has", found=name[:200])
     return json(_body(service.runtime.routed(name) or Route(champion)))
 
 

@@ -109,7 +109,11 @@ class Server:
         self.paths: dict[bytes, tuple[str, str]] = {}
         #: What connections read into, one after the other.
         self.memory = memoryview(bytearray(READ_BYTES))
-        self._sockets = list(sockets)
+        self._sockets, self._started = list(sockets), False
+        #: Host and port; those of the first socket that listens.
+        self._address = self.settings.host, self.settings.port
+        if sockets:
+            self._address = sockets[0].getsockname()[:2]
         self._number = 0 if peers is None else peers.number
         self._listeners: dict[int, tuple[socket.socket, asyncio.AbstractServer]] = {}
         self._taking = False
@@ -124,13 +128,13 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
-        return int(self._sockets[0].getsockname()[1])
+        """The port it listens on, or did last."""
+        return int(self._address[1])
 
     @property
     def url(self) -> str:
         """The address for clients."""
-        return url_of(self.settings.host, self.port)
+        return url_of(*self._address)
 
     @property
     def connections(self) -> int:
@@ -183,8 +187,16 @@ class Server:
         self.stop()
 
     def _bind(self) -> None:
+        if self._started:
+            raise ServerError(
+                "a server runs once",
+                where=self.url,
+                hint="make another one: a Server of the same runtime, with the same settings",
+            )
         if not self._sockets:
             self._sockets.append(listen(self.settings))
+            self._address = self.settings.host, int(self._sockets[0].getsockname()[1])
+        self._started = True
 
     def _run(self, *, signals: bool = False) -> None:
         try:

@@ -36,6 +36,8 @@ _READY_SECONDS = 0.5
 _LARGE = 128 << 10
 #: Functions of native code that read bodies and write them.
 READERS = (NUMBERS, CUTS, TEXTS)
+#: States of versions that answer.
+_ANSWERING = frozenset({"READY", "UNLOADING"})
 
 
 class Service(HandlerContext):
@@ -167,20 +169,23 @@ class Service(HandlerContext):
     def ready(self) -> Ready:
         """Whether the wanted models are loaded and compiled; a positive answer is reused a moment.
 
-        A model whose files are refused is named, and keeps the server from being ready only if the
-        settings say so, or if there is no other model.
+        A model whose files are refused is named, as is one whose route cannot be followed, and
+        keeps the server from being ready only if the settings say so, or if no other one answers.
         """
         now = monotonic()
-        if self.leaving:
+        if self.leaving or self.runtime.closed:
             return Ready(ready=False)
         if now < self._ready_until:
             return self._was_ready
         index = () if self.repository is None else self.repository.index()
         wanted = [each for each in index if each.wanted]
-        missing = [each for each in wanted if each.state not in {"READY", "UNLOADING"}]
-        bearable = not self.settings.ready_needs_all and len(missing) < len(wanted)
-        there = not missing or (bearable and all(each.refused for each in missing))
-        named = [each.address for each in missing]
+        missing = [each for each in wanted if each.state not in _ANSWERING]
+        mute = self.runtime.muted
+        answering = {each.name for each in wanted if each.state in _ANSWERING} - mute.keys()
+        bearable = not self.settings.ready_needs_all and bool(answering)
+        whole = not missing and not mute
+        there = whole or (bearable and all(each.refused for each in missing))
+        named = [*(each.address for each in missing), *mute]
         compiling, settled = self._compiling()
         if not settled:
             left = max((each.seconds_left for each in compiling), default=0.0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from runtime.rollout.owner import Owner
 from runtime.routing.history import History, Routed
 from runtime.service.endpoint import Endpoint
 
@@ -28,8 +29,8 @@ class Registry(Protocol):
     def switch(self, name: str, version: str) -> object:
         """Let another version answer the endpoint's requests."""
 
-    def unregister(self, name: str, version: str) -> object:
-        """Unregister a version."""
+    def unregister(self, name: str, version: str | None = None) -> object:
+        """Unregister a version, or the endpoint with its route and all its versions."""
 
 
 @runtime_checkable
@@ -53,11 +54,8 @@ class RoutedRegistry(Registry, Routed, Protocol):
 
 
 @runtime_checkable
-class RolloutRegistry(RoutedRegistry, Protocol):
+class RolloutRegistry(RoutedRegistry, Owner, Protocol):
     """A registry whose endpoints can have rollouts, that go on when it starts again."""
-
-    on_rollout: Callable[[str, Mapping[str, Any]], object] | None
-    """Called with a name and what its rollout needs to go on, before that changes anything."""
 
     def resume_rollout(self, name: str, data: Mapping[str, Any]) -> object:
         """Go on with a rollout that was written down."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ QUIET_SECONDS = 1.0
 """Files that changed more recently than this may still be being written."""
 
 READY, UNAVAILABLE, LOADING = "READY", "UNAVAILABLE", "LOADING"
+BY_NAME = "unloaded by name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,6 @@ class _Entry:
     """The file of the plan that is registered; None if none is."""
     notes: Mapping[str, object] = field(default_factory=dict)
     """The notes that it was registered with."""
-    held: bool = False
-    """Whether it was unloaded by name: it stays unloaded until it is loaded by name."""
 
 
 @dataclass(slots=True)
@@ -122,11 +120,15 @@ class Repository(Closing):
             else LocalImporter(folder, staged, trust_pickle=trust_pickle, exact=exact)
         )
         self._routes = (
-            RouteFiles(self.folder, runtime) if isinstance(runtime, RoutedRegistry) else None
+            RouteFiles(self.folder, runtime, self._lost)
+            if isinstance(runtime, RoutedRegistry)
+            else None
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._index: tuple[ModelState, ...] | None = ()
         self._seen: dict[tuple[str, str], _Stability] = {}
+        #: Models that were unloaded by name: they stay so until they are loaded by name.
+        self._held: set[str] = set()
         self._working = threading.RLock()  # one change at a time
         self._table = threading.Lock()  # of the entries, as `index` reads them
         self._stop = threading.Event()
@@ -149,7 +151,7 @@ class Repository(Closing):
             if self._index is None:
                 lines = [
                     ModelState(
-                        *(name, version, entry.state, entry.reason, not entry.held),
+                        *(name, version, entry.state, entry.reason, name not in self._held),
                         refused=entry.state == UNAVAILABLE and entry.staged is None,
                     )
                     for (name, version), entry in self._entries.items()
@@ -190,9 +192,9 @@ class Repository(Closing):
                     f"the folder has no model {name!r}",
                     found=f"{len(scan.models)} models",
                 )
+            self._hold(name, held=False)
             for key, entry in self._entries.items():
                 if key[0] == name:
-                    self._hold(entry, held=False)
                     entry.stamp = entry.stamp if entry.state == READY and not entry.reason else ()
             events = self._sync(scan, patient=False, only=name)
         for event in events:
@@ -201,14 +203,18 @@ class Repository(Closing):
         return events
 
     def unload(self, name: str) -> tuple[Event, ...]:
-        """Unload all versions of a model; it stays unloaded until it is loaded by name."""
+        """Take out all versions of a model with its route, until it is loaded by name.
+
+        Its files stay, and so does what they say of its route and rollout. InUse for one that a
+        graph needs.
+        """
         with self._working:
             keys = [key for key in self._entries if key[0] == name]
             if not keys:
                 raise UnknownModel(f"no model {name!r} is known")
-            for key in keys:
-                self._hold(self._entries[key], held=True)
-            return tuple(self._drop(keys, "unloaded by name"))
+            events = tuple(self._drop(keys, BY_NAME))
+            self._hold(name, held=True)
+            return events
 
     # --- one step ----------------------------------------------------------------------------
 
@@ -218,7 +224,7 @@ class Repository(Closing):
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
         if self._routes is not None:
-            self._routes.mute({model.name for model in models})
+            self._routes.mute({model.name for model in models} - self._held)
         for is_graph in (False, True):  # graphs come after their models, and the routes of these
             for model in models:
                 if (model.form == formats.GRAPH) is is_graph:
@@ -253,7 +259,12 @@ class Repository(Closing):
     def _load_changed(self, model: Model, *, patient: bool) -> Iterable[Event]:
         key = (model.name, model.version)
         entry = self._entries.get(key)
-        if entry is not None and (entry.held or entry.stamp == model.stamp):
+        if model.name in self._held:
+            with self._table:
+                self._entries.setdefault(key, _Entry(reason=BY_NAME))
+                self._index = None if entry is None else self._index
+            return ()
+        if entry is not None and entry.stamp == model.stamp:
             return ()
         if patient and not self._is_quiet(key, model.stamp):
             return ()
@@ -274,12 +285,12 @@ class Repository(Closing):
 
     def _load_model(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:
         start = time.perf_counter()
-        entry.stamp = model.stamp
         try:
             staged = self._importer.prepare(model, entry.staged)
             self._staging.use(staged)
             # The same content and settings: only the time stamp has changed.
             if staged == entry.staged and model.notes == entry.notes:
+                entry.stamp = model.stamp
                 self._set_state(entry, READY, "")
                 return []
             kind = self._register(staged, model, entry)
@@ -287,9 +298,10 @@ class Repository(Closing):
             raise
         # Reported once, and tried again: of a graph, models may come later.
         except (NoRoom, UnknownEndpoint) as problem:
-            entry.stamp = ()
             said = patient and entry.reason.endswith(self._without_folder(reason_of(problem)))
-            return [] if said else [self._refused(model, entry, problem)]
+            events = [] if said else [self._refused(model, entry, problem)]
+            entry.stamp = ()
+            return events
         # Files from anywhere go through importers and libraries: whatever they stumble over is
         # about the model, and no reason to stop serving others.
         except Exception as problem:  # noqa: BLE001
@@ -308,11 +320,12 @@ class Repository(Closing):
         self.runtime.register(
             model.name, staged, model.version, activate=False, replace=replaces, notes=notes
         )
-        entry.staged, entry.notes = staged, model.notes
+        entry.staged, entry.notes, entry.stamp = staged, model.notes, model.stamp
         self._set_state(entry, READY, "")
         return "replaced" if replaces else "loaded"
 
     def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
+        entry.stamp = model.stamp
         told: BaseException = problem
         if isinstance(private := model.notes.get("private"), list) and private:
             told = redacted(problem, {}, private)
@@ -335,7 +348,7 @@ class Repository(Closing):
         key = (trouble.name, trouble.version)
         entry = self._entries.get(key)
         reason = self._without_folder(trouble.reason)
-        if entry is not None and (entry.held or entry.reason.endswith(reason)):
+        if trouble.name in self._held or (entry and entry.reason.endswith(reason)):
             return ()
         if patient and trouble.stamp and not self._is_quiet(key, trouble.stamp):
             return ()
@@ -351,9 +364,26 @@ class Repository(Closing):
         with self._table:
             entry.state, entry.reason, self._index = state, reason, None
 
-    def _hold(self, entry: _Entry, *, held: bool) -> None:
+    def _hold(self, name: str, *, held: bool) -> None:
         with self._table:
-            entry.held, self._index = held, None
+            (self._held.add if held else self._held.discard)(name)
+            self._index = None
+
+    def _lost(self, address: str, *, unread: bool = False) -> str:
+        """Why the version of an address could not be loaded again; empty where it could.
+
+        With `unread`, this is so for files that have changed and were not read yet, too.
+        """
+        name, _, version = address.rpartition("@")
+        with self._table:
+            entry = self._entries.get((name, version))
+            if entry is None or entry.staged is None or entry.reason:
+                return "" if entry is None else entry.reason
+            known = entry.stamp
+        now = self.folder.stamp(*(Path(each.path) for each in known))
+        if now == known or (now and unread):
+            return ""
+        return "its files have changed, and were not read yet" if now else "its file is gone"
 
     def _serve_latest(self, names: Collection[str], without: Collection[tuple[str, str]]) -> None:
         """Switch endpoints to their latest versions that can be served."""
@@ -382,28 +412,30 @@ class Repository(Closing):
     def _drop(self, keys: list[tuple[str, str]], reason: str) -> list[Event]:
         """Unregister versions; requests that were accepted get their answers."""
         events: list[Event] = []
-        served = Counter(name for (name, _), entry in self._entries.items() if entry.staged)
+        going = set(keys)
+        stay = {key[0] for key, one in self._entries.items() if one.staged and key not in going}
         for name, version in keys:
             entry = self._entries[name, version]
             if entry.staged is None:
                 continue
-            served[name] -= 1
-            staged, told = entry.staged, entry.reason
-            entry.staged, entry.stamp = None, ()
-            self._set_state(entry, UNAVAILABLE, reason)
-            if served[name]:
+            staged, entry.staged = entry.staged, None
+            if name in stay:
                 self._serve_latest({name}, ())
             try:
                 with suppress(UnknownEndpoint):  # it is gone already
-                    self.runtime.unregister(name, version)
+                    self.runtime.unregister(name, version if name in stay else None)
             except InUse as problem:  # a graph or a route goes on with it
                 entry.staged = staged
-                served[name] += 1
+                if reason == BY_NAME:
+                    raise
                 kept = f"{reason}, and it is still served: {reason_of(problem)}"
-                self._set_state(entry, READY, kept)
-                if told != kept:
+                if entry.reason != kept:
                     events.append(self._emit("refused", _Address(name, version), kept))
+                entry.stamp = ()
+                self._set_state(entry, READY, kept)
                 continue
+            entry.stamp = ()
+            self._set_state(entry, UNAVAILABLE, reason)
             events.append(self._emit("unloaded", _Address(name, version), reason))
         return events
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,24 +23,32 @@ from runtime.errors import BadCall, BadRegistration
 from runtime.repository.files import Folder, Print, is_ignored
 from runtime.repository.listing import reason_of
 from runtime.repository.registry import RolloutRegistry, RoutedRegistry
-from runtime.routing.history import History
+from runtime.routing import Route
+from runtime.routing.history import History, extended
 from runtime.routing.written import EDITED, as_toml, from_toml
 
 FILE, ROLLOUT = EDITED, "endpoint.rollout"
+#: Changes to a route that was in force before: they are never refused for a missing file.
+_BACK = frozenset({"abort", "rollback"})
 
 
 class RouteFiles:
     """The files of routes in a folder, for the endpoints of a runtime."""
 
-    def __init__(self, folder: Folder, runtime: RoutedRegistry) -> None:
-        self._folder, self._runtime = folder, runtime
+    def __init__(self, folder: Folder, runtime: RoutedRegistry, lost: Callable[..., str]) -> None:
+        """`lost` says why the version of an address could not be loaded again.
+
+        With `unread`, files that have changed since they were read do not count.
+        """
+        self._folder, self._runtime, self._lost = folder, runtime, lost
         #: The files as they were written or read last. Changes of the runtime take turns.
         self._stamps: dict[str, tuple[Print, ...]] = {}
         self._told: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
         runtime.on_route = self._write
         self._begun: set[str] = set()
         if isinstance(runtime, RolloutRegistry):
-            runtime.on_rollout = self._write_rollout
+            runtime.on_rollout, runtime.lost = self._write_rollout, partial(lost, unread=True)
 
     def has(self, name: str) -> bool:
         """Whether a route says which version of an endpoint answers."""
@@ -51,7 +60,7 @@ class RouteFiles:
             if not self.has(name) and _is_plain(name):
                 if self._folder.stamp(self._folder.root / name / FILE) == ():
                     self._runtime.unmute(name)
-                elif name not in self._told:
+                elif not self._told.get(name):
                     self._runtime.mute(name, f"{name}/{FILE} is not read yet")
 
     def follow(self, only: str | None = None) -> Iterator[tuple[str, str]]:
@@ -60,6 +69,9 @@ class RouteFiles:
             path = self._folder.root / name / FILE
             if only not in (None, name) or not _is_plain(name):
                 continue
+            if not self.has(name):  # it is new, or was unloaded meanwhile
+                self._stamps.pop(name, None)
+                self._begun.discard(name)
             if self._folder.stamp(path) not in ((), self._stamps.get(name)):
                 yield from self._follow(name, path)
             if name not in self._begun and self.has(name):
@@ -79,14 +91,38 @@ class RouteFiles:
         self._told[name] = reason
 
     def _resume(self, name: str, path: Path) -> Iterator[tuple[str, str]]:
-        """Go on with the rollout that a former process wrote down."""
-        if not isinstance(self._runtime, RolloutRegistry) or self._folder.stamp(path) == ():
+        """Go on with the rollout that a former process wrote down, or end it where that fails."""
+        runtime = self._runtime
+        last = runtime.history(name)[-1]
+        if not isinstance(runtime, RolloutRegistry):
             return
         try:
-            self._runtime.resume_rollout(name, json.loads(self._folder.read_text(path)))
-        except (Explained, ValueError) as problem:
-            reason = reason_of(problem) if isinstance(problem, Explained) else "this is no JSON"
-            yield name, f"{ROLLOUT}: {reason}"
+            data = self._rollout(path)
+            if data is not None:
+                runtime.resume_rollout(name, data)
+            elif last.action == "rollout":
+                raise BadRegistration("the file of a rollout is gone")
+        except Explained as problem:
+            reason = f"{ROLLOUT}: {reason_of(problem)}"
+            try:
+                if last.action == "rollout":  # its step stays in force until that is written down
+                    base = before_rollout(name, runtime.history(name))
+                    runtime.put_route(name, base, action="abort", who=ROLLOUT)
+            except Explained as refused:
+                self._begun.discard(name)
+                reason = f"{reason}; {reason_of(refused)}"
+            if reason != self._refused.get(name):
+                yield name, reason
+            self._refused[name] = reason
+
+    def _rollout(self, path: Path) -> Any:
+        """What was written down of a rollout; None if nothing was."""
+        if self._folder.stamp(path) == ():
+            return None
+        try:
+            return json.loads(self._folder.read_text(path))
+        except ValueError as problem:
+            raise BadRegistration("this is no JSON", found=str(problem)[:200]) from None
 
     def _write_rollout(self, name: str, data: Mapping[str, Any]) -> None:
         """Write down how far a rollout is."""
@@ -107,11 +143,23 @@ class RouteFiles:
             ) from problem
 
     def _read(self, name: str, path: Path) -> History:
-        stamp = self._folder.stamp(path)
+        stamp, now = self._folder.stamp(path), time.time()
         where = f"{name}/{FILE}"
         before = self._runtime.history(name) if self.has(name) else ()
-        history = from_toml(self._folder.read_text(path), where, time.time(), before)
-        self._runtime.check_route(name, history[-1].route)
+        history = from_toml(self._folder.read_text(path), where, now, before)
+        try:
+            self._runtime.check_route(name, history[-1].route)
+        except Explained:
+            if history[-1].action != "rollout":
+                raise
+            # A rollout whose challenger is gone: it ends, and the next process does the same.
+            base = before_rollout(name, history)
+            self._runtime.check_route(name, base)
+            history = extended(history, "abort", base, ROLLOUT, now)
+            self._stamps[name] = stamp
+            with suppress(BadRegistration):
+                self._write(name, history)
+            return history
         self._stamps[name] = stamp
         return history
 
@@ -126,6 +174,8 @@ class RouteFiles:
                 where=f"{name}/{FILE}",
                 hint="it is read with the next look at the folder",
             )
+        if history[-1].action not in _BACK:
+            self._check_there(history[-1].route, history[-2].route if history[1:] else None)
         self._folder.guard(path)
         try:
             make_directory(path.parent)
@@ -137,6 +187,28 @@ class RouteFiles:
                 found=getattr(problem, "strerror", None) or type(problem).__name__,
             ) from problem
         self._stamps[name] = self._folder.stamp(path)
+
+    def _check_there(self, route: Route, former: Route | None) -> None:
+        """Raise if a version that gets another part could not play it after a restart."""
+        known = set[str]() if former is None else set(former.addresses)
+        if former is not None and route.champion != former.champion:
+            known.discard(route.champion)
+        for each in route.addresses:
+            if each not in known and (lost := self._lost(each)):
+                raise BadRegistration(
+                    "this version cannot be loaded again, so it gets no part of a route",
+                    where=each,
+                    found=lost,
+                    hint="bring its file back, and let the folder be looked at",
+                )
+
+
+def before_rollout(name: str, history: History) -> Route:
+    """The route before the steps of a rollout at the end of a history."""
+    for each in reversed(history):
+        if each.action != "rollout":
+            return each.route
+    return Route(history[-1].route.champion, salt=name)
 
 
 def _is_plain(name: str) -> bool:

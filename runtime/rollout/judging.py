@@ -10,7 +10,8 @@ from weakref import WeakMethod
 
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.rollout.outcomes import Tally
-from runtime.rollout.rollout import ABORTING, OVER, PAUSED, RUNNING, Owner, Rollout
+from runtime.rollout.owner import Owner
+from runtime.rollout.rollout import ABORTING, OVER, Rollout
 from runtime.rollout.terms import Terms
 from runtime.routing import Route
 from runtime.routing.written import from_data
@@ -83,13 +84,11 @@ def resume(
             "a rollout that was written down cannot be read",
             where=name,
             found=f"{type(problem).__name__}: {problem}"[:200],
-            hint="remove its file; the endpoint keeps its route",
+            hint="remove its file, and begin another one",
         ) from problem
     if made.state in OVER:
         runtime.put_rollout(name, made)
         return made
-    if made.state in {RUNNING, PAUSED}:
-        _check(runtime, made)
     made.begin(watch=watch)
     return made
 
@@ -182,3 +181,5 @@ def _check(runtime: Owner, made: Rollout) -> None:
     if made.terms.to == made.base.champion:
         raise BadCall("this version is the champion already", where=made.name, found=made.terms.to)
     runtime.check_route(made.name, made.route)
+    if trouble := made.trouble():
+        raise BadCall("this version cannot be rolled out", where=made.name, found=trouble)

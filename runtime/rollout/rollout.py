@@ -19,24 +19,25 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from html import escape
 from secrets import token_hex
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from objectstore import Explained
 from runtime.errors import BadCall
 from runtime.repeated import Repeated
+from runtime.rollout.builds import Builds
 from runtime.rollout.criteria import AGREEMENT, ERRORS, Counts, counted
 from runtime.rollout.outcomes import ANSWERS, Evidence, check_values
+from runtime.rollout.owner import Journal, Owner
 from runtime.rollout.terms import Terms
 from runtime.rollout.webhook import Webhook
 from runtime.routing import Route
-from runtime.routing.history import Routed
 from runtime.routing.route import promoted
 from runtime.routing.written import as_data
-from runtime.service.following import Claim, Judged, Report
 
 log = logging.getLogger("pretzel.rollout")
 
@@ -51,48 +52,6 @@ LOOK_SECONDS, JOURNAL_SECONDS, END_SECONDS, FOLLOW_SECONDS = 1.0, 5.0, 0.5, 0.2
 FIRST = 20
 #: Events that are kept for those who look.
 EVENTS = 200
-
-Journal = Callable[[str, Mapping[str, Any]], object]
-
-
-class Owner(Routed, Protocol):
-    """What has endpoints, and changes their routes: a runtime, or the supervisor of several."""
-
-    rollouts: dict[str, Judged]
-    """The rollouts that there are, or were last, by endpoint."""
-    on_rollout: Journal | None
-    """Called with a name and what its rollout needs to go on, before that changes anything."""
-
-    def champion(self, name: str) -> str:
-        """The version in service; UnknownEndpoint if there is none."""
-
-    def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
-        """Give an endpoint this route."""
-
-    def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
-        """Make a version the champion."""
-
-    def settle(self, seconds: float) -> None:
-        """Wait until all processes have followed the changes so far; raise if one has not."""
-
-    def put_rollout(self, name: str, rollout: Judged) -> None:
-        """Have what this rollout wants counted in each process, or no more."""
-
-    def reports(self, name: str) -> Iterable[Report]:
-        """What the processes have counted."""
-
-    def claims(self, name: str, request: str, names: list[str]) -> Iterable[Claim]:
-        """Which version answered a request, by each process that remembers it."""
-
-    def compare(self, name: str) -> Compared:
-        """How the answers of a shadow differ from its champion's, in all processes."""
-
-
-class Compared(Protocol):
-    """A comparison; see runtime.routing.comparison."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """All counts as plain data."""
 
 
 class Event(NamedTuple):
@@ -145,6 +104,7 @@ class Rollout:
         self._id = token_hex(8)
         self._compared = any(each.name == AGREEMENT for each in self.criteria)
         self._progress = _Progress()
+        self._builds = Builds(self._owners, data)
         if data is not None:
             self._take_over(data)
         self._lock, self._over = threading.RLock(), threading.Event()
@@ -310,29 +270,56 @@ class Rollout:
 
     def begin(self, *, watch: bool = True) -> None:
         """Take the first step, or go on; with `watch` a thread looks at it from now on."""
-        runtime = self._owner()
+        runtime, is_new = self._owner(), not self._progress.events
         with self._lock:
             runtime.put_rollout(self.name, self)
-            if self.state == ABORTING:
-                self._abort(self._progress.reason)
-            elif self.state == PROMOTING:
-                self._promote()
-            elif not self._progress.events:
-                self._apply("started", "")
-            elif self.state not in OVER:
-                self._go_on(runtime)
+            try:
+                self._take_up(runtime)
+            except BaseException as problem:  # so another one may begin, or this one again
+                self._progress.state = ABORTED
+                self._progress.reason = f"it could not begin: {problem}"[:300]
+                self._close()
+                runtime.put_rollout(self.name, self)
+                with suppress(Exception):  # the former one is that of the caller
+                    self._write() if is_new else None
+                raise
         if watch and self.state not in OVER:
             target = threading.Thread(target=self._watch, name="pretzel-rollout", daemon=True)
             target.start()
 
-    def _go_on(self, runtime: Owner) -> None:
-        """Take the step up again that was written down last."""
-        known = [self.base, *map(self._route_of, range(len(self.terms.steps)))]
-        last = runtime.history(self.name)[-1]
-        if last.route not in known:
-            self._leave(f"the route was changed by {last.who!r}")
-        elif last.route != self.route:
+    def _take_up(self, runtime: Owner) -> None:
+        """Take the first step, or the one that was written down last."""
+        if self.state == ABORTING:
+            self._abort(self._progress.reason)
+        elif not self._progress.events:
+            self._apply("started", "")
+        elif not self._is_own(runtime.history(self.name)[-1].route):
+            self._leave(self._changed_by())
+        elif trouble := self.trouble():
+            self._abort(trouble)
+        elif self.state == PROMOTING:
+            self._promote()
+        elif runtime.history(self.name)[-1].route != self.route:
             self._put_route(runtime)
+
+    def trouble(self) -> str:
+        """Why the versions that were judged are not those that would answer; empty if they are."""
+        runtime = self._owner()
+        if self.state == PROMOTING and self._is_promoted():
+            return ""
+        if other := self._builds.other(runtime):
+            return other
+        lost = runtime.lost(self.terms.to)
+        return f"{self.terms.to} cannot be loaded again: {lost}" if lost else ""
+
+    def _is_own(self, route: Route) -> bool:
+        """Whether this rollout has given this route, or begun with it."""
+        steps = [self._route_of(number) for number in range(len(self.terms.steps))]
+        return route in [self.base, *steps, promoted(self.name, self.route, self.terms.to)]
+
+    def _changed_by(self) -> str:
+        who = self._owner().history(self.name)[-1].who
+        return f"the route was changed by {repr(who) if who else 'somebody without a name'}"
 
     def look(self) -> None:
         """Judge the challenger by what was counted: advance, hold, or abort."""
@@ -340,30 +327,31 @@ class Rollout:
             if self.state == ABORTING:  # what was to be written was refused the last time
                 self._abort(self._progress.reason)
             elif self.state == PROMOTING:
-                broken = "" if self._is_promoted() else self._broken(self.counts())
-                if broken:
-                    self._abort(broken)
-                else:
-                    self._promote()
-            if self.state not in {RUNNING, PAUSED} or self._is_elsewhere() or self.state == PAUSED:
-                return
-            behind = self._behind()
-            if behind:  # until all follow, this time is none of the step's
-                self._seen = self._passed()
-                self._hold(behind)
-            self._tick()
-            counts = self.counts()
-            broken = self._broken(counts)
-            if broken:
-                self._abort(broken)
-            elif behind:
-                return
-            elif self._progress.elapsed >= self.terms.dwell:
-                self._advance(counts)
-            else:
-                self._progress.held = ""
-                if self._passed() - self._written >= JOURNAL_SECONDS:
-                    self._write()
+                self._look_at_promotion()
+            elif self.state in {RUNNING, PAUSED} and not self._is_elsewhere():
+                if trouble := self.trouble():
+                    self._abort(trouble)
+                elif self.state == RUNNING:
+                    self._judge()
+
+    def _judge(self) -> None:
+        behind = self._behind()
+        if behind:  # until all follow, this time is none of the step's
+            self._seen = self._passed()
+            self._hold(behind)
+        self._tick()
+        counts = self.counts()
+        broken = self._broken(counts)
+        if broken:
+            self._abort(broken)
+        elif behind:
+            return
+        elif self._progress.elapsed >= self.terms.dwell:
+            self._advance(counts)
+        else:
+            self._progress.held = ""
+            if self._passed() - self._written >= JOURNAL_SECONDS:
+                self._write()
 
     def _broken(self, counts: Mapping[str, Mapping[str, Counts]]) -> str:
         """The first criterion that is clearly not met, in words."""
@@ -445,22 +433,32 @@ class Rollout:
         if not self._progress.held:
             self._finish(DONE, "promoted", "")
 
+    def _look_at_promotion(self) -> None:
+        if not self._is_promoted():
+            if self._is_elsewhere():
+                return
+            if broken := self.trouble() or self._broken(self.counts()):
+                self._abort(broken)
+                return
+        self._promote()
+
     def _is_promoted(self) -> bool:
         made = promoted(self.name, self.route, self.terms.to)
         return self._owner().history(self.name)[-1].route == made
 
     def _is_elsewhere(self) -> bool:
         """Whether others have changed the route, which ends the rollout and is left as it is."""
-        last = self._owner().history(self.name)[-1]
-        if last.route != self.route:
-            self._leave(f"the route was changed by {last.who!r}")
-        return last.route != self.route
+        elsewhere = self._owner().history(self.name)[-1].route != self.route
+        if elsewhere:
+            self._leave(self._changed_by())
+        return elsewhere
 
     def _abort(self, why: str) -> None:
         self._progress.state, self._progress.reason = ABORTING, why
         self._write()
         runtime = self._owner()
-        if runtime.history(self.name)[-1].route != self.base:
+        last = runtime.history(self.name)[-1].route
+        if last != self.base and self._is_own(last):
             runtime.put_route(self.name, self.base, action="abort", who=self.terms.who)
         if not self._behind():
             self._finish(ABORTED, "aborted", why)
@@ -496,8 +494,8 @@ class Rollout:
 
     def _tell(self, made: Event) -> None:
         level = logging.WARNING if made.event == "aborted" else logging.INFO
-        why = made.reason or made.weight
-        log.log(level, "%s of %s to %s: %s", made.event, self.name, self.terms.to, why)
+        why = made.reason or f"{made.weight:g} %"
+        log.log(level, "rollout of %s to %s %s: %s", self.name, self.terms.to, made.event, why)
         if self._webhook is not None:
             self._webhook.tell(made._asdict())
 
@@ -572,6 +570,7 @@ class Rollout:
             "id": self._id,
             "terms": self.terms.to_data(),
             "base": as_data(self.base),
+            "builds": self._builds.known,
             "state": made.state,
             "step": made.step,
             "elapsed": made.elapsed,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
 from flour.core.errors import check_names
 from flour.core.extension_points import extension
-from runtime.errors import BadCall
+from runtime.errors import BadCall, UnknownEndpoint
 from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
 from runtime.routing.pairs import Pair, Pairs
@@ -35,6 +36,8 @@ class Experiments:
         self._judging = Lock()
         #: Called with a name and what its rollout needs to go on, before that changes anything.
         self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
+        #: Why the version of an address could not be loaded again; empty where it could.
+        self.lost: Callable[[str], str] = lambda _address: ""
 
     def find(self, name: str) -> ModelVersion:
         """The version in service; see Runtime.find."""
@@ -55,6 +58,14 @@ class Experiments:
     def champion(self, name: str) -> str:
         """The version in service, as "name@version"."""
         return self.find(name).owner
+
+    def build(self, address: str) -> dict[str, str]:
+        """Digests of what is registered under "name@version"; empty where nothing is."""
+        with suppress(UnknownEndpoint):
+            version = self._endpoints.find(address)
+            path = version.residence.path if "layout" in version.notes else None
+            return {"plan": version.digest, **({} if path is None else {"file": path.stem})}
+        return {}
 
     def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Any:
         """Go on with a rollout that was written down; see runtime.rollout.resume."""

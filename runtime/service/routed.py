@@ -58,6 +58,7 @@ class RoutedEndpoints(Experiments):
     submit: Callable[..., Future[Answers]]
     #: Another version may answer under a name: graphs may have to follow.
     _switched: Callable[[], None]
+    _closed: bool
 
     def __init__(self, engines: Engines, clock: Callable[[], float] = time.time) -> None:
         super().__init__()
@@ -98,6 +99,17 @@ class RoutedEndpoints(Experiments):
     def ready(self) -> bool:
         """Whether no usual call of any version compiles anything, as all code is there."""
         return all(version.ready for version in self._endpoints.all())
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more calls."""
+        return self._closed
+
+    @property
+    def muted(self) -> Mapping[str, str]:
+        """Endpoints that answer nothing under their name, with the reason."""
+        muted = dict(self._endpoints.muted)
+        return {name: why for name, why in muted.items() if name in self._endpoints.champions}
 
     def wait(self, timeout: float | None = None) -> Self:
         """This runtime, as soon as it is ready; TimeoutError if that takes longer."""

@@ -94,10 +94,14 @@ class Fleet(FleetExperiments):
         if self._named(name).current != version:
             self._change(name, lambda now: now.answering(version))
 
-    def unregister(self, name: str, version: str) -> None:
-        """Unregister a version in every worker."""
-        if version not in self._named(name).versions:
+    def unregister(self, name: str, version: str | None = None) -> None:
+        """Unregister a version, or the endpoint with its route, in every worker."""
+        named = self._named(name)
+        if named is NOTHING or version not in {None, *named.versions}:
             raise UnknownEndpoint(f"endpoint {name!r} has no version {version!r}")
+        if version is None:
+            self._change(name, lambda _: NOTHING)
+            return
         self._check_unused(name, version)
         self._change(name, lambda now: now.without(version))
 

@@ -13,6 +13,7 @@ from concurrent.futures import TimeoutError as Late
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
@@ -49,7 +50,7 @@ class Telling(Protocol):
 
 
 class FleetExperiments(FleetRoutes):
-    """What a rollout needs of its owner: see `runtime.rollout.rollout.Owner`."""
+    """What a rollout needs of its owner: see `runtime.rollout.owner.Owner`."""
 
     _lock: AbstractContextManager[bool]
 
@@ -57,6 +58,7 @@ class FleetExperiments(FleetRoutes):
         super().__init__()
         self.rollouts: dict[str, Judged] = {}
         self.on_rollout: Callable[[str, Mapping[str, Any]], object] | None = None
+        self.lost: Callable[[str], str] = lambda _address: ""
         #: By endpoint what each worker has compared, with those that have ended.
         self._compared: dict[str, dict[str, Compared]] = {}
         self._comparing = Lock()
@@ -118,6 +120,12 @@ class FleetExperiments(FleetRoutes):
             ended.end()
 
     # --- rollouts ----------------------------------------------------------------------------
+
+    def build(self, address: str) -> dict[str, str]:
+        """The digest of the file that is registered under an address; empty where none is."""
+        name, _, version = address.rpartition("@")
+        plan = self._named(name).versions.get(version)
+        return {} if plan is None else {"file": Path(plan.path).stem}
 
     def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Rollout:
         """Go on with a rollout that was written down."""

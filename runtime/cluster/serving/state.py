@@ -7,6 +7,7 @@ Replicas read it while no controller can be reached.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from objectstore.atomic import write_file
 from runtime.errors import ClusterError
 from runtime.repository.object_storage import RemotePlans
+
+_FORMER = "withdrawn.json"
 
 
 class Record(msgspec.Struct):
@@ -39,7 +42,7 @@ class ClusterState:
 
     def take_over(self) -> Record:
         """Become the controller that counts; returns what the one before it has left."""
-        left = self._read() or Record()
+        left = self._read() or Record(withdrawn=self._former())
         self.record = msgspec.structs.replace(left, epoch=left.epoch + 1)
         self._write(self.record)
         return self.record
@@ -99,6 +102,14 @@ class ClusterState:
             return None
         except Exception as problem:  # object storage has errors of its own kinds
             raise self._failed("read", problem) from problem
+
+    def _former(self) -> list[str]:
+        """The models that were unloaded by name, as controllers before this file wrote them."""
+        with suppress(FileNotFoundError, msgspec.MsgspecError):
+            plans, path = self._plans, self.path.with_name(_FORMER)
+            data = plans.read(_FORMER) if plans else path.read_bytes()
+            return msgspec.json.decode(data, type=list[str])
+        return []
 
     def _write(self, record: Record) -> None:
         data = msgspec.json.encode(record)

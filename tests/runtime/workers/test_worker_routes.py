@@ -72,6 +72,15 @@ def test_a_change_is_followed_by_every_worker(served: Served, folder: Path) -> N
     assert [each.action for each in history] == ["route", *["promote", "rollback"] * 3]
     told = [served.ask("/v2/models/m/history")[1]["changes"] for _ in range(8)]
     assert all(each == told[0] and len(each) == 7 for each in told)
+    for _ in range(3):  # an endpoint goes and comes with its route
+        assert served.ask("/v2/repository/models/m/unload", {})[0] == 200
+        assert answers(served, 8) == {404}
+        assert {each["state"] for each in served.ask("/v2/repository/index", {})[1]} == {
+            "UNAVAILABLE"
+        }
+        assert served.ask("/v2/repository/models/m/load", {})[0] == 200
+        assert answers(served, 8) == {1.0}
+        assert served.ask("/v2/models/m/history")[1]["changes"] == told[0]
 
 
 def test_what_cannot_be_followed_changes_nothing(served: Served, folder: Path) -> None:
@@ -106,6 +115,8 @@ def test_a_route_is_read_before_anything_is_answered(folder: Path) -> None:
     (folder / "m" / "endpoint.toml").write_text("champion = [")
     with serving(folder, 2, "--poll", "0.05") as served:
         assert answers(served) == {404}
+        status, said = served.ask("/v2/health/ready")
+        assert (status, said["missing"]) == (503, ["m"])
         assert served.ask("/v2/models/m/versions/1/infer", None)[0] != 404
         (folder / "m" / "endpoint.toml").unlink()
         until(lambda: answers(served, 8) == {2.0})

@@ -1,0 +1,58 @@
+"""The interface by which a rollout sees and changes endpoints: a runtime, or several behind one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from runtime.routing import Route
+from runtime.routing.history import Routed
+from runtime.service.following import Claim, Judged, Report
+
+Journal = Callable[[str, Mapping[str, Any]], object]
+
+
+class Owner(Routed, Protocol):
+    """What has endpoints, and changes their routes: a runtime, or the supervisor of several."""
+
+    rollouts: dict[str, Judged]
+    """The rollouts that there are, or were last, by endpoint."""
+    on_rollout: Journal | None
+    """Called with a name and what its rollout needs to go on, before that changes anything."""
+
+    def champion(self, name: str) -> str:
+        """The version in service; UnknownEndpoint if there is none."""
+
+    def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
+        """Give an endpoint this route."""
+
+    def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
+        """Make a version the champion."""
+
+    def settle(self, seconds: float) -> None:
+        """Wait until all processes have followed the changes so far; raise if one has not."""
+
+    def put_rollout(self, name: str, rollout: Judged) -> None:
+        """Have what this rollout wants counted in each process, or no more."""
+
+    def reports(self, name: str) -> Iterable[Report]:
+        """What the processes have counted."""
+
+    def build(self, address: str) -> Mapping[str, str]:
+        """Digests of what is registered under an address; empty where nothing is."""
+
+    lost: Callable[[str], str]
+    """Why the version of an address could not be loaded again; empty where it could."""
+
+    def claims(self, name: str, request: str, names: list[str]) -> Iterable[Claim]:
+        """Which version answered a request, by each process that remembers it."""
+
+    def compare(self, name: str) -> Compared:
+        """How the answers of a shadow differ from its champion's, in all processes."""
+
+
+class Compared(Protocol):
+    """A comparison; see runtime.routing.comparison."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All counts as plain data."""
