@@ -295,4 +295,11 @@ def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
         if any(each.digest == digest for each in known.values()):
             raise ParameterError("another client has this token", where=where, found=parts[0])
         known[parts[0]] = _Known(parts[0], digest, rights)
+    if not known:
+        raise ParameterError(
+            "a file of tokens has a client",
+            where=str(path),
+            found="no line `name token`",
+            hint="without `tokens`, everybody may ask",
+        )
     return tuple(known.values()), stamp

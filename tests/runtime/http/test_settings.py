@@ -494,11 +494,15 @@ def test_no_probe_is_of_a_setting_that_is_gone() -> None:
         ({"tokens": "none"}, "the tokens cannot be read"),
         ({"tokens": "."}, "not a file of tokens"),
         ({"access_log": "none/log"}, "the access log cannot be written"),
+        ({"tokens": "empty"}, "a file of tokens has a client"),
+        ({"answers": "empty"}, "answers cannot be kept here"),
+        ({"answers": "empty/below"}, "answers cannot be kept here"),
     ],
 )
 def test_what_is_missing_is_said_when_the_server_is_made(
     house: House, settings: dict[str, str], said: str
 ) -> None:
+    (house.place / "empty").write_text("# nobody\n\n", encoding="utf-8")
     found = {name: house.place / text for name, text in settings.items()}
     for make in (lambda made: Server(house.runtime, made), check):
         with pytest.raises(ParameterError, match=said) as refused:
@@ -535,13 +539,15 @@ def test_a_token_file_that_changes_is_read_again(
     assert told() == [200, 200, 403, 200, 401]
     house.tokens(f"alice {ALICE} read\ncarol {'c' * 20}\n")
     assert told() == [200, 403, 401, 401, 200]
+    house.tokens("")  # as an editor leaves it for a moment
+    assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
     house.tokens(f"alice {ALICE}\nbob short\n")
     assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
     (house.place / "tokens").unlink()
     assert told() == [200, 403, 401, 401, 200]
     said = [each for each in caplog.messages if "former tokens stay valid" in each]
-    assert len(said) == 2, "once for each problem"
-    assert "16 characters or more" in said[0]
+    assert len(said) == 3, "once for each problem"
+    assert "16 characters or more" in said[1]
     house.tokens()
     assert told() == [200, 200, 403, 200, 401]
 
