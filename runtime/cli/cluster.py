@@ -213,7 +213,7 @@ def _up(deployment: Deployment, options: argparse.Namespace, out: Output) -> int
         from runtime.cluster.serving import ray_proxy
 
         try:
-            ray_proxy.start(options.name, host, options.port, status["front"])
+            ray_proxy.start(options.name, host, options.port, status["front"], options.wait)
         except BaseException:
             ray_actors.down(options.name)
             raise
@@ -233,7 +233,9 @@ def _other(options: argparse.Namespace, out: Output) -> int:
 
     actor = ray_actors.running(options.name)
     if options.action == "down":
-        _stop_proxy(options.name)
+        from runtime.cluster.serving import ray_proxy
+
+        ray_proxy.stop(options.name, options.wait)
         ray_actors.down(options.name, options.wait)
         out.result({"event": "down"}, "all replicas have ended")
     elif options.action == "status":
@@ -252,13 +254,6 @@ def _other(options: argparse.Namespace, out: Output) -> int:
             ray_actors.asked(actor.ask.remote("wait_ready", None, options.wait), options.wait), out
         )
     return Exit.OK
-
-
-def _stop_proxy(name: str) -> None:
-    from ray import serve
-
-    if name in serve.status().applications:
-        serve.delete(name)
 
 
 def _tell(status: dict[str, Any], out: Output) -> None:
