@@ -48,7 +48,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", default="auto", help="of Ray (the one that runs here)")
     parser.add_argument("--name", default="pretzel", help="of the cluster on Ray (pretzel)")
     parser.add_argument(
-        "--wait", type=common.amount, default=120.0, help="seconds until all must have followed (120)"
+        "--wait",
+        type=common.amount,
+        default=120.0,
+        help="seconds until all must have followed (120)",
     )
     up = parser.add_argument_group("up")
     up.add_argument(
@@ -59,7 +62,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--standby", type=int, default=0, help="processes that become replicas at once (0)"
     )
-    up.add_argument("--cpus", type=common.amount, default=1.0, help="processors of each replica (1)")
+    up.add_argument(
+        "--cpus", type=common.amount, default=1.0, help="processors of each replica (1)"
+    )
     up.add_argument(
         "--host",
         default="127.0.0.1",
@@ -74,9 +79,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "proxy of Ray Serve (direct)",
     )
     up.add_argument(
-        "--lease", type=common.amount, default=5.0, help="seconds of leave to answer for replicas (5)"
+        "--lease",
+        type=common.amount,
+        default=5.0,
+        help="seconds of leave to answer for replicas (5)",
     )
-    up.add_argument("--poll", type=common.amount, default=2.0, help="seconds between looks for changes (2)")
+    up.add_argument(
+        "--poll", type=common.amount, default=2.0, help="seconds between looks for changes (2)"
+    )
     up.add_argument(
         "--staging",
         metavar="DIR",

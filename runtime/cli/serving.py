@@ -64,7 +64,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     folder = parser.add_argument_group("the folder")
     folder.add_argument(
-        "--poll", metavar="SECONDS", type=common.amount, default=2.0, help="look for changes; 0: never (2)"
+        "--poll",
+        metavar="SECONDS",
+        type=common.amount,
+        default=2.0,
+        help="look for changes; 0: never (2)",
     )
     folder.add_argument("--strict", action="store_true", help="end if a model cannot be loaded")
     folder.add_argument(

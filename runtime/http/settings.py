@@ -19,7 +19,7 @@ def _absolute(path: str | PathLike[str]) -> str:
 
 #: A name of a header (RFC 9110), but of none with secrets: tenants stand in metrics and on pages.
 _HEADER = re.compile(r"(?i)(?!(proxy-)?authorization$|cookie$)[!#$%&'*+.^_`|~0-9a-z-]+")
-#: What fits a setting, in words, and as what it is kept, by the annotation of its field, or its name.
+#: What fits a setting, in words, and as what it is kept, by its name or its annotation.
 _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]] = {
     "bool": (lambda value: isinstance(value, bool), "true or false", bool),
     "int": (is_count, "an integer", int),
@@ -153,5 +153,7 @@ class ServerSettings:
             if not fits(value) or not (low is None or high is None or low <= value <= high):
                 where, found = f"ServerSettings.{each.name}", repr(value)[:80]
                 hint = f"the usual value is {each.default!r}"
-                raise ParameterError(f"{each.name} is {meaning}", where=where, found=found, hint=hint)
+                raise ParameterError(
+                    f"{each.name} is {meaning}", where=where, found=found, hint=hint
+                )
             object.__setattr__(self, each.name, kept(value))
