@@ -30,6 +30,10 @@ def _iso_time(text: str) -> str:
     return text
 
 
+def _base64(text: str) -> str:
+    return base64.b64decode(text, validate=True).decode()
+
+
 #: The form of a table, and of its columns whose values are JSON.
 TABLE, TABLE_JSON = "pd", "pd_json"
 
@@ -38,9 +42,12 @@ _READERS: dict[str, Callable[[str], Any]] = {
     TABLE: str,
     TABLE_JSON: json.loads,
     "str": str,
-    "base64": lambda text: base64.b64decode(text, validate=True).decode(),
+    "base64": _base64,
     "datetime": _iso_time,
 }
+
+
+_MEANT = {json.loads: "JSON", _base64: "base64", _iso_time: "a time in ISO 8601"}
 
 
 def content_type(parameters: dict[str, Any] | None, where: str) -> str | None:
@@ -72,7 +79,7 @@ def _decode_text(reader: Callable[[str], Any], text: str, where: str) -> Any:
     try:
         return reader(text)
     except (ValueError, RecursionError, binascii.Error):
-        what = reader.__name__.removeprefix("_").replace("_", " ")
+        what = _MEANT[reader]
         raise HttpError(
             f"this text does not read as {what}", where=where, found=repr(text)[:40]
         ) from None
