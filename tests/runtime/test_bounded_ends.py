@@ -1,4 +1,4 @@
-"""What ends waits a while for threads, disks, pipes and other processes, and then ends without them."""
+"""An end waits a while for threads, disks, pipes and other processes, and then ends alone."""
 
 from __future__ import annotations
 
