@@ -54,8 +54,8 @@ _NAMES = "$ id inputs instances outputs data shape name datatype parameters time
 _SAYABLE, _FIELDS = _TYPES.union(_WORDS.split()), _TYPES.union(_NAMES.split())
 _SIZES = re.compile(
     r"\d[\d,]* (?:rows?|values|columns|cells|fields|bytes|elements|digits|dimensions|times|"
-    r"characters|inputs)\b(?: of \d+)?|shape [\[(][\d, ]*[\])]|\b(?:byte|has|got|rows of) \d+|: \d+\b|"
-    r"\[\d+\]|\b(?:row|column) \d+|dtype [<>|=]?\w+(?:\[\w+\])?"
+    r"characters|inputs)\b(?: of \d+)?|shape [\[(][\d, ]*[\])]|\b(?:byte|has|got|rows of) \d+|"
+    r": \d+\b|\[\d+\]|\b(?:row|column) \d+|dtype [<>|=]?\w+(?:\[\w+\])?"
 )
 #: What msgspec and the standard library say of broken JSON, which quotes nothing but its signs.
 _JSON = re.compile(
