@@ -89,6 +89,7 @@ REASONS: dict[Place, str] = {
             ("runtime/cluster/parity/frontend.py", "Hedged.__call__", "result"),
             ("runtime/cluster/parity/replicas.py", "Replicas._replica", "result"),
             ("runtime/cluster/serving/controller.py", "Controller._begun", "exception"),
+            ("runtime/cluster/serving/ray_proxy.py", "within", "result"),
             ("runtime/cluster/serving/controller.py", "Controller._opened", "exception"),
             ("runtime/cluster/serving/controller.py", "Controller._resend", "exception"),
             ("runtime/graph/router.py", "Router._rows", "result"),
@@ -210,13 +211,15 @@ def waits(path: Path) -> Iterator[Place]:
 
 def _in(node: ast.AST, file: str, where: str, variables: set[str]) -> Iterator[Place]:
     for child in ast.iter_child_nodes(node):
-        named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        inside = f"{where}.{child.name}".lstrip(".") if named else where
+        inside = where
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inside = f"{where}.{child.name}".lstrip(".")
         if isinstance(child, ast.Call) and (called := _waiting(child, variables)):
             yield file, inside, called
         if isinstance(child, ast.Call) and _name(child.func) == "asyncio.wait_for":
             # What is waited for has a limit.
-            yield from _in(ast.Module(child.args[1:], []), file, inside, variables)
+            rest = ast.Tuple(child.args[1:], ast.Load())
+            yield from _in(rest, file, inside, variables)
             continue
         if isinstance(child, ast.With) and any(map(_is_pool, child.items)):
             yield file, inside, "with pool"

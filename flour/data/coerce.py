@@ -397,14 +397,11 @@ def _check_form(columns: Mapping[str, Any], path: str) -> None:
     lists = [n for n, each in columns.items() if isinstance(each, list | tuple | np.ndarray)]
     alone = [n for n, each in columns.items() if each is None or isinstance(each, _SINGLE)]
     if lists and alone:
-        few, more = (lists, alone) if len(lists) <= len(alone) else (alone, lists)
-        kinds = "a list among single values", "a single value among lists"
-        raise NotRectangular(
-            "a row has one value in each column, and columns have a list each",
-            where=f"{path}.{few[0]}",
-            found=kinds[few is alone],
-            hint=f"as in {more[0]!r}",
-        )
+        odd, found = lists, "a list among single values"
+        if len(alone) < len(lists):
+            odd, found = alone, "a single value among lists"
+        what = "a row has one value in each column, and columns have a list each"
+        raise NotRectangular(what, where=f"{path}.{odd[0]}", found=found)
 
 
 _SINGLE = (str, bytes, int, float, np.generic)

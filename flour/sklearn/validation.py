@@ -142,11 +142,14 @@ class Demand(NamedTuple):
 
     def scattered(self, columns: Any, width: int) -> Demand:
         """That of a vector of which these columns were picked."""
-        made = Demand(np.full((3, width), _NONE), np.zeros(width, np.bool_), np.full(width, np.inf))
-        for place, column in enumerate(columns):
-            one = made.pick([column]).both(self.pick([place]))
-            made.steps[:, column], made.nan[column], made.largest[column] = (e[..., 0] for e in one)
-        return made
+        nan, largest = np.zeros(width, np.bool_), np.full(width, np.inf)
+        np.logical_or.at(nan, columns, self.nan)
+        np.minimum.at(largest, columns, self.largest)
+        steps, places = np.full((3, width), _NONE), np.asarray(columns, np.int64)
+        np.minimum.at(steps, (np.arange(3)[:, None], places), self.steps)
+        order = np.lexsort((self.steps[2], self.largest))[::-1]  # the smallest limit counts
+        steps[2, places[order]] = self.steps[2, order]
+        return Demand(steps, nan, largest)
 
     def both(self, other: Demand | None) -> Demand:
         """What either refuses; `other` was there first."""
@@ -186,7 +189,9 @@ def with_checks(program: Flow, asked: Asked) -> Flow:
             return node(op, inputs)
         limits = _shortest(demand.nan), _shortest(demand.largest)
         alike = (demand.steps == demand.steps[:, :1]).all()
-        by = tuple(names.get(each, "") for each in demand.steps[:, : 1 if alike else None].ravel())
+        by = tuple(
+            names.get(int(each), "") for each in demand.steps[:, : 1 if alike else None].ravel()
+        )
         steps, by = ((by[0], by[1]), ()) if alike and by[1] == by[2] else (("", ""), by)
         check = RequireFinite(*limits, *steps, _named(old), steps=by)
         return node(check, [node(op, inputs)])

@@ -204,8 +204,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _parse_without_upgrade(self) -> None:
         """Read a request that offers another protocol again, as one that offers none."""
-        data, start = self._data, self._at
-        head, end, rest = data[start:].partition(b"\r\n\r\n")
+        head, end, rest = self._data[self._at :].partition(b"\r\n\r\n")
         self._target.clear()
         self._fields.clear()
         self._state, self._part = IDLE, b""

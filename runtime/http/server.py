@@ -32,9 +32,6 @@ from runtime.http.service import Service
 from runtime.http.settings import ServerSettings
 from runtime.service.runtime import Runtime
 
-#: What the event loop may take to begin what another thread asks for.
-_LOOP_SECONDS = 30.0
-
 
 class ServerError(FlourError):
     """The server cannot listen."""
@@ -231,13 +228,11 @@ class Server:
 
     def accept(self, listener: socket.socket) -> None:
         """Accept connections from another listening socket; from other threads."""
-        asyncio.run_coroutine_threadsafe(self._accept(listener), self.loop).result(_LOOP_SECONDS)
+        asyncio.run_coroutine_threadsafe(self._accept(listener), self.loop).result(30.0)
 
     def accept_no_more(self, listener: socket.socket) -> None:
         """Stop accepting connections from a socket; others accept the waiting ones."""
-        asyncio.run_coroutine_threadsafe(self._leave_alone(listener), self.loop).result(
-            _LOOP_SECONDS
-        )
+        asyncio.run_coroutine_threadsafe(self._leave_alone(listener), self.loop).result(30.0)
 
     def take_over(self, sockets: Sequence[socket.socket]) -> None:
         """At the end, accept what waits on these sockets of other processes too, and close them."""

@@ -19,17 +19,19 @@ def _absolute(path: str | PathLike[str]) -> str:
 
 #: A name of a header (RFC 9110), but of none with secrets: tenants stand in metrics and on pages.
 _HEADER = re.compile(r"(?i)(?!(proxy-)?authorization$|cookie$)[!#$%&'*+.^_`|~0-9a-z-]+")
+
+
+def _is_header(value: object) -> bool:
+    return isinstance(value, str) and _HEADER.fullmatch(value) is not None
+
+
 #: What fits a setting, in words, and as what it is kept, by its name or its annotation.
 _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]] = {
     "bool": (lambda value: isinstance(value, bool), "true or false", bool),
     "int": (is_count, "an integer", int),
     "float": (is_number, "a finite number", float),
     "str": (lambda value: isinstance(value, str) and bool(value), "a text that is not empty", str),
-    "tenant_header": (
-        lambda value: isinstance(value, str) and bool(_HEADER.fullmatch(value)),
-        "the name of a header that holds no secret",
-        str,
-    ),
+    "tenant_header": (_is_header, "the name of a header that holds no secret", str),
     "str | Path": (lambda value: isinstance(value, str | PathLike), "a path", _absolute),
     "str | Path | None": (
         lambda value: value is None or (isinstance(value, str | PathLike) and bool(str(value))),
@@ -40,11 +42,10 @@ _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]]
 #: Smallest and largest values of numbers; timers of the system overflow beyond some centuries.
 _BOUNDS: dict[object, tuple[float, float]] = {"int": (0, 1 << 62), "float": (0, 1e9)}
 _BOUNDS |= dict.fromkeys(("access_log_share", "trace_stages"), (0, 1))
-_BOUNDS |= {"port": (0, 65535), "batch_rows": (1, 1 << 30), "backlog": (1, 65535)}
-_BOUNDS |= {"max_header": (128, 1 << 30)}
-_BOUNDS |= dict.fromkeys(("max_connections", "max_body", "body_rate", "explain_rows"), (1, 1 << 62))
+_BOUNDS |= {"port": (0, 65535), "backlog": (1, 65535), "max_header": (128, 1 << 30)}
+_SOME = ("max_connections", "max_body", "body_rate", "explain_rows", "batch_rows")
 _WAITS = ("header_seconds", "body_seconds", "idle_seconds", "write_seconds")
-_BOUNDS |= dict.fromkeys(_WAITS, (0.001, 1e9))
+_BOUNDS |= dict.fromkeys(_SOME, (1, 1 << 62)) | dict.fromkeys(_WAITS, (0.001, 1e9))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +148,12 @@ class ServerSettings:
         for each in fields(self):
             value = getattr(self, each.name)
             fits, meaning, kept = _KINDS.get(each.name) or _KINDS[each.type]
-            low, high = _BOUNDS.get(each.name) or _BOUNDS.get(each.type) or (None, None)
-            if low is not None and high is not None:
-                meaning += f" from {low} to {high}" if high < 1e9 else f", {low} or more"
-            if not fits(value) or not (low is None or high is None or low <= value <= high):
-                where, found = f"ServerSettings.{each.name}", repr(value)[:80]
+            bounds = _BOUNDS.get(each.name) or _BOUNDS.get(each.type)
+            if bounds:
+                meaning += ", {} or more" if bounds[1] >= 1e9 else " from {} to {}"
+                meaning = meaning.format(*bounds)
+            if not fits(value) or (bounds and not bounds[0] <= value <= bounds[1]):
+                what, where = f"{each.name} is {meaning}", f"ServerSettings.{each.name}"
                 hint = f"the usual value is {each.default!r}"
-                raise ParameterError(
-                    f"{each.name} is {meaning}", where=where, found=found, hint=hint
-                )
+                raise ParameterError(what, where=where, found=repr(value)[:80], hint=hint)
             object.__setattr__(self, each.name, kept(value))

@@ -25,12 +25,8 @@ def check(settings: ServerSettings) -> None:
         folder = Path(settings.answers)
         there = next(each for each in (folder, *folder.parents) if each.exists())
         if str(folder) == STANDARD_ERROR or not (there.is_dir() and os.access(there, os.W_OK)):
-            raise ParameterError(
-                "answers cannot be kept here",
-                where=f"ServerSettings.answers: {folder}",
-                found="no folder" if there.is_dir() else f"{there} is no folder",
-                hint="a folder that this process may write to; it is made if it is not there",
-            )
+            where, hint = f"ServerSettings.answers: {folder}", "a folder that can be written"
+            raise ParameterError("answers cannot be kept here", where=where, hint=hint)
     if settings.access_log not in {"", STANDARD_ERROR}:
         open_target(str(settings.access_log)).close()
     if settings.tracing:

@@ -48,7 +48,7 @@ def test_calls_of_ray_without_a_limit_have_one() -> None:
     with pytest.raises(TimeoutError, match=r"Ray has not answered in 0\.05 s"):
         within(0.05, lambda: time.sleep(1.0))
     with pytest.raises(KeyError):
-        within(5.0, lambda: {}["x"])
+        within(5.0, lambda: dict[str, int]()["x"])
     with pytest.raises(TimeoutError, match="its own"):
         within(5.0, _late)
 

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -29,13 +30,13 @@ from starlette.responses import Response
 from runtime.cluster.serving.bodies import PATH, Members
 from runtime.cluster.serving.client import REPEATABLE
 from runtime.errors import ClusterError
+from runtime.service.done_future import done
 
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
 _REFRESH, _ATTEMPTS, _LOOK_SECONDS = 1.0, 4, 10.0
 #: What a replica or the front may take to answer, and to say who is there.
 _ANSWER, _LOOK = (aiohttp.ClientTimeout(total=seconds) for seconds in (60.0, 2.0))
 _LOST = (aiohttp.ClientError, TimeoutError)
-T = TypeVar("T")
 
 
 class Passing:
@@ -120,22 +121,13 @@ def start(name: str, host: str, port: int, front: str, seconds: float = 60.0) ->
         ) from None
 
 
-def within(seconds: float, call: Callable[[], T]) -> T:
+def within(seconds: float, call: Callable[[], Any]) -> Any:
     """Call what takes no time limit of its own; TimeoutError where that takes longer."""
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(call())
-        except BaseException as problem:  # noqa: BLE001 (it is raised where it is waited for)
-            done.set_exception(problem)
-
-    Thread(target=run, name="pretzel-ray", daemon=True).start()
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
+    Thread(target=lambda: ended.put(done(call)), name="pretzel-ray", daemon=True).start()
     try:
-        return done.result(seconds)
-    except TimeoutError:
-        if done.done():
-            raise
+        return ended.get(timeout=seconds).result()
+    except Empty:
         raise TimeoutError(f"Ray has not answered in {seconds:g} s") from None
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from runtime.cluster.serving.autoscaling import Scale
 from runtime.cluster.serving.controller import Controller
 from runtime.cluster.serving.link import admitted
-from runtime.cluster.serving.settings import ClusterSettings, Scale
+from runtime.cluster.serving.settings import ClusterSettings
 from tests.house import until
 
 SECRET = "ab" * 32

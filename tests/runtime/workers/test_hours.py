@@ -112,7 +112,8 @@ def kill(served: Served, turn: int) -> None:
 def test_hours_of_upgrades_kills_and_drifting_load(tmp_path: Path) -> None:
     upgrades = Upgrades(tmp_path / "models")
     sizes: list[tuple[float, int]] = []
-    with serving(upgrades.folder, 2, "--poll", "0.05") as served:
+    # What waits unread on a machine that does other work is late, and not wrong.
+    with serving(upgrades.folder, 2, "--poll", "0.05", "--set", "max_unread=0") as served:
         with drifting(served.port, upgrades.offsets) as clients:
             began, kills = time.monotonic(), 0
             while (past := (time.monotonic() - began) / SECONDS) < 1.0:
@@ -125,6 +126,9 @@ def test_hours_of_upgrades_kills_and_drifting_load(tmp_path: Path) -> None:
                 served.events[:-100] = []
                 time.sleep(0.2)
         assert served.ask("/v2/health/ready")[1] == {"ready": True}
+    answers = sum(client.right for client in clients)
+    told = [size >> 20 for _, size in sizes]
+    log.info("%d answers, %d versions, %d kills, MB %s", answers, upgrades.version, kills, told)
     assert [wrong for client in clients for wrong in client.wrong] == []
     lost = [problem for client in clients for problem in client.lost]
     assert set(lost) <= RESETS
@@ -132,8 +136,5 @@ def test_hours_of_upgrades_kills_and_drifting_load(tmp_path: Path) -> None:
     assert max(client.longest for client in clients) < LONGEST
     assert kills > 0
     assert min(client.right for client in clients) > SECONDS
-    answers = sum(client.right for client in clients)
     second, last = ([size for past, size in sizes if n <= 4.0 * past < n + 1] for n in (1, 3))
-    told = [size >> 20 for _, size in sizes]
-    log.info("%d answers, %d versions, %d kills, MB %s", answers, upgrades.version, kills, told)
     assert statistics.median(last) < statistics.median(second) + SLACK, told
