@@ -84,8 +84,7 @@ class Controller:
         self._seats: dict[int, Seat] = {}
         self._lock = threading.RLock()
         self._turn, self._stopped = threading.Event(), threading.Event()
-        pools = (ThreadPoolExecutor(8, f"pretzel-cluster{of}") for of in ("", "-door"))
-        self._pool, self._door = pools  # strangers at the door take their time
+        self._pool, self._door = ThreadPoolExecutor(8, "pretzel-cluster"), ThreadPoolExecutor(8)
         self._members = Members(0, [])
         self._listener: socket.socket
         self._numbers, self._given_up = count(), set[int]()
@@ -267,7 +266,7 @@ class Controller:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._door.submit(self._admit, connection)
+            self._door.submit(self._admit, connection)  # strangers may take their time
 
     def _admit(self, connection: socket.socket) -> None:
         with suppress(OSError):

@@ -123,7 +123,7 @@ def test_hours_of_upgrades_kills_and_drifting_load(tmp_path: Path) -> None:
                     kills += 1
                 processes = (served.process.pid, *served.workers().values())
                 sizes.append((past, sum(map(resident_bytes, processes))))
-                served.events[:-100] = []
+                served.events[:-1000] = []
                 time.sleep(0.2)
         assert served.ask("/v2/health/ready")[1] == {"ready": True}
     answers = sum(client.right for client in clients)
