@@ -171,6 +171,9 @@ CASES: list[Case] = [
     ),
     *rows(require.RequireFinite([False, True], [np.inf, 9.0]), 2, label="-mixed", odd=False),
     *rows(require.RequireFinite([False], [np.inf], least=-99.0), 4, label="-least", odd=False),
+    *rows(
+        require.RequireFinite([True], [LARGEST], steps=("A", "B", "C")), 4, label="-by", odd=False
+    ),
     *sparse(
         require.RequireFinite([False], [np.inf], least=-99.0, strict=True),
         4,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import time
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ import pytest
 
 from objectstore import Blob, FileStore
 from oven.compiler import cache
-from tests.house import ROOT
+from runtime import Runtime
+from runtime.http import Server, ServerSettings
+from tests.house import PACKAGES, ROOT
+from tests.runtime.http.client import Client
+from tests.runtime.plans import shift
 
-PACKAGES = ("flour", "objectstore", "oven", "runtime", "scheduler")
 #: Every file that reads the wall clock: it is compared with times of files, or shown to people.
 WALL = {
     "objectstore/filestore.py": "the age of files of other processes",
@@ -91,3 +95,25 @@ def test_what_is_held_stays_whatever_the_clock_says(
             store.gc()
             assert (loose in store) is left
             assert held in store
+
+
+@pytest.mark.parametrize("jump", [86_400.0 * 2, -86_400.0 * 2, 1e9])
+def test_limits_of_clients_do_not_follow_the_wall(
+    jump: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumps, wall, wall_ns = count(), time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: wall() + next(jumps) * jump)
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + next(jumps) * int(jump * 1e9))
+
+    def statuses(bodies: list[bytes], **settings: float) -> list[int]:
+        with Server(runtime, ServerSettings(port=0, **settings)) as server:  # type: ignore[arg-type]
+            client = Client(server.port)
+            return [client.post("/predict/m", each).status for each in bodies]
+
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", shift(1.0), background=False)
+        same, new = b"[0,1,2,3]", b"[0,1,2,4]"
+        rates = {"anonymous_rate": 0.01, "rate_burst": 300.0}
+        assert statuses([same] * 5, **rates) == [200] * 3 + [429] * 2
+        assert statuses([same, same, new, new], new_bytes_a_day=9) == [200, 200, 429, 429]
+        assert statuses([same] * 5, idle_seconds=60.0, cache_bytes=1 << 16) == [200] * 5

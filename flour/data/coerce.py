@@ -275,10 +275,14 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
         return _from_sparse(data, kind, path)
     columns = frame_columns(data)
     if columns is not None:
-        parts = {
-            name: as_dtype(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
-            for name, values in columns.items()
-        }
+        try:
+            parts = {
+                name: as_dtype(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
+                for name, values in columns.items()
+            }
+        except InputError:
+            _check_form(columns, path)
+            raise
         _same_length(parts, path)
         data = np.stack(list(parts.values()), axis=1) if parts else np.empty((0, 0))
     matrix = _rectangle(data, path)
@@ -378,9 +382,29 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
             continue  # the program does not read it
         if name not in columns:
             raise _missing(name, list(columns), path)
-        result[name] = _column(columns[name], sub, f"{path}.{name}")
+        try:
+            result[name] = _column(columns[name], sub, f"{path}.{name}")
+        except InputError:
+            plain = [n for n, sub in kind.fields if isinstance(sub, Scalar | Category | Text)]
+            _check_form({n: columns[n] for n in plain if n in columns}, path)
+            raise
     _same_length(result, path)
     return result
+
+
+def _check_form(columns: Mapping[str, Any], path: str) -> None:
+    """Raise where some columns have single values and others lists: for the fewer of them."""
+    lists = [n for n, each in columns.items() if isinstance(each, list | tuple | np.ndarray)]
+    alone = [n for n, each in columns.items() if each is None or isinstance(each, _SINGLE)]
+    if lists and alone:
+        odd, found = lists, "a list among single values"
+        if len(alone) < len(lists):
+            odd, found = alone, "a single value among lists"
+        what = "a row has one value in each column, and columns have a list each"
+        raise NotRectangular(what, where=f"{path}.{odd[0]}", found=found)
+
+
+_SINGLE = (str, bytes, int, float, np.generic)
 
 
 def _same_length(columns: Mapping[str, Columns], path: str) -> None:

@@ -25,7 +25,8 @@ class RequireFinite(Op):
 
     `nan` says by column (or one for all) whether NaN is refused; a `largest` of infinity refuses no
     number. Of the original's steps, `nan_step` refuses NaN and `step` large numbers; `labels` name
-    the columns. Numbers below `least` are refused as well, and with `strict` itself.
+    the columns. Numbers below `least` are refused as well, and with `strict` itself. `steps` are
+    the steps that refuse NaN, infinity and large numbers, in all columns or in each.
     """
 
     method = ""
@@ -41,10 +42,12 @@ class RequireFinite(Op):
     labels: tuple[str, ...] = ()
     least: float = -np.inf
     strict: bool = False
+    steps: tuple[str, ...] = ()
 
     def digested(self) -> list[str]:
-        """As without the last fields, where there is no least number."""
-        return super().digested()[: None if np.isfinite(self.least) else -2]
+        """As without the last fields, where they say nothing."""
+        parts = super().digested()
+        return parts if self.steps else parts[: -1 if np.isfinite(self.least) else -3]
 
     def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
         # Numbers near the end of a range are not taken into account.
@@ -59,6 +62,7 @@ class RequireFinite(Op):
             fine = value.shape in ((1,), (width,))
             expect(fine, f"require_finite is for {value.array.size} columns, got {x}")
             expect(value.array.dtype == dtype, f"{value.array.dtype} where {dtype} belongs")
+        expect(len(self.steps) in (0, 3, 3 * width), f"{len(self.steps)} steps of {width} columns")
         return kind
 
     def refuses_rows(self) -> bool:
@@ -88,10 +92,14 @@ class RequireFinite(Op):
         row, column = (int(np.broadcast_to(each, bad.shape)[place]) for each in (rows, columns))
         name = f"$.{self.labels[column]}[{row}]" if self.labels else f"$[{row}][{column}]"
         value = values[place]
-        step = (self.nan_step if np.isnan(value) else self.step) or "this program"
+        step = self.nan_step if np.isnan(value) else self.step
+        if self.steps:
+            each = len(self.steps) // 3
+            kind = 0 if np.isnan(value) else 1 + int(np.isfinite(value))
+            step = self.steps[kind * each + column % each]
         most = np.broadcast_to(limit, bad.shape)[place]
         raise InputError(
-            f"{step} refuses {self._described(float(value), float(most))}",
+            f"{step or 'this program'} refuses {self._described(float(value), float(most))}",
             where=name,
             found=str(value),
             hint=HINT,

@@ -109,18 +109,26 @@ def _is_single(thresholds: Any) -> bool:
     return thresholds is not None and thresholds.dtype == np.float32
 
 
-class Demand(NamedTuple):
-    """What is refused in the columns of a node, and which step refuses NaN, and large numbers."""
+#: The number of no step.
+_NONE = 1 << 30
 
-    steps: tuple[str, str]
+
+class Demand(NamedTuple):
+    """What is refused in the columns of a node, and by which step.
+
+    `steps` are the numbers of those that are the first to refuse NaN, infinity and large numbers.
+    """
+
+    steps: NDArray[np.int64]
     nan: NDArray[np.bool_]
     largest: NDArray[np.float64]
 
     @staticmethod
-    def of(refused: Refused, width: int) -> Demand:
+    def of(refused: Refused, width: int, number: int) -> Demand:
         """The same in every column."""
         nan = np.array(np.broadcast_to(refused.nan, width))
-        steps = (refused.step if nan.any() else "", refused.step)
+        steps = np.full((3, width), number)
+        steps[0, ~nan] = _NONE
         return Demand(steps, nan, np.full(width, refused.largest))
 
     @property
@@ -130,21 +138,27 @@ class Demand(NamedTuple):
 
     def pick(self, columns: Any) -> Demand:
         """That of some columns."""
-        return Demand(self.steps, self.nan[columns], self.largest[columns])
+        return Demand(self.steps[:, columns], self.nan[columns], self.largest[columns])
 
     def scattered(self, columns: Any, width: int) -> Demand:
         """That of a vector of which these columns were picked."""
         nan, largest = np.zeros(width, np.bool_), np.full(width, np.inf)
         np.logical_or.at(nan, columns, self.nan)
         np.minimum.at(largest, columns, self.largest)
-        return Demand(self.steps, nan, largest)
+        steps, places = np.full((3, width), _NONE), np.asarray(columns, np.int64)
+        np.minimum.at(steps, (np.arange(3)[:, None], places), self.steps)
+        order = np.lexsort((self.steps[2], self.largest))[::-1]  # the smallest limit counts
+        steps[2, places[order]] = self.steps[2, order]
+        return Demand(steps, nan, largest)
 
     def both(self, other: Demand | None) -> Demand:
         """What either refuses; `other` was there first."""
         if other is None:
             return self
         nan, largest = self.nan | other.nan, np.minimum(self.largest, other.largest)
-        steps = other.steps[0] or self.steps[0], other.steps[1] or self.steps[1]
+        steps = np.minimum(self.steps, other.steps)
+        steps[2] = np.where(self.largest < other.largest, self.steps[2], steps[2])
+        steps[2] = np.where(self.largest > other.largest, other.steps[2], steps[2])
         return Demand(steps, nan, largest)
 
     def beyond(self, extent: Extent) -> Demand:
@@ -163,17 +177,24 @@ Asked = Iterable[tuple[Node, Refused]]
 
 def with_checks(program: Flow, asked: Asked) -> Flow:
     """The program with a check for what its steps refuse of the nodes that reach them."""
+    asked = [*asked]
     demands = _pulled_back([*program.outputs.values()], asked)
-    if not demands:
-        return program
+    names = {number: refused.step for number, (_, refused) in enumerate(asked)}
 
     def change(old: Node, inputs: tuple[Node, ...]) -> Node:
-        made, demand = node(old.op, inputs), demands.get(old)
+        op, demand = old.op, demands.get(old)
+        if isinstance(op, RequireFinite) and not op.labels:
+            op = op.replace(labels=_named(old.inputs[0]))
         if demand is None:
-            return made
-        labels = _named(old)
+            return node(op, inputs)
         limits = _shortest(demand.nan), _shortest(demand.largest)
-        return node(RequireFinite(*limits, *demand.steps, labels), [made])
+        alike = (demand.steps == demand.steps[:, :1]).all()
+        by = tuple(
+            names.get(int(each), "") for each in demand.steps[:, : 1 if alike else None].ravel()
+        )
+        steps, by = ((by[0], by[1]), ()) if alike and by[1] == by[2] else (("", ""), by)
+        check = RequireFinite(*limits, *steps, _named(old), steps=by)
+        return node(check, [node(op, inputs)])
 
     return program.rebuilt(change)
 
@@ -186,11 +207,11 @@ def _shortest(values: NDArray[Any]) -> NDArray[Any]:
 def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
     """What to check where: at inputs if they tell, else right behind what makes such a number."""
     demands: dict[Node, Demand] = {}
-    for item, refused in reversed([*asked]):
+    for number, (item, refused) in enumerate(asked):
         # Trees take missing values in dense rows only.
         sparse_trees = refused.step in _TREES and getattr(item.type, "sparse", False)
         strict = refused._replace(nan=True) if sparse_trees else refused
-        _add(demands, item, Demand.of(strict, _width(item.type)))
+        _add(demands, item, Demand.of(strict, _width(item.type), number))
     found: dict[Node, Demand] = {}
     order, known = topological([*roots, *demands]), _extents(demands)
     for item in reversed(order):

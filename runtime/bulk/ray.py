@@ -31,6 +31,8 @@ from runtime.bulk.shipping import arrived, packed
 
 #: Blocks of Ray are answered in parts of so many rows, which stay in the processor's cache.
 _ROWS = 1 << 14
+#: A plan arrives at a task in this time, or the task fails.
+_SECONDS = 300.0
 
 #: Values that a task reads at least. Ray's own work is some 20 ms a task, whatever its rows; more
 #: values would save little of it, and leave processors idle longer beside the last tasks.
@@ -90,7 +92,7 @@ class Batch:
 
     def __call__(self, rows: Arrow) -> Arrow:
         """The answers for a table."""
-        plan = arrived(self._name, lambda: ray.get(self._reference))
+        plan = arrived(self._name, lambda: ray.get(self._reference, timeout=_SECONDS))
         kept = rows.column_names if self._keep is None else self._keep
         check_kept(kept, self._outputs)
         most = None if plan.mixes_rows else _ROWS

@@ -48,7 +48,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", default="auto", help="of Ray (the one that runs here)")
     parser.add_argument("--name", default="pretzel", help="of the cluster on Ray (pretzel)")
     parser.add_argument(
-        "--wait", type=float, default=120.0, help="seconds until all must have followed (120)"
+        "--wait",
+        type=common.amount,
+        default=120.0,
+        help="seconds until all must have followed (120)",
     )
     up = parser.add_argument_group("up")
     up.add_argument(
@@ -59,7 +62,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--standby", type=int, default=0, help="processes that become replicas at once (0)"
     )
-    up.add_argument("--cpus", type=float, default=1.0, help="processors of each replica (1)")
+    up.add_argument(
+        "--cpus", type=common.amount, default=1.0, help="processors of each replica (1)"
+    )
     up.add_argument(
         "--host",
         default="127.0.0.1",
@@ -74,9 +79,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "proxy of Ray Serve (direct)",
     )
     up.add_argument(
-        "--lease", type=float, default=5.0, help="seconds of leave to answer for replicas (5)"
+        "--lease",
+        type=common.amount,
+        default=5.0,
+        help="seconds of leave to answer for replicas (5)",
     )
-    up.add_argument("--poll", type=float, default=2.0, help="seconds between looks for changes (2)")
+    up.add_argument(
+        "--poll", type=common.amount, default=2.0, help="seconds between looks for changes (2)"
+    )
     up.add_argument(
         "--staging",
         metavar="DIR",
@@ -213,7 +223,7 @@ def _up(deployment: Deployment, options: argparse.Namespace, out: Output) -> int
         from runtime.cluster.serving import ray_proxy
 
         try:
-            ray_proxy.start(options.name, host, options.port, status["front"])
+            ray_proxy.start(options.name, host, options.port, status["front"], options.wait)
         except BaseException:
             ray_actors.down(options.name)
             raise
@@ -233,7 +243,9 @@ def _other(options: argparse.Namespace, out: Output) -> int:
 
     actor = ray_actors.running(options.name)
     if options.action == "down":
-        _stop_proxy(options.name)
+        from runtime.cluster.serving import ray_proxy
+
+        ray_proxy.stop(options.name, options.wait)
         ray_actors.down(options.name, options.wait)
         out.result({"event": "down"}, "all replicas have ended")
     elif options.action == "status":
@@ -252,13 +264,6 @@ def _other(options: argparse.Namespace, out: Output) -> int:
             ray_actors.asked(actor.ask.remote("wait_ready", None, options.wait), options.wait), out
         )
     return Exit.OK
-
-
-def _stop_proxy(name: str) -> None:
-    from ray import serve
-
-    if name in serve.status().applications:
-        serve.delete(name)
 
 
 def _tell(status: dict[str, Any], out: Output) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from contextlib import suppress
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -42,7 +43,7 @@ def tolerance(parser: argparse.ArgumentParser) -> None:
     """The tolerance of comparisons."""
     parser.add_argument(
         "--tolerance",
-        type=float,
+        type=amount,
         help="for numbers, relative to the largest (1e-9; 1e-5 for float32)",
     )
 
@@ -76,6 +77,14 @@ def size(text: str) -> int:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 500M or 2G")
     return int(float(match[1]) * (1 << _POWERS[match[2].lower()]))
+
+
+def amount(text: str) -> float:
+    """A finite number, 0 or more."""
+    with suppress(ValueError):
+        if 0 <= (value := float(text)) <= 1e9:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1e9")
 
 
 def positive(text: str) -> int:

@@ -64,7 +64,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     folder = parser.add_argument_group("the folder")
     folder.add_argument(
-        "--poll", metavar="SECONDS", type=float, default=2.0, help="look for changes; 0: never (2)"
+        "--poll",
+        metavar="SECONDS",
+        type=common.amount,
+        default=2.0,
+        help="look for changes; 0: never (2)",
     )
     folder.add_argument("--strict", action="store_true", help="end if a model cannot be loaded")
     folder.add_argument(
@@ -305,8 +309,11 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
     try:
         return ServerSettings(**given)
     except ParameterError as problem:
-        where = " ".join(f"--set {text}" for text in options.set) or f"--port {options.port}"
-        raise ArgumentError(problem.what, where=where, found=problem.found) from None
+        name = str(problem.where).rpartition(".")[2]
+        where = next((f"--set {each}" for each in options.set if each.startswith(f"{name}=")), "")
+        where = where or f"--{name} {given[name]}"
+        found, hint = problem.found, problem.hint
+        raise ArgumentError(problem.what, where=where, found=found, hint=hint) from None
 
 
 def _typed(value: str, usual: object) -> object:

@@ -30,6 +30,8 @@ from runtime.http.problems import log
 
 #: Seconds between two writes.
 EVERY = 0.2
+#: Time for the last lines to be written.
+_END_SECONDS = 5.0
 #: Most lines that wait to be written; further ones are dropped, and their number is logged.
 MOST = 100_000
 #: Characters to which paths and names from clients are cut.
@@ -148,7 +150,10 @@ class AccessLog:
     def close(self) -> None:
         """Write the remaining lines, and end the thread."""
         self._ended.set()
-        self._thread.join()
+        self._thread.join(_END_SECONDS)
+        if self._thread.is_alive():  # as nobody reads what it writes to
+            log.error("the access log is given up: %s takes no more", self._target)
+            return
         self.flush()
         if self._target != STANDARD_ERROR:
             self._stream.close()
@@ -160,7 +165,10 @@ def open_target(target: str) -> IO[bytes]:
         return sys.stderr.buffer
     try:
         # Unbuffered and appending: lines of several processes do not mix.
-        return Path(target).open("ab", buffering=0)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK  # a pipe without a reader
+        number = os.open(target, flags, 0o666)
+        os.set_blocking(number, True)
+        return os.fdopen(number, "ab", buffering=0)
     except OSError as problem:
         raise ParameterError(
             "the access log cannot be written",

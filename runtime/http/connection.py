@@ -8,6 +8,7 @@ get an error response if possible, and the connection is closed.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Awaitable
 from http import HTTPMethod
@@ -192,11 +193,23 @@ class Connection(asyncio.BufferedProtocol):
         except httptools.HttpParserUpgrade:
             self._mute = True  # other protocols are not supported
         except httptools.HttpParserError as problem:
+            if self._refusal is None and self._state is HEADERS and self._parser.should_upgrade():
+                self._parse_without_upgrade()
+                return
             self._refuse(self._refusal or _misframed(str(problem)))
         self._part = b""
         if self._state is not IDLE:
             self._part_came(0 if self._began else pieces)
         self._data = b""
+
+    def _parse_without_upgrade(self) -> None:
+        """Read a request that offers another protocol again, as one that offers none."""
+        head, end, rest = self._data[self._at :].partition(b"\r\n\r\n")
+        self._target.clear()
+        self._fields.clear()
+        self._state, self._part = IDLE, b""
+        self._parser = httptools.HttpRequestParser(self)
+        self._parse(_UPGRADE.sub(b"", head) + end + rest)
 
     def _part_came(self, before: int) -> None:
         """Check the size of a request that has begun and not ended."""
@@ -274,6 +287,9 @@ class Connection(asyncio.BufferedProtocol):
     def on_headers_complete(self) -> None:
         """The end of the headers."""
         fields = self._fields
+        parser = self._parser
+        if self._at >= 0 and parser.should_upgrade() and parser.get_method() != b"CONNECT":
+            raise _Refused  # it would take the body for the other protocol
         self._headers = headers = fields.copy()
         fields.clear()  # for trailers
         self._spelling = names = spelling(headers)
@@ -544,8 +560,8 @@ class Connection(asyncio.BufferedProtocol):
             self._end()
 
     def _end(self) -> None:
-        """Close a connection that nothing is on its way on."""
-        self._mute = True
+        """Close a connection that nothing is on its way on, whether the client has read all."""
+        self._state, self._started, self._mute = CLOSING, perf_counter(), True
         self._transport.close()
 
     def abort(self) -> None:
@@ -559,6 +575,7 @@ _MOST_PIPELINED = 64
 _LONG = 1 << 20
 _LINGER_SECONDS = 2.0
 _NO_HEADERS = spelling(())
+_UPGRADE = re.compile(rb"(?i)\r\nupgrade[ \t]*:[^\r\n]*")
 #: When the server ends, a connection that was quiet for so long is closed.
 _LAST_WORDS_SECONDS = 0.2
 #: And one that has not said what it wants.

@@ -269,6 +269,19 @@ def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
             found=type(problem).__name__,
             hint="a text file with a line `name token` for each client",
         ) from problem
+    known = _clients(path, lines)
+    if not known:
+        raise ParameterError(
+            "a file of tokens has a client",
+            where=str(path),
+            found="no line `name token`",
+            hint="without `tokens`, everybody may ask",
+        )
+    return tuple(known.values()), stamp
+
+
+def _clients(path: Path, lines: list[str]) -> dict[str, _Known]:
+    """The clients by name."""
     known: dict[str, _Known] = {}
     for number, line in enumerate(lines, 1):
         parts = line.split()
@@ -295,4 +308,4 @@ def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
         if any(each.digest == digest for each in known.values()):
             raise ParameterError("another client has this token", where=where, found=parts[0])
         known[parts[0]] = _Known(parts[0], digest, rights)
-    return tuple(known.values()), stamp
+    return known

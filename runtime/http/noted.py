@@ -23,6 +23,8 @@ from runtime.service.version import ModelVersion
 log = logging.getLogger("pretzel.noted")
 #: Seconds between looks at which versions answer.
 _EVERY = 0.5
+#: Time to end a look that is under way.
+_END_SECONDS = 30.0
 
 
 class _Held(NamedTuple):
@@ -106,6 +108,6 @@ class Noted:
     def close(self) -> None:
         """End all of it; what was noted is written."""
         self._ended.set()
-        self._thread.join()
+        self._thread.join(_END_SECONDS)
         for key in [*self._held]:
             self._close(key)

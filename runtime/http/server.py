@@ -240,11 +240,11 @@ class Server:
 
     def accept(self, listener: socket.socket) -> None:
         """Accept connections from another listening socket; from other threads."""
-        asyncio.run_coroutine_threadsafe(self._accept(listener), self.loop).result()
+        asyncio.run_coroutine_threadsafe(self._accept(listener), self.loop).result(30.0)
 
     def accept_no_more(self, listener: socket.socket) -> None:
         """Stop accepting connections from a socket; others accept the waiting ones."""
-        asyncio.run_coroutine_threadsafe(self._leave_alone(listener), self.loop).result()
+        asyncio.run_coroutine_threadsafe(self._leave_alone(listener), self.loop).result(30.0)
 
     def take_over(self, sockets: Sequence[socket.socket]) -> None:
         """At the end, accept what waits on these sockets of other processes too, and close them."""

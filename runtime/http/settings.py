@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -16,12 +17,21 @@ def _absolute(path: str | PathLike[str]) -> str:
     return str(path if str(path) in {"", "-"} else Path(path).absolute())
 
 
-#: What fits a setting, in words, and as what it is kept, by the annotation of its field.
+#: A name of a header (RFC 9110), but of none with secrets: tenants stand in metrics and on pages.
+_HEADER = re.compile(r"(?i)(?!(proxy-)?authorization$|cookie$)[!#$%&'*+.^_`|~0-9a-z-]+")
+
+
+def _is_header(value: object) -> bool:
+    return isinstance(value, str) and _HEADER.fullmatch(value) is not None
+
+
+#: What fits a setting, in words, and as what it is kept, by its name or its annotation.
 _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]] = {
     "bool": (lambda value: isinstance(value, bool), "true or false", bool),
-    "int": (is_count, "an integer, 0 or more", int),
-    "float": (is_number, "a finite number, 0 or more", float),
-    "str": (lambda value: isinstance(value, str), "a text", str),
+    "int": (is_count, "an integer", int),
+    "float": (is_number, "a finite number", float),
+    "str": (lambda value: isinstance(value, str) and bool(value), "a text that is not empty", str),
+    "tenant_header": (_is_header, "the name of a header that holds no secret", str),
     "str | Path": (lambda value: isinstance(value, str | PathLike), "a path", _absolute),
     "str | Path | None": (
         lambda value: value is None or (isinstance(value, str | PathLike) and bool(str(value))),
@@ -29,8 +39,13 @@ _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]]
         lambda value: value if value is None else _absolute(value),
     ),
 }
-_BOUNDS = dict.fromkeys(("access_log_share", "trace_stages"), (0, 1))
-_BOUNDS |= {"port": (0, 65535), "batch_rows": (1, 1 << 30)}
+#: Smallest and largest values of numbers; timers of the system overflow beyond some centuries.
+_BOUNDS: dict[object, tuple[float, float]] = {"int": (0, 1 << 62), "float": (0, 1e9)}
+_BOUNDS |= dict.fromkeys(("access_log_share", "trace_stages"), (0, 1))
+_BOUNDS |= {"port": (0, 65535), "backlog": (1, 65535), "max_header": (128, 1 << 30)}
+_SOME = ("max_connections", "max_body", "body_rate", "explain_rows", "batch_rows")
+_WAITS = ("header_seconds", "body_seconds", "idle_seconds", "write_seconds")
+_BOUNDS |= dict.fromkeys(_SOME, (1, 1 << 62)) | dict.fromkeys(_WAITS, (0.001, 1e9))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +146,14 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value, bounds = getattr(self, each.name), _BOUNDS.get(each.name)
-            fits, kind, kept = _KINDS[each.type]
+            value = getattr(self, each.name)
+            fits, meaning, kept = _KINDS.get(each.name) or _KINDS[each.type]
+            bounds = _BOUNDS.get(each.name) or _BOUNDS.get(each.type)
+            if bounds:
+                meaning += ", {} or more" if bounds[1] >= 1e9 else " from {} to {}"
+                meaning = meaning.format(*bounds)
             if not fits(value) or (bounds and not bounds[0] <= value <= bounds[1]):
-                what = f"{each.name} is {'from {} to {}'.format(*bounds) if bounds else kind}"
-                where = f"ServerSettings.{each.name}"
-                raise ParameterError(what, where=where, found=repr(value)[:80])
+                what, where = f"{each.name} is {meaning}", f"ServerSettings.{each.name}"
+                hint = f"the usual value is {each.default!r}"
+                raise ParameterError(what, where=where, found=repr(value)[:80], hint=hint)
             object.__setattr__(self, each.name, kept(value))

@@ -168,7 +168,7 @@ class TracedAnswering:
 
     def close(self) -> None:
         """End the thread for requests that are computed stage by stage."""
-        self._threads.shutdown()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _ended(traced: Traced, _done: object) -> None:

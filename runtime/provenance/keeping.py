@@ -41,7 +41,7 @@ from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.provenance")
-_EVERY = 0.2
+_EVERY, _END_SECONDS = 0.2, 30.0
 #: Rows that may wait to be written.
 _MOST = 1 << 16
 _LIBRARIES = ("numpy", "numba", "llvmlite", "sklearn", "lightgbm", "xgboost", "onnx")
@@ -344,7 +344,10 @@ class AnswerKeeper(Closing):
         if self._ended.is_set():
             return
         self._ended.set()
-        self._thread.join()
+        self._thread.join(_END_SECONDS)
+        if self._thread.is_alive():
+            log.error("%s: the last answers are not kept: the disk does not take them", self._name)
+            return
         self.flush()
         self._closed = True
         self._log.close()

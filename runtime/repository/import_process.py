@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 #: The program of the process: an interpreter with the same module path as this one.
 _PROGRAM = (
@@ -53,4 +54,5 @@ def _new(*, heard: bool) -> subprocess.Popen[bytes]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.communicate()
+    with suppress(subprocess.TimeoutExpired):  # a child of its own may hold the pipes
+        process.communicate(timeout=5.0)

@@ -478,7 +478,7 @@ class Repository(Closing):
         self._stop.set()
         self._importer.close()
         if self._watcher is not None:
-            self._watcher.join()
+            self._watcher.join(30.0)  # object storage may answer nothing any more
         self._staging.close()
 
     def __repr__(self) -> str:

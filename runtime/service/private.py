@@ -45,17 +45,17 @@ _TYPES = frozenset({
 })  # fmt: skip
 #: Words of what tells a type, a place or a size, and the names of fields of requests.
 _WORDS = """
-    a an as at byte bytes cast column columns different dimension dimensions dtype element elements
-    encoder first has have in inf infinity is it lengths missing no none None nothing number numbers
-    of one outputs place row rows several shape sparse splines text texts the their
-    than value values NaN
+    a among an as at block byte bytes cast column columns different dimension dimensions dtype
+    element elements encoder expected first found got has have in inf infinity is it lengths list
+    lists missing no none None nothing number numbers of one outputs place row rows several shape
+    single sparse splines text texts the their than two value values NaN
 """
 _NAMES = "$ id inputs instances outputs data shape name datatype parameters timeout explain"
 _SAYABLE, _FIELDS = _TYPES.union(_WORDS.split()), _TYPES.union(_NAMES.split())
 _SIZES = re.compile(
     r"\d[\d,]* (?:rows?|values|columns|cells|fields|bytes|elements|digits|dimensions|times|"
-    r"characters|inputs)\b(?: of \d+)?|shape [\[(][\d, ]*[\])]|\b(?:byte|has|rows of) \d+|: \d+\b|"
-    r"\[\d+\]|\b(?:row|column) \d+|dtype [<>|=]?\w+(?:\[\w+\])?"
+    r"characters|inputs)\b(?: of \d+)?|shape [\[(][\d, ]*[\])]|\b(?:byte|has|got|rows of) \d+|"
+    r": \d+\b|\[\d+\]|\b(?:row|column) \d+|dtype [<>|=]?\w+(?:\[\w+\])?"
 )
 #: What msgspec and the standard library say of broken JSON, which quotes nothing but its signs.
 _JSON = re.compile(
@@ -195,7 +195,8 @@ def redacted(
     protocol = getattr(error, "status", 0) and _PROTOCOL.match(error.where or "")
     if isinstance(error, _OF_NAMES) or protocol or getattr(error, "status", 400) != 400:
         return error
-    known = frozenset({*columns, *names})
+    nodes = str(error.where).split(".") if isinstance(error, errors.NodeFailed) else ()
+    known = frozenset({*columns, *names, *nodes})
     before = error.what, error.where, error.found, error.hint
     error.what = _masked(error.what, known)
     error.where = error.where and _place(_masked(error.where, known), known)
@@ -213,9 +214,11 @@ def plain(found: str, known: Collection[str]) -> str | None:
     """What was found, where it is said by types, sizes and known names alone; or else its type."""
     if _JSON.fullmatch(found):
         return found
-    parts, names = found.split(", "), {each for each in known if each[:1].isalpha()}
+    names, of = {each for each in known if each[:1].isalpha()}, "outputs: "
+    parts = found.removeprefix(of).split(", ")
     if not names.isdisjoint(parts):
-        return ", ".join(each if each in names else "…" for each in parts)
+        told = ", ".join(each if each in names else "…" for each in parts)
+        return of * found.startswith(of) + told
     rest = _SIZES.sub(" ", found)
     for name in sorted(names, key=len, reverse=True):
         rest = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", rest)
@@ -235,6 +238,8 @@ def _masked(text: str, known: Collection[str]) -> str:
 
 def _kept(known: Collection[str], match: re.Match[str]) -> str:
     name = match[0].removeprefix("b").strip("'\"`.")
+    if match.string[: match.start()].endswith("output "):
+        return match[0]  # whoever asks for an output has named it, see docs/74-provenance.md
     if not _WORD.search(name) or {*known, *_FIELDS}.issuperset(name.split(" | ")):
         return match[0]
     return {".": ".…"}.get(match[0][0], "'…'")

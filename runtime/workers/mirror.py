@@ -18,6 +18,8 @@ from runtime.workers.errors import ChannelClosed
 _STATUS = {"UnknownModel": 404, "UnknownEndpoint": 404, "NotLoaded": 400, "NotInStep": 504}
 _STATUS |= {"Overtaken": 409, "BadCall": 400, "BadRegistration": 400}
 _MARGIN = 0.5
+#: Longer than any change may take: an import has 10 minutes, and following it another.
+_CHANGE_SECONDS = 900.0
 
 
 class Mirror:
@@ -59,7 +61,7 @@ class Mirror:
 
     def _ask(self, kind: str, body: object) -> None:
         with told_to_clients():
-            self._channel.ask(kind, body).result()
+            self._channel.ask(kind, body).result(_CHANGE_SECONDS)
 
 
 @contextmanager
@@ -69,6 +71,8 @@ def told_to_clients() -> Iterator[None]:
         yield
     except ChannelClosed:
         raise HttpError("the server is shutting down", 503) from None
+    except TimeoutError:
+        raise HttpError("the process above this one does not answer", 503) from None
     except Refused as problem:
         status = _STATUS.get(problem.kind, 500)
         if status == 500:
@@ -112,9 +116,10 @@ class WorkerPeers:
         """Ask the supervisor, which judges the rollouts of all workers."""
         with told_to_clients():
             asked = self._channel.ask("judge", {"what": what, "body": dict(body)})
-            return await asyncio.wrap_future(asked)
+            return await asyncio.wait_for(asyncio.wrap_future(asked), _CHANGE_SECONDS)
 
     async def settled(self) -> None:
         """Return when all workers have followed the changes so far."""
         with told_to_clients():
-            await asyncio.wrap_future(self._channel.ask("settle"))
+            asked = asyncio.wrap_future(self._channel.ask("settle"))
+            await asyncio.wait_for(asked, _CHANGE_SECONDS)

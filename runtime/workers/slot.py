@@ -112,7 +112,7 @@ class Slot:
         process = self.process
         if self._thread.is_alive() and process is not None:
             process.kill()
-            self._thread.join()
+            self._thread.join(HUNG_SECONDS)
 
     # --- lives -------------------------------------------------------------------------------
 

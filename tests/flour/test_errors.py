@@ -334,3 +334,32 @@ def test_a_frame_for_a_program_without_names_goes_by_position() -> None:
     assert {name: list(by_frame[name]) for name in by_frame} == {
         name: list(by_rows[name]) for name in by_rows
     }
+
+
+def texts() -> flour.Flow:
+    """A program whose first column holds texts."""
+    row = flour.record(a=str, b=float, c=float)
+    return flour.outputs(v=row["b"] + row["c"], s=row["a"].length())
+
+
+@pytest.mark.parametrize("made", [texts, fitted])
+@pytest.mark.parametrize(
+    ("forms", "odd", "found"),
+    [
+        ("vlv", "b", "a list among single values"),
+        ("lvv", "a", "a list among single values"),
+        ("vvl", "c", "a list among single values"),
+        ("vll", "a", "a single value among lists"),
+        ("lvl", "b", "a single value among lists"),
+        ("llv", "c", "a single value among lists"),
+    ],
+)
+def test_the_column_of_another_form_is_named(
+    made: Callable[[], flour.Flow], forms: str, odd: str, found: str
+) -> None:
+    values = {"a": "7" if made is texts else 7.0, "b": 1.0, "c": 2.0}
+    row = {n: [v] if f == "l" else v for f, (n, v) in zip(forms, values.items(), strict=True)}
+    for answer in (made().reference, made().plan().run):
+        with pytest.raises(errors.NotRectangular, match="a row has one value in each") as refused:
+            answer(row)
+        assert (refused.value.where, refused.value.found) == (f"$.{odd}", found)

@@ -84,7 +84,7 @@ class Controller:
         self._seats: dict[int, Seat] = {}
         self._lock = threading.RLock()
         self._turn, self._stopped = threading.Event(), threading.Event()
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="pretzel-cluster")
+        self._pool, self._door = ThreadPoolExecutor(8, "pretzel-cluster"), ThreadPoolExecutor(8)
         self._members = Members(0, [])
         self._listener: socket.socket
         self._numbers, self._given_up = count(), set[int]()
@@ -125,8 +125,7 @@ class Controller:
         with self._lock:
             self.wanted = 0
             self._stopped.set()
-            seats = list(self._seats.values())
-            for seat in seats:
+            for seat in list(self._seats.values()):
                 self._leave(seat)
         drain = self.settings.options.settings
         end = time.monotonic() + drain.drain_delay + drain.drain_seconds + 5.0
@@ -139,7 +138,8 @@ class Controller:
         self.front.stop()
         self._listener.close()
         self.repository.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._door):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def address(self) -> Address:
         """Where replicas join."""
@@ -266,7 +266,7 @@ class Controller:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._pool.submit(self._admit, connection)
+            self._door.submit(self._admit, connection)  # strangers may take their time
 
     def _admit(self, connection: socket.socket) -> None:
         with suppress(OSError):

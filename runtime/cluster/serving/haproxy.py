@@ -26,6 +26,7 @@ from runtime.http.server import ServerError, listen
 
 #: The file with the first choice for each model.
 HOMES_MAP = "homes.map"
+_START_SECONDS = 30.0
 #: Lines of one command: HAProxy reads 16 KB at once.
 _LINES = 50
 _TEXT = """\
@@ -108,11 +109,16 @@ class HAProxy:
         self._wait_free()
         path.write_text(self._text, "utf-8")
         self._map.touch()
-        done = subprocess.run(  # noqa: S603 (the program that the system has)
-            [program, "-D", "-f", str(path)], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise ClusterError("HAProxy does not start", where=str(path), found=done.stderr[:500])
+        command = [program, "-D", "-f", str(path)]
+        try:
+            done = subprocess.run(  # noqa: S603 (the program that the system has)
+                command, capture_output=True, text=True, check=False, timeout=_START_SECONDS
+            )
+            said = done.stderr if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            said = f"nothing in {_START_SECONDS:g} s"
+        if said:
+            raise ClusterError("HAProxy does not start", where=str(path), found=said[:500])
         end = time.monotonic() + 5.0
         while not self._runs() and time.monotonic() < end:
             time.sleep(0.02)

@@ -160,11 +160,13 @@ class Link:
             self._lease.renew(asked)
 
 
-def admitted(connection: socket.socket, secret: str) -> bool:
-    """Whether who has connected knows the secret; it has two seconds."""
-    connection.settimeout(_CONNECT)
-    said = b""
-    while len(said) < _BYTES:
+def admitted(
+    connection: socket.socket, secret: str, clock: Callable[[], float] = time.monotonic
+) -> bool:
+    """Whether who has connected knows the secret; it has two seconds for all of it."""
+    said, end = b"", clock() + _CONNECT
+    while len(said) < _BYTES and (left := end - clock()) > 0:
+        connection.settimeout(left)
         part = connection.recv(_BYTES - len(said))
         if not part:
             return False

@@ -10,8 +10,12 @@ import errno
 import itertools
 import socket
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -26,9 +30,13 @@ from starlette.responses import Response
 from runtime.cluster.serving.bodies import PATH, Members
 from runtime.cluster.serving.client import REPEATABLE
 from runtime.errors import ClusterError
+from runtime.service.done_future import done
 
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
 _REFRESH, _ATTEMPTS, _LOOK_SECONDS = 1.0, 4, 10.0
+#: What a replica or the front may take to answer, and to say who is there.
+_ANSWER, _LOOK = (aiohttp.ClientTimeout(total=seconds) for seconds in (60.0, 2.0))
+_LOST = (aiohttp.ClientError, TimeoutError)
 
 
 class Passing:
@@ -42,7 +50,7 @@ class Passing:
     async def __call__(self, request: Request) -> Response:
         """The answer of a replica; of the front where there is none."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=False)
+            self._session = aiohttp.ClientSession(auto_decompress=False, timeout=_ANSWER)
         body = await request.body()
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         headers = {name: value for name, value in request.headers.items() if name not in _HOP}
@@ -50,7 +58,7 @@ class Passing:
         for attempt in range(_ATTEMPTS if repeatable else 1):
             await self._look(self._session, headers, again=attempt > 0)
             url = self._urls[next(self._turn) % len(self._urls)]
-            with suppress(aiohttp.ClientError):
+            with suppress(*_LOST):
                 async with self._session.request(
                     request.method, url + path, data=body, headers=headers
                 ) as found:
@@ -69,9 +77,9 @@ class Passing:
             return
         self._looked = now
         for url in (*self._urls, self._front):
-            with suppress(aiohttp.ClientError, msgspec.MsgspecError):
+            with suppress(*_LOST, msgspec.MsgspecError):
                 token = {name: headers[name] for name in headers if name == "authorization"}
-                async with session.get(url + PATH, headers=token) as found:
+                async with session.get(url + PATH, headers=token, timeout=_LOOK) as found:
                     if found.status in {401, 403}:  # of this client; another one may look them up
                         self._looked = float("-inf")
                         return
@@ -81,19 +89,20 @@ class Passing:
         self._urls = [self._front]
 
 
-def start(name: str, host: str, port: int, front: str) -> None:
-    """Run it as an application of Ray Serve, with this name.
+def start(name: str, host: str, port: int, front: str, seconds: float = 60.0) -> None:
+    """Run it as an application of Ray Serve, with this name, within so many seconds.
 
     A Ray Serve that runs already stays at its own address, whatever is asked for here: so its
     answer is what counts.
     """
-    url, ours = f"http://{host}:{port}", not serve.status().proxies
+    url, ours = f"http://{host}:{port}", not within(seconds, serve.status).proxies
     options = {"max_ongoing_requests": 1000, "ray_actor_options": {"num_cpus": 0}}
+    passing = serve.deployment(**options)(Passing).bind(front)
     try:
         if ours and _is_taken(host, port):  # Ray Serve shares it with who lets it
             raise OSError(f"{host}:{port} is in use")
-        serve.start(http_options={"host": host, "port": port})
-        serve.run(serve.deployment(**options)(Passing).bind(front), name=name, route_prefix="/")
+        within(seconds, partial(serve.start, http_options={"host": host, "port": port}))
+        within(seconds, partial(serve.run, passing, name=name, route_prefix="/"))
         try:
             with urlopen(url + PATH, timeout=_LOOK_SECONDS) as found:  # noqa: S310 (HTTP, see above)
                 msgspec.json.decode(found.read(), type=Members)
@@ -101,13 +110,25 @@ def start(name: str, host: str, port: int, front: str) -> None:
             if problem.code != 401:  # a cluster with tokens says that it needs one
                 raise
     except (OSError, RuntimeError, ray.exceptions.RayError, msgspec.MsgspecError) as problem:
-        (serve.shutdown if ours else partial(serve.delete, name))()
+        with suppress(TimeoutError):
+            within(seconds, serve.shutdown if ours else partial(serve.delete, name))
+        said = str(problem).strip() or type(problem).__name__
         raise ClusterError(
             "Ray Serve does not pass requests on here",
             where=url,
-            found=str(problem).strip().splitlines()[-1][:300],
+            found=said.splitlines()[-1][:300],
             hint="another --port; where Ray Serve runs already, the one that it was started with",
         ) from None
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """Call what takes no time limit of its own; TimeoutError where that takes longer."""
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
+    Thread(target=lambda: ended.put(done(call)), name="pretzel-ray", daemon=True).start()
+    try:
+        return ended.get(timeout=seconds).result()
+    except Empty:
+        raise TimeoutError(f"Ray has not answered in {seconds:g} s") from None
 
 
 def _is_taken(host: str, port: int) -> bool:
@@ -118,6 +139,7 @@ def _is_taken(host: str, port: int) -> bool:
     return False
 
 
-def stop(name: str) -> None:
-    """End the application; Ray Serve itself runs on."""
-    serve.delete(name)
+def stop(name: str, seconds: float = 60.0) -> None:
+    """End the application, if there is one; Ray Serve itself runs on."""
+    if name in within(seconds, serve.status).applications:
+        within(seconds, partial(serve.delete, name))

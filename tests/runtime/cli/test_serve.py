@@ -145,14 +145,22 @@ def test_settings() -> None:
         made("nothing=1")
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "x", "", "1e300"])
+def test_seconds_of_the_commands_are_finite(text: str, pretzel: Pretzel) -> None:
+    for command, option in (("serve", "--poll"), ("cluster", "--wait"), ("cluster", "--lease")):
+        ran = pretzel(command, *["up"] * (command == "cluster"), "x", f"{option}={text}")
+        assert ran.code == 2
+        assert f"{text!r} is not a number from 0" in ran.err
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
         ("max_bdy=1", "did you mean 'max_body'"),
         ("max_body=x", "max_body is an integer"),
         ("max_body", "settings are"),
-        ("port=99999", "port is from 0 to 65535"),
-        ("idle_seconds=-1", "idle_seconds is a finite number, 0 or more"),
+        ("port=99999", "port is an integer from 0 to 65535"),
+        ("idle_seconds=-1", "idle_seconds is a finite number, 0.001 or more"),
     ],
 )
 def test_a_wrong_setting_is_a_wrong_argument(

@@ -366,7 +366,7 @@ def test_a_cluster_says_at_once_that_a_token_is_short(folder: Path, tmp_path: Pa
         (("--tokens", "none"), "the tokens cannot be read"),
         (("--set", "port=9"), "a cluster's address is --host and --port"),
         (("--set", "reuse_port=true"), "a free port of"),
-        (("--set", "max_body=x"), "max_body is an integer, 0 or more"),
+        (("--set", "max_body=x"), "max_body is an integer, 1 or more"),
     ],
 )
 def test_the_cluster_command_refuses_before_it_asks_ray(

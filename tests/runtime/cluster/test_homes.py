@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -197,3 +198,29 @@ def test_the_parts_of_a_block_go_to_all_and_a_small_one_home(
         client.predict_block("m@1", rows[:300])
         assert asked == {urls[1]: 2}
         assert [each.outstanding for each in client._targets.values()] == [0] * NODES
+
+
+@pytest.mark.parametrize(
+    ("parts", "asked"), [(1, [{0}, {2}]), (2, [{0, 2}]), (3, [{0, 1, 2}]), (5, [{0, 1, 2}])]
+)
+def test_the_homes_of_a_hot_model_are_the_first_to_have_a_part(
+    monkeypatch: pytest.MonkeyPatch, parts: int, asked: list[set[int]]
+) -> None:
+    urls = [f"http://127.0.0.1:{port}" for port in (1, 2, 3)]
+    members = Members(1, [MemberState(n, url, "ready") for n, url in enumerate(urls)], homes=1)
+    homes, together = Homes(1, {"m": [0, 2]}), Barrier(parts, timeout=30.0)
+
+    def noted(target: Target, *_: object) -> Answer:
+        together.wait()
+        return Answer(200, {}, b"", target.url)
+
+    monkeypatch.setattr(Target, "ask", noted)
+    with (
+        ClusterClient(look=lambda: members, homes=lambda: homes) as client,
+        ThreadPoolExecutor(parts) as pool,
+    ):
+        for _ in range(3):
+            ask = partial(client.request, "POST", "/v2/models/m/infer", b"", spread=parts > 1)
+            each = [pool.submit(ask) for _ in range(parts)]
+            found = {urls.index(one.result(30.0).url) for one in each}
+            assert found in asked

@@ -152,5 +152,5 @@ def test_a_file_that_cannot_be_opened_is_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["access_log_share", "trace_stages"])
 def test_shares_are_shares(name: str) -> None:
-    with pytest.raises(ParameterError, match="is from 0 to 1"):
+    with pytest.raises(ParameterError, match="is a finite number from 0 to 1"):
         ServerSettings(**{name: 1.5})  # type: ignore[arg-type]  # one of two fields

@@ -122,7 +122,6 @@ def test_old_and_closing_clients_lose_the_connection(house: House) -> None:
     for request in [
         b"GET /v2 HTTP/1.0\r\n\r\n",
         b"GET /v2 HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
-        b"GET /v2 HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
     ]:
         with house.client.raw() as connection:
             connection.sendall(request + b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n")

@@ -235,9 +235,12 @@ def test_content_types_are_read(house: House) -> None:
         tensor("document", "BYTES", [1], [text], content_type="image"),
         tensor("document", "BYTES", [1], [text], content_type=7),
     ]
-    for each in bad:
+    said = "as base64", "as a time in ISO 8601", "no such content type", "no such content type"
+    bad.append(tensor("document", "BYTES", [1], ["{x"], content_type="pd_json"))
+    for each, what in zip(bad, (*said, "as JSON"), strict=True):
         reply = house.client.post("/v2/models/text/infer", {"inputs": [each]})
         assert reply.status == 400, each
+        assert what in reply.json["error"]
     when = tensor("document", "BYTES", [1], ["2024-05-01T10:00:00"], content_type="datetime")
     assert house.infer([when], "text")["outputs"]
 

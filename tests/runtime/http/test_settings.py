@@ -494,11 +494,15 @@ def test_no_probe_is_of_a_setting_that_is_gone() -> None:
         ({"tokens": "none"}, "the tokens cannot be read"),
         ({"tokens": "."}, "not a file of tokens"),
         ({"access_log": "none/log"}, "the access log cannot be written"),
+        ({"tokens": "empty"}, "a file of tokens has a client"),
+        ({"answers": "empty"}, "answers cannot be kept here"),
+        ({"answers": "empty/below"}, "answers cannot be kept here"),
     ],
 )
 def test_what_is_missing_is_said_when_the_server_is_made(
     house: House, settings: dict[str, str], said: str
 ) -> None:
+    (house.place / "empty").write_text("# nobody\n\n", encoding="utf-8")
     found = {name: house.place / text for name, text in settings.items()}
     for make in (lambda made: Server(house.runtime, made), check):
         with pytest.raises(ParameterError, match=said) as refused:
@@ -509,10 +513,8 @@ def test_what_is_missing_is_said_when_the_server_is_made(
 def test_a_token_has_sixteen_characters(house: House) -> None:
     with pytest.raises(ParameterError, match="a token has 16 characters or more") as refused:
         house.serve(tokens=house.tokens(f"alice {ALICE}\nbob {BOB[:15]}\n"))
-    assert (refused.value.where, refused.value.found) == (
-        f"{house.place}/tokens:2",
-        "15 characters",
-    )
+    assert refused.value.where == f"{house.place}/tokens:2"
+    assert refused.value.found == "15 characters"
     assert house.statuses(1, bearer(BOB[:16]), tokens=house.tokens(f"bob {BOB[:16]}")) == [200]
 
 
@@ -525,23 +527,21 @@ def test_a_token_file_that_changes_is_read_again(
 
     def told() -> list[int]:
         asked = [("GET", "/v2"), ("POST", "/predict/m")]
-        answers = [
-            client.ask(*each, BODY, bearer(token)).status
-            for token in (ALICE, BOB)
-            for each in asked
-        ]
+        answers = [client.ask(*e, BODY, bearer(t)).status for t in (ALICE, BOB) for e in asked]
         return [*answers, client.post("/predict/m", BODY, bearer("c" * 20)).status]
 
     assert told() == [200, 200, 403, 200, 401]
     house.tokens(f"alice {ALICE} read\ncarol {'c' * 20}\n")
     assert told() == [200, 403, 401, 401, 200]
+    house.tokens("")  # as an editor leaves it for a moment
+    assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
     house.tokens(f"alice {ALICE}\nbob short\n")
     assert told() == [200, 403, 401, 401, 200], "the former tokens stay valid"
     (house.place / "tokens").unlink()
     assert told() == [200, 403, 401, 401, 200]
     said = [each for each in caplog.messages if "former tokens stay valid" in each]
-    assert len(said) == 2, "once for each problem"
-    assert "16 characters or more" in said[0]
+    assert len(said) == 3, "once for each problem"
+    assert "16 characters or more" in said[1]
     house.tokens()
     assert told() == [200, 200, 403, 200, 401]
 

@@ -30,6 +30,20 @@ WRONG = [
     ),
     *((each.name, 3) for each in fields(ServerSettings) if "str" in str(each.type)),
     *(("port", 65536), ("batch_rows", 0), ("access_log_share", 1.5), ("trace_stages", 2)),
+    *((name, 0) for name in ("max_body", "max_connections", "backlog", "body_rate")),
+    *((name, 0) for name in ("header_seconds", "body_seconds", "idle_seconds", "write_seconds")),
+    ("explain_rows", 0),
+    *(("max_header", size) for size in (0, 1, 127)),
+    *((each.name, 1e300) for each in fields(ServerSettings) if each.type == "float"),
+    *((each.name, 1 << 80) for each in fields(ServerSettings) if each.type == "int"),
+    *(("host", value) for value in ("", None)),
+    *(
+        ("tenant_header", value)
+        for value in (
+            *("", " ", "x tenant", "x-tenant\r\nx: y", "x:y", "x\0", "tenänt", "x-tenant\n"),
+            *("Authorization", "cookie", "Proxy-Authorization"),
+        )
+    ),
 ]
 
 
@@ -38,7 +52,26 @@ def test_a_wrong_value_is_refused_when_settings_are_made(name: str, value: Any) 
     with pytest.raises(ParameterError, match=f"^{name} is ") as refused:
         ServerSettings(**{name: value})
     assert refused.value.where == f"ServerSettings.{name}"
-    assert refused.value.found == repr(value)
+    assert refused.value.found == repr(value)[:80]
+    usual = ServerSettings.__dataclass_fields__[name].default
+    assert refused.value.hint == f"the usual value is {usual!r}"
+
+
+def test_the_least_values_are_taken() -> None:
+    made = ServerSettings(max_body=1, max_header=128, backlog=1, tenant_header="X_Tenant.1", port=0)
+    assert (made.max_body, made.tenant_header) == (1, "X_Tenant.1")
+
+
+def test_the_setting_that_is_wrong_is_named_among_others() -> None:
+    given = Namespace(host="", port=0, tokens=None, set=["max_body=1M", "port=70000"])
+    with pytest.raises(ArgumentError, match="host is a text") as refused:
+        server_settings(given)
+    assert refused.value.where == "--host "
+    given.host = "::1"
+    with pytest.raises(ArgumentError, match="port is") as refused:
+        server_settings(given)
+    assert (refused.value.where, refused.value.found) == ("--set port=70000", "70000")
+    assert refused.value.hint == "the usual value is 8000"
 
 
 @pytest.mark.parametrize(
@@ -48,6 +81,8 @@ def test_a_wrong_value_is_refused_when_settings_are_made(name: str, value: Any) 
         *((each.name, "1.5") for each in fields(ServerSettings) if each.type == "int"),
         *((each.name, "1") for each in fields(ServerSettings) if each.type == "bool"),
         *(("port", "65536"), ("batch_rows", "0"), ("trace_stages", "2"), ("idle_seconds", "inf")),
+        *(("max_body", "0"), ("max_header", "0"), ("max_connections", "0"), ("write_seconds", "0")),
+        *(("tenant_header", ""), ("tenant_header", "x\r\ny"), ("tenant_header", "Cookie")),
     ],
 )
 def test_the_command_refuses_it_in_the_same_words(name: str, text: str) -> None:

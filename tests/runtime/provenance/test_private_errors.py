@@ -22,7 +22,7 @@ from flour.core.errors import (
 )
 from flour.core.hidden import hiding
 from runtime import Runtime
-from runtime.errors import UnknownEndpoint
+from runtime.errors import BadCall, NodeFailed, UnknownEndpoint
 from runtime.http import Server, ServerSettings
 from runtime.http.problems import HttpError, text
 from runtime.service.private import redacted
@@ -55,12 +55,21 @@ def program(factor: float = 2.0) -> Flow:
         MissingColumn("there is no column 'ssn'", where="$[1]", found="phone, amount", hint="by"),
         InputError("x refuses NaN", where="row 3, column 2 of the encoder", found="nan"),
         InputError("this is not JSON", where="rows.jsonl:3:7", found="Expecting ',' delimiter"),
+        NotRectangular("a row has one", where="$.phone", found="a list among single values"),
+        BadCall("m@1 has no output 'q7'", found="outputs: score", hint="did you mean"),
+        HttpError("there is no output 'q7' to attribute", found="score"),
+        NodeFailed("node 'load' failed", where="m.load", found="expected 2 columns, got 1"),
+        NodeFailed(
+            "node 'load' failed",
+            where="m.load",
+            found="a block of rows has two dimensions, got one, found 1 values",
+        ),
         UnknownEndpoint("nothing is registered as 'x'", found="2 endpoints", hint="did you mean"),
     ],
 )
 def test_what_quotes_nothing_stays_as_it_is(error: FlourError) -> None:
     before = text(error)
-    assert text(redacted(error, INPUTS)) == before
+    assert text(redacted(error, INPUTS, ("score",))) == before
 
 
 @pytest.mark.parametrize(
@@ -117,6 +126,14 @@ def test_what_quotes_nothing_stays_as_it_is(error: FlourError) -> None:
         (
             FunctionFailed("a Python function failed", where="f", found="ValueError: 'q7'"),
             f"a Python function failed at f (found: ValueError); {NOT_SHOWN}",
+        ),
+        (
+            NodeFailed("node 'load' failed", where="m.load", found="KeyError: 'q7'"),
+            f"node 'load' failed at m.load (found: KeyError); {NOT_SHOWN}",
+        ),
+        (
+            NodeFailed("node 'q7' failed", where="m.load", found="got q7"),
+            f"node '…' failed at m.load; {NOT_SHOWN}",
         ),
         (
             InputError("a quote that is cut: 'q7 and", found="q7"),
