@@ -91,6 +91,13 @@ def graph_of(raw: bytes, where: str) -> Flow:
         raise DamagedProgram("this is neither a saved graph nor text", where=where) from None
 
 
+def models_of(path: str | Path) -> list[str]:
+    """The addresses of the models that a saved graph names; nothing else of it is looked at."""
+    with Archive(opened(path), str(path)) as archive:
+        named = [op[1].get("address") for op, _ in archive.manifest["nodes"] if op[0] == "ModelCall"]
+    return [address for address in dict.fromkeys(named) if address]
+
+
 def _graph(manifest: Mapping[str, Any], find: Callable[[str], Parameter], where: str) -> Flow:
     if manifest.get("graph") != FORMAT or manifest.keys() != _KEYS:
         raise DamagedProgram(

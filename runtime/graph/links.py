@@ -11,7 +11,7 @@ from flour.language.flow import Flow
 from flour.language.late import addresses, is_graph
 from flour.language.link import link
 from oven import Plan
-from runtime.errors import BadRegistration, InUse
+from runtime.errors import BadRegistration, in_use
 from runtime.graph.loop_thread import LoopThread
 from runtime.graph.plan import GraphPlan, graph_plan
 from runtime.graph.threads import Threads
@@ -100,12 +100,7 @@ class Links:
         """Raise InUse if a graph that stays uses this version."""
         users = [each for each in self.users(owner) if each not in leaving]
         if users:
-            raise InUse(
-                "graphs use this version",
-                where=owner,
-                found=", ".join(users[:8]),
-                hint="unregister them first, or switch the endpoint so that they follow",
-            )
+            raise in_use(owner, users)
 
     def stale(self, digest: Digest) -> list[Linked]:
         """The graphs that were linked with other versions than answer now."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +61,8 @@ class _Entry:
     """The file of the plan that is registered; None if none is."""
     notes: Mapping[str, object] = field(default_factory=dict)
     """The notes that it was registered with."""
+    tried: int | None = None
+    """After how many changes a graph was refused; others may have helped it."""
     held: bool = False
     """Whether it was unloaded by name: it stays unloaded until it is loaded by name."""
 
@@ -126,6 +128,7 @@ class Repository(Closing):
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._index: tuple[ModelState, ...] | None = ()
+        self._changes = 0
         self._seen: dict[tuple[str, str], _Stability] = {}
         self._working = threading.RLock()  # one change at a time
         self._table = threading.Lock()  # of the entries, as `index` reads them
@@ -219,13 +222,8 @@ class Repository(Closing):
         troubles = [one for one in scan.troubles if only in (None, one.name)]
         if self._routes is not None:
             self._routes.mute({model.name for model in models})
-        for is_graph in (False, True):  # graphs come after their models, and the routes of these
-            for model in models:
-                if (model.form == formats.GRAPH) is is_graph:
-                    events += self._load_changed(model, patient=patient)
-            events += self._follow_routes(only)
-        for trouble in troubles:
-            events += self._report(trouble, patient=patient)
+        # The version in service is switched before any is removed, so that requests always find
+        # one. Graphs come after their models, and the routes of these.
         here = _keys(models, troubles)
         # If a configuration cannot be read, its versions are not known: none is unloaded.
         unclear = {one.name for one in troubles if not one.version}
@@ -234,10 +232,15 @@ class Repository(Closing):
             for key in self._entries
             if key not in here and only in (None, key[0]) and key[0] not in unclear
         ]
-        # The version in service is switched before any is removed, so that requests always find
-        # one.
-        names = {event.name for event in events} | {name for name, _ in gone}
-        self._serve_latest(names, without=set(gone) if self._unload_removed else ())
+        without = set(gone) if self._unload_removed else set()
+        for is_graph in (False, True):
+            group = [model for model in models if (model.form == formats.GRAPH) is is_graph]
+            events += self._load_group(group, patient=patient)
+            events += self._follow_routes(only)
+            names = {event.name for event in events}
+            self._serve_latest(names | {name for name, _ in gone}, without)
+        for trouble in troubles:
+            events += self._report(trouble, patient=patient)
         events += self._remove_gone(gone)
         return tuple(events)
 
@@ -250,18 +253,47 @@ class Repository(Closing):
             for name, reason in self._routes.follow(only)
         ]
 
-    def _load_changed(self, model: Model, *, patient: bool) -> Iterable[Event]:
+    def _load_group(self, models: Sequence[Model], *, patient: bool) -> list[Event]:
+        """Load models that have changed; graphs again once others are there: they may need them."""
+        events: list[Event] = []
+        left = [model for model in models if self._is_due(model, patient=patient)]
+        while left:
+            failed: dict[int, Exception] = {}
+            for number, model in enumerate(left):
+                try:
+                    events += self._load_model(model)
+                except RuntimeClosed:
+                    raise
+                # Files from anywhere go through importers and libraries: whatever they stumble
+                # over is about the model, and no reason to stop serving others.
+                except Exception as problem:  # noqa: BLE001
+                    failed[number] = problem
+                    if model.form != formats.GRAPH:
+                        events += self._not_loaded(model, problem, patient=patient)
+            if model.form != formats.GRAPH:
+                break
+            if len(failed) == len(left):
+                for number, problem in failed.items():
+                    events += self._not_loaded(left[number], problem, patient=patient)
+                break
+            left = [left[number] for number in failed]
+        return events
+
+    def _is_due(self, model: Model, *, patient: bool) -> bool:
+        """Whether a model is new or has changed; of a graph that was refused, other models."""
         key = (model.name, model.version)
         entry = self._entries.get(key)
-        if entry is not None and (entry.held or entry.stamp == model.stamp):
-            return ()
+        if entry is not None:
+            again = entry.tried not in (None, self._changes)
+            if entry.held or (entry.stamp == model.stamp and not again):
+                return False
         if patient and not self._is_quiet(key, model.stamp):
-            return ()
+            return False
         if entry is None:
             with self._table:
-                entry = self._entries[key] = _Entry(LOADING)
+                self._entries[key] = _Entry(LOADING)
                 self._index = None
-        return self._load_model(model, entry, patient=patient)
+        return True
 
     def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
         """Whether files have not changed for a while, by their own clock or by ours."""
@@ -272,29 +304,33 @@ class Repository(Closing):
         ages = time.time() - newest, self._clock() - seen.since
         return any(age >= self._quiet_seconds for age in ages)
 
-    def _load_model(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:
-        start = time.perf_counter()
-        entry.stamp = model.stamp
-        try:
-            staged = self._importer.prepare(model, entry.staged)
-            self._staging.use(staged)
-            # The same content and settings: only the time stamp has changed.
-            if staged == entry.staged and model.notes == entry.notes:
-                self._set_state(entry, READY, "")
-                return []
-            kind = self._register(staged, model, entry)
-        except RuntimeClosed:
-            raise
-        # Reported once, and tried again: of a graph, models may come later.
-        except (NoRoom, UnknownEndpoint) as problem:
-            entry.stamp = ()
-            said = patient and entry.reason.endswith(self._without_folder(reason_of(problem)))
-            return [] if said else [self._refused(model, entry, problem)]
-        # Files from anywhere go through importers and libraries: whatever they stumble over is
-        # about the model, and no reason to stop serving others.
-        except Exception as problem:  # noqa: BLE001
-            return [self._refused(model, entry, problem)]
+    def _load_model(self, model: Model) -> list[Event]:
+        start, entry = time.perf_counter(), self._entries[model.name, model.version]
+        entry.stamp, entry.tried = model.stamp, None
+        staged = self._importer.prepare(model, entry.staged)
+        self._staging.use(staged)
+        # The same content and settings: only the time stamp has changed.
+        if staged == entry.staged and model.notes == entry.notes:
+            self._set_state(entry, READY, "")
+            return []
+        kind = self._register(staged, model, entry)
+        self._changes += 1
         return [self._emit(kind, model, seconds=time.perf_counter() - start)]
+
+    def _not_loaded(self, model: Model, problem: Exception, *, patient: bool) -> list[Event]:
+        """Refuse a model; what may be loaded later is tried again, and reported once."""
+        entry = self._entries[model.name, model.version]
+        later = isinstance(problem, NoRoom | UnknownEndpoint)
+        if later:
+            entry.stamp = ()
+        if model.form == formats.GRAPH:
+            later, entry.tried = True, self._changes
+        reason = self._reason(model, problem)
+        if later and patient and entry.reason.endswith(reason):
+            return []
+        state = READY if entry.staged else UNAVAILABLE
+        self._set_state(entry, state, self._reason_if_older(entry, reason))
+        return [self._emit("refused", model, reason)]
 
     def _register(self, staged: Path, model: Model, entry: _Entry) -> str:
         promise = model.promise
@@ -312,16 +348,12 @@ class Repository(Closing):
         self._set_state(entry, READY, "")
         return "replaced" if replaces else "loaded"
 
-    def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
+    def _reason(self, model: Model, problem: Exception) -> str:
         told: BaseException = problem
         if isinstance(private := model.notes.get("private"), list) and private:
             told = redacted(problem, {}, private)
         reason = reason_of(told) if isinstance(told, Explained) else repr(told)[:300]
-        reason = self._without_folder(reason)
-        self._set_state(
-            entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)
-        )
-        return self._emit("refused", model, reason)
+        return self._without_folder(reason)
 
     def _without_folder(self, reason: str) -> str:
         """A reason without the folder's path, as clients read the index too."""
@@ -380,32 +412,46 @@ class Repository(Closing):
         return events
 
     def _drop(self, keys: list[tuple[str, str]], reason: str) -> list[Event]:
-        """Unregister versions; requests that were accepted get their answers."""
+        """Unregister versions, those in use after their users; accepted requests get answers."""
         events: list[Event] = []
         served = Counter(name for (name, _), entry in self._entries.items() if entry.staged)
-        for name, version in keys:
-            entry = self._entries[name, version]
-            if entry.staged is None:
-                continue
-            served[name] -= 1
-            staged, told = entry.staged, entry.reason
-            entry.staged, entry.stamp = None, ()
-            self._set_state(entry, UNAVAILABLE, reason)
-            if served[name]:
-                self._serve_latest({name}, ())
-            try:
-                with suppress(UnknownEndpoint):  # it is gone already
-                    self.runtime.unregister(name, version)
-            except InUse as problem:  # a graph or a route goes on with it
-                entry.staged = staged
-                served[name] += 1
-                kept = f"{reason}, and it is still served: {reason_of(problem)}"
-                self._set_state(entry, READY, kept)
-                if told != kept:
-                    events.append(self._emit("refused", _Address(name, version), kept))
-                continue
-            events.append(self._emit("unloaded", _Address(name, version), reason))
+        left = [key for key in keys if self._entries[key].staged is not None]
+        while left:
+            used: dict[tuple[str, str], InUse] = {}
+            for key in left:
+                try:
+                    self._unregister(key, served, reason)
+                    events.append(self._emit("unloaded", _Address(*key), reason))
+                except InUse as problem:  # of a graph that may go, too
+                    used[key] = problem
+            if len(used) == len(left):
+                return events + [each for key in used for each in self._stays(key, used[key], reason)]
+            left = list(used)
         return events
+
+    def _unregister(self, key: tuple[str, str], served: Counter[str], reason: str) -> None:
+        """Unload a version, after a switch to another one; InUse if it has to stay."""
+        entry, (name, version) = self._entries[key], key
+        staged, entry.staged = entry.staged, None
+        if served[name] > 1:
+            self._serve_latest({name}, ())
+        try:
+            with suppress(UnknownEndpoint):  # it is gone already
+                self.runtime.unregister(name, version)
+        except InUse:
+            entry.staged = staged
+            raise
+        entry.stamp = ()
+        served[name] -= 1
+        self._changes += 1
+        self._set_state(entry, UNAVAILABLE, reason)
+
+    def _stays(self, key: tuple[str, str], problem: InUse, reason: str) -> list[Event]:
+        """A graph or a route goes on with a version that should go."""
+        entry, kept = self._entries[key], f"{reason}, and it is still served: {reason_of(problem)}"
+        told, entry.stamp = entry.reason, ()
+        self._set_state(entry, READY, kept)
+        return [] if told == kept else [self._emit("refused", _Address(*key), kept)]
 
     def _emit(
         self, kind: str, one: Model | Trouble | _Address, reason: str = "", seconds: float = 0.0

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("pretzel.graphs")
 #: How long requests that wait may still wait when the runtime is closed, unless told otherwise.
 DRAIN_SECONDS = 2.0
+#: How long a version that is to go waits for graphs that are being linked with another.
+FOLLOW_SECONDS = 5.0
 #: Operators that only graphs have.
 _OPERATORS = frozenset({"ModelCall", "Deferred", "Fetch", "Choose", "ChooseText"})
 
@@ -114,6 +116,9 @@ class Graphs:
             return
         own = [each.owner for each in self._endpoints.all() if each.name == name]
         leaving = {owner for owner in own if version is None or owner == f"{name}@{version}"}
+        follower = self._follower
+        if follower is not None and any(map(self._links.users, leaving)):
+            follower.join(FOLLOW_SECONDS)  # they may be about to use another one
         for owner in leaving:
             self._links.check_free(owner, leaving)
 

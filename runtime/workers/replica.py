@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flour.language.graph_file import is_graph_file
 from objectstore import Explained
-from runtime.errors import UnknownEndpoint
+from runtime.errors import InUse, UnknownEndpoint
 from runtime.repository.listing import reason_of, without_directories
 from runtime.routing.written import EDITED, from_data, from_toml
 from runtime.service.runtime import Runtime
@@ -27,6 +28,7 @@ class Replica:
         """`located` tells which file of this machine is meant by the path of a plan."""
         self._runtime, self._located = runtime, located
         self._held: dict[str, Name] = {}
+        self._wanted: dict[str, Name] = {}
         #: The number of the last change that it has followed, by the supervisor's count.
         self.generation = -1
         #: The reasons of versions that could not be loaded, by "name@version".
@@ -36,25 +38,32 @@ class Replica:
 
     def whole(self, generation: int, names: Mapping[str, Any]) -> None:
         """Apply the whole table, after any missed change."""
-        for name in sorted(self._held.keys() | names.keys()):
-            self._follow(name, Name.of_json(names[name]) if name in names else NOTHING)
+        self._wanted = {name: Name.of_json(wanted) for name, wanted in names.items()}
+        self._follow_all([*names, *(self._held.keys() - names.keys())])
         self.generation = generation
 
     def change(self, generation: int, name: str, wanted: Mapping[str, Any]) -> None:
-        """Apply one change, which has to be the next one."""
+        """Apply one change, which has to be the next one; graphs may have waited for it."""
         if generation != self.generation + 1:
             raise NotInStep(
                 "a change was missed", found=f"{generation} came after {self.generation}"
             )
-        self._follow(name, Name.of_json(wanted))
+        self._wanted[name] = Name.of_json(wanted)
+        waiting = {address.rpartition("@")[0] for address in self.failed if self._waits(address)}
+        self._follow_all([name, *sorted(waiting - {name})])
         self.generation = generation
 
     def attempt(self, name: str, version: str, wanted: Mapping[str, Any]) -> None:
         """Load a version before the other workers do; a failure changes nothing."""
         plan = Name.of_json(wanted).versions[version]
-        problem = self._register(name, version, plan)
-        if problem:
-            raise Rejected("a worker cannot load this", where=f"{name}@{version}", found=problem)
+        try:
+            self._register(name, version, plan)
+        except UnknownEndpoint:  # it may come
+            raise
+        except Exception as problem:
+            where = f"{name}@{version}"
+            log.exception("%s cannot be loaded", where)
+            raise Rejected("a worker cannot load this", where=where, found=_said(problem)) from None
 
     def check(self, name: str, route: Mapping[str, Any]) -> None:
         """Raise unless the endpoint can follow this route; nothing changes."""
@@ -64,18 +73,55 @@ class Replica:
         """Take no notice of this route when it comes: it is in force by then, or was overtaken."""
         self._own.append((name, route))
 
-    # --- one name ----------------------------------------------------------------------------
+    # --- names -------------------------------------------------------------------------------
 
-    def _follow(self, name: str, wanted: Name) -> None:
-        """Load versions, switch, then unload others: so that requests always find a version."""
+    def _follow_all(self, names: Sequence[str]) -> None:
+        """Follow names, some again once others have come or gone: graphs need their models."""
+        problems: dict[str, dict[str, Exception]] = {}
+        left, before = list(names), -1
+        while left:
+            for name in left:
+                problems[name] = self._follow(name, self._wanted.get(name, NOTHING))
+            left = [name for name in left if any(map(self._waits, problems[name]))]
+            count = sum(len(problems[name]) for name in left)
+            if count == before:
+                break
+            before = count
+        told = {address: text for name in names for address, text in self._tell(problems[name])}
+        kept = {a: text for a, text in self.failed.items() if a.rpartition("@")[0] not in problems}
+        self.failed = {**kept, **told}
+        for problem in (p for each in problems.values() for p in each.values()):
+            if isinstance(problem, InUse):
+                raise problem
+
+    def _tell(self, problems: Mapping[str, Exception]) -> Iterator[tuple[str, str]]:
+        """The reasons of what went wrong, logged where they are new."""
+        for address, problem in problems.items():
+            if not isinstance(problem, InUse):
+                reason = _said(problem)
+                if self.failed.get(address) != reason:
+                    log.error("%s cannot be loaded", address, exc_info=problem)
+                yield address, reason
+
+    def _waits(self, address: str) -> bool:
+        """Whether another name may help: this is a graph, or is used by one that has to go."""
+        name, _, version = address.rpartition("@")
+        plan = self._wanted.get(name, NOTHING).versions.get(version)
+        return plan is None or is_graph_file(plan.path)
+
+    def _follow(self, name: str, wanted: Name) -> dict[str, Exception]:
+        """Load versions, switch, then unload others: so that requests always find a version.
+
+        Returns what could not be loaded, or go, by "name@version".
+        """
+        problems: dict[str, Exception] = {}
         if wanted.route or wanted.muted:
             self._runtime.mute(name, wanted.muted or f"{name}/{EDITED} is not read yet")
-        for address in [each for each in self.failed if each.rpartition("@")[0] == name]:
-            del self.failed[address]
         for version, plan in wanted.versions.items():
-            problem = self._register(name, version, plan)
-            if problem:
-                self.failed[f"{name}@{version}"] = problem
+            try:
+                self._register(name, version, plan)
+            except Exception as problem:  # noqa: BLE001 (the others are still served)
+                problems[f"{name}@{version}"] = problem
         held = self._held.get(name, NOTHING)
         if wanted.route:
             self._take_route(name, wanted.route, held)
@@ -85,7 +131,11 @@ class Replica:
                 self._runtime.switch(name, wanted.current)
         self._count(name, wanted)
         gone = [version for version in held.versions if version not in wanted.versions]
-        self._leave(name, gone, held)
+        try:
+            self._leave(name, gone, held)
+        except InUse as problem:
+            problems[f"{name}@{gone[-1]}"] = problem
+        return problems
 
     def _count(self, name: str, wanted: Name) -> None:
         """Count for the supervisor what it wants to know of an endpoint's requests."""
@@ -113,28 +163,21 @@ class Replica:
         if name in self._held:
             self._held[name] = replace(self._held[name], route=route)
 
-    def _register(self, name: str, version: str, plan: Version) -> str:
-        """Load a version; returns the reason if that fails, else an empty text."""
+    def _register(self, name: str, version: str, plan: Version) -> None:
+        """Load a version, unless it is there."""
         held = self._held.get(name, NOTHING)
         former = held.versions.get(version)
         if former is not None and former.serial == plan.serial:
-            return ""
-        try:
-            self._runtime.register(
-                name,
-                self._located(plan.path),
-                version,
-                activate=False,
-                replace=former is not None,
-                notes=plan.notes,
-            )
-        # After a plan that cannot be loaded, the others are still served.
-        except Exception as problem:
-            log.exception("%s@%s cannot be loaded", name, version)
-            reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
-            return without_directories(reason, "")
+            return
+        self._runtime.register(
+            name,
+            self._located(plan.path),
+            version,
+            activate=False,
+            replace=former is not None,
+            notes=plan.notes,
+        )
         self._held[name] = held.having(version, plan, activate=False)
-        return ""
 
     def _leave(self, name: str, gone: list[str], held: Name) -> None:
         left = held
@@ -154,3 +197,9 @@ class Replica:
 
     def _current(self, name: str) -> str:
         return self._runtime.find(name).version
+
+
+def _said(problem: Exception) -> str:
+    """Why a version is missing, without paths."""
+    reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+    return without_directories(reason, "")
