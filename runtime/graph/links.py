@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flour.language.flow import Flow
+from flour.language.flow import Flow, without_unread
 from flour.language.late import addresses, is_graph
 from flour.language.link import link
 from oven import Plan
@@ -61,8 +61,9 @@ class Links:
                     hint="a graph has no cycles; a version can be pinned: name@version",
                 )
             made.uses[address], made.tried[address], found[address] = self._take(address)
-        written = _linked(graph, lambda address: found[address].flow)
+        written = without_unread(_linked(graph, lambda address: found[address].flow))
         optimised = _linked(graph, lambda address: found[address].optimised)
+        optimised = optimised.retype(**written.inputs())
         plan = graph_plan(written, optimised, owner, self._loop, self._threads, **options)
         return plan, made
 
