@@ -27,6 +27,8 @@ from flour.language.late import deferrable, output_nodes
 from flour.language.signs import Operand
 from flour.language.sources import type_of
 
+#: Seconds that a coroutine has for an answer, unless it is told otherwise.
+FETCH_SECONDS = 30.0
 #: Rounds of a loop: a graph has each of them as nodes of its own.
 MOST_TIMES = 64
 #: What stands for the opinion of a model that has several outputs, the first that it has.
@@ -275,7 +277,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     coroutine: Callable[..., Any] | Sequence[Callable[..., Any]],
     *reads: Flow,
     gives: Any,
-    timeout: float | None = None,
+    timeout: float | None = FETCH_SECONDS,
     deadline: float | None = None,
     otherwise: Any = None,
     retries: int = 0,
@@ -289,12 +291,12 @@ def fetch(  # noqa: PLR0913 (each has a default)
     """What a coroutine answers for each row: features of a store, an answer of another server.
 
     It is called with the values of `reads`, once a row, or once a request if `together`. Of several
-    coroutines, all are called, and the first good answer counts. It has `timeout` seconds, and
-    `retries` more tries, `backoff` seconds apart at first and twice as long each time, all of that
-    within `deadline` seconds. Where it has no answer in the end, the row is an error that names
-    this node, or goes on with `otherwise`: a value, or a flow. At most `limit` calls are under way
-    at a time, for each value of `per` if that is given; answers are kept for `keep` seconds by what
-    was read.
+    coroutines, all are called, and the first good answer counts. It has `timeout` seconds (with
+    None, no limit), and `retries` more tries, `backoff` seconds apart at first and twice as long
+    each time, all of that within `deadline` seconds. Where it has no answer in the end, the row is
+    an error that names this node, or goes on with `otherwise`: a value, or a flow. At most `limit`
+    calls are under way at a time, for each value of `per` if that is given; answers are kept for
+    `keep` seconds by what was read.
     """
     asked = list(coroutine) if isinstance(coroutine, Sequence) else [coroutine]
     for each in asked:

@@ -17,6 +17,7 @@ from flour.core.errors import (
     FunctionFailed,
     ParameterError,
     TypeMismatch,
+    WrongAnswer,
 )
 from flour.core.op import Arrays, Columns, Op
 from flour.core.reference import row_count
@@ -268,19 +269,19 @@ class Fetch(Op):
         return [self.fallback if each is None else each for each in answers] if missing else answers
 
     def column(self, values: Any) -> Columns:
-        """What was answered, as a column of the promised type; FunctionFailed if it is none."""
+        """What was answered, as a column of the promised type; WrongAnswer if it is none."""
         assert isinstance(self.gives, Type), "checked when it was made"
         if isinstance(self.gives, Vector) and isinstance(values, list) and not values:
             values = np.empty((0, self.gives.width), self.gives.dtype)  # a list says no width
         try:
             columns, _ = coerce({self.label: self.gives}, {self.label: values})
         except FlourError as problem:
-            raise self.failed(f"{problem.what}, found {problem.found}") from problem
+            raise self.failed(problem.what) from problem
         return columns[self.label]
 
-    def failed(self, said: str) -> FunctionFailed:
+    def failed(self, said: str) -> WrongAnswer:
         """The error for what the coroutine did."""
-        return FunctionFailed(
+        return WrongAnswer(
             f"{self.label} has no answer",
             where=self.label,
             found=said[:200],
