@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.callables import called, function
+from flour.core.callables import Function, called, function
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.extension_points import extension
 from flour.core.node import node
@@ -274,7 +274,7 @@ def _table(label: Flow) -> list[Any]:
 
 
 def fetch(  # noqa: PLR0913 (each has a default)
-    coroutine: Callable[..., Any] | Sequence[Callable[..., Any]],
+    coroutine: Callable[..., Any] | Sequence[Callable[..., Any] | Function],
     *reads: Flow,
     gives: Any,
     timeout: float | None = FETCH_SECONDS,
@@ -300,7 +300,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     """
     asked = list(coroutine) if isinstance(coroutine, Sequence) else [coroutine]
     for each in asked:
-        _check_coroutine(each)
+        _check_coroutine(each.call if isinstance(each, Function) else each)
     functions = tuple(map(function, asked))
     kind = type_of(gives)
     spare = isinstance(otherwise, Flow)

@@ -19,16 +19,17 @@ from objectstore import Closing, Explained
 from runtime.errors import InUse, RuntimeClosed, UnknownEndpoint
 from runtime.http.interfaces import ModelState
 from runtime.repository import formats
-from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
+from runtime.repository.errors import BadConfig, NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
 from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_directories
 from runtime.repository.object_storage import folder_of
-from runtime.repository.preparing import Importer, LocalImporter
+from runtime.repository.preparing import Importer, LocalImporter, Trust
 from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
+from runtime.service.engines import are_modules
 from runtime.service.private import redacted
 
 QUIET_SECONDS = 1.0
@@ -85,6 +86,7 @@ class Repository(Closing):
         *,
         trust_pickle: bool = False,
         trust_code: bool = False,
+        allow_python: Sequence[str] = (),
         unload_removed: bool = True,
         exact: bool = False,
         apart: bool = False,
@@ -98,8 +100,8 @@ class Repository(Closing):
         """Check the folder; nothing is loaded yet. It may be on object storage, see there.
 
         `trust_pickle` allows models in pickles, whose reading runs their code; with `trust_code`,
-        machine code in the files of plans is used where they are tried out, as the runtime has its
-        own setting. With
+        machine code in the files of plans is used where they are tried out, and graphs find their
+        coroutines in the modules `allow_python`; the runtime has settings of its own for both. With
         `unload_removed`, models that are removed from the folder are unloaded. Plans are kept in
         the directory `staging`, which processes may share, or in one that is removed with the
         repository. With `apart`, another process imports and verifies models: one that crashes it,
@@ -115,13 +117,14 @@ class Repository(Closing):
         self._unload_removed = unload_removed
         self._quiet_seconds, self._clock = quiet_seconds, clock
         self._on_event = on_event or (lambda _: None)
+        if not are_modules(allow_python):
+            raise BadConfig("allow_python is a list of modules", found=repr(allow_python)[:80])
+        trust = Trust(trust_pickle, tuple(allow_python))
         folder, staged = self.folder, self._staging
         self._importer: Importer = (
-            IsolatedImporter(
-                folder, staged, trust_pickle=trust_pickle, exact=exact, on_line=on_line
-            )
+            IsolatedImporter(folder, staged, trust, exact=exact, on_line=on_line)
             if apart
-            else LocalImporter(folder, staged, trust_pickle=trust_pickle, exact=exact)
+            else LocalImporter(folder, staged, trust, exact=exact)
         )
         self._routes = (
             RouteFiles(self.folder, runtime) if isinstance(runtime, RoutedRegistry) else None
@@ -273,8 +276,8 @@ class Repository(Closing):
             if model.form != formats.GRAPH:
                 break
             if len(failed) == len(left):
-                for number, problem in failed.items():
-                    events += self._not_loaded(left[number], problem, patient=patient)
+                for number, why in failed.items():
+                    events += self._not_loaded(left[number], why, patient=patient)
                 break
             left = [left[number] for number in failed]
         return events
@@ -425,7 +428,9 @@ class Repository(Closing):
                 except InUse as problem:  # of a graph that may go, too
                     used[key] = problem
             if len(used) == len(left):
-                return events + [each for key in used for each in self._stays(key, used[key], reason)]
+                return events + [
+                    each for key in used for each in self._stays(key, used[key], reason)
+                ]
             left = list(used)
         return events
 

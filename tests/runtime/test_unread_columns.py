@@ -28,9 +28,9 @@ from runtime.http import Server, ServerSettings
 from tests.runtime.http.client import Client
 
 ROWS = 3
-READ = {"a": [1.0, 2.0, 3.0], "city": ["Oslo", "Rome", "Oslo"]}
-UNREAD = {"b": [4.0, 5.0, 6.0], "note": ["x", "y", "z"]}
-DATA = {
+READ: dict[str, list[Any]] = {"a": [1.0, 2.0, 3.0], "city": ["Oslo", "Rome", "Oslo"]}
+UNREAD: dict[str, list[Any]] = {"b": [4.0, 5.0, 6.0], "note": ["x", "y", "z"]}
+DATA: dict[str, dict[str, list[Any]]] = {
     "absent": READ,
     "whole": {**READ, **UNREAD},
     "some": {"note": UNREAD["note"], **READ},
@@ -192,7 +192,10 @@ def test_bulk(plan: oven.Plan, name: str, tmp_path: Path) -> None:
     for ending, write in (("csv", pd.DataFrame.to_csv), ("parquet", pd.DataFrame.to_parquet)):
         rows, answers = tmp_path / f"rows.{ending}", tmp_path / f"{ending}.answers.parquet"
         write(pd.DataFrame(data), rows, index=False)
-        assert main(["predict", str(tmp_path / "plan.pretzel"), str(rows), "--output", str(answers)]) == 0
+        assert (
+            main(["predict", str(tmp_path / "plan.pretzel"), str(rows), "--output", str(answers)])
+            == 0
+        )
         assert pd.read_parquet(answers)["x"].tolist() == EXPECTED
     with duckdb.connect() as connection:
         connection.register("rows", pa.table(data))

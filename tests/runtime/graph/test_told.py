@@ -142,7 +142,8 @@ def test_causes_survive_deadlines() -> None:
                 with pytest.raises(NodeFailed, match=said) as caught:
                     runtime.predict(f"g{number}", data)
                 assert caught.value.late is late
-                causes, cause = [], caught.value.__cause__
+                causes: list[type] = []
+                cause = caught.value.__cause__
                 while cause is not None:
                     causes, cause = [*causes, type(cause)], cause.__cause__
                 assert Lost in causes
