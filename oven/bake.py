@@ -88,8 +88,9 @@ def _check(flow: object) -> None:
         return
     if any(isinstance(kind, Later) for kind in flow.types.values()):
         raise TypeMismatch(
-            "a graph has no plan before the models that it names are put in",
+            "a graph has no plan before the models that it names, or holds, are put in",
             where="oven.bake",
             found=repr(flow)[:120],
-            hint="register it where its models are: runtime.register(name, graph)",
+            hint="register it where its models are: runtime.register(name, graph); for blocks of "
+            "rows, runtime.bulk.open_plan(graph) opens a graph of plans, or the file of a graph",
         )

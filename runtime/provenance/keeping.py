@@ -28,6 +28,7 @@ from flour.core.errors import FlourError, ParameterError, check_values, is_numbe
 from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
 from flour.data.coerce import coerce
+from flour.data.frames import frame_columns
 from objectstore import Closing
 from objectstore.atomic import write_file
 from runtime.errors import BadCall
@@ -255,6 +256,8 @@ class AnswerKeeper(Closing):
         listed = batch.data if isinstance(batch.data, list) else [batch.data]
         if all(isinstance(row, Mapping) and subject in row for row in listed):
             values = [row[subject] for row in listed]
+        elif subject in (named := frame_columns(batch.block) or {}):  # nothing need read it
+            values = [named[subject]]
         else:  # a frame, or rows whose values have no names
             columns = coerce(version.inputs, batch.block)[0]
             found = columns if subject in columns else next(iter(columns.values()))

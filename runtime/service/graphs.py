@@ -88,13 +88,15 @@ class Graphs:
         return version.owner, _known_by(version), self._take(version)
 
     def notes(
-        self, linked: Linked | None, given: Mapping[str, object] | None
+        self, linked: Linked | None, plan: Plan, given: Mapping[str, object] | None
     ) -> Mapping[str, object] | None:
         """The notes of a graph: what is private in its models is so in the graph."""
         if linked is None:
             return given
         linked.notes = given
-        hidden = passed_on(linked.graph, lambda address: self._endpoints.find(address).hides)
+        hidden = passed_on(
+            linked.graph, plan.inputs, lambda address: self._endpoints.find(address).hides
+        )
         own: Any = (given or {}).get("private", ())
         if not hidden or isinstance(own, str):  # what is no list of columns is refused later
             return given

@@ -132,7 +132,7 @@ class Runtime(RoutedEndpoints):
         written = None
         if path is None:
             plan, written = self._memory.mapped(plan, background=background)
-        notes = self._graphs.notes(linked, notes)
+        notes = self._graphs.notes(linked, plan, notes)
         model = ModelVersion(name, number, plan, reserved=int(reserve), notes=notes)
         model.residence.path = path
         if written is not None:
