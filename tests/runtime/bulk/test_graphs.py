@@ -33,7 +33,7 @@ def graph(*, named: bool, lazy: bool) -> flour.Flow:
     risk, doubt = table(person["age", "income", "city"]), text(person["note"])
     score, spam = risk["probabilities"][1], doubt["probabilities"][1]
     if lazy:
-        score = flour.where(person["income"] > 20.0, score, spam)
+        return flour.outputs(score=flour.where(person["income"] > 20.0, score, spam))
     return flour.outputs(score=score + spam, label=risk["label"])
 
 
