@@ -95,7 +95,8 @@ def test_a_column_that_never_changes_may_not(make: Any) -> None:
 def runtime() -> Iterator[Runtime]:
     row = flour.record(age=float, hours=float, pay=float, debt=float)
     with Runtime() as made:
-        made.register("m", flour.outputs(score=row["age"] + row["pay"]), background=False)
+        score = row["age"] + row["pay"] + (row["hours"] + row["debt"]) * 0.0  # all are read
+        made.register("m", flour.outputs(score=score), background=False)
         yield made
 
 
