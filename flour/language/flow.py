@@ -157,13 +157,24 @@ class Flow(Signs):
             return self.field(name)
         if name in self.outputs:
             return Flow({name: self.outputs[name]}, self.origin, (self,))
+        classes = self._classes()
+        if name in classes:
+            return self[classes.index(name)]
         raise TypeMismatch(
             f"there is no output {name!r}",
             where=str(here()),
-            found=", ".join(self.outputs),
-            hint=nearest(name, self.outputs)
+            found=", ".join(classes or self.outputs)[:200],
+            hint=nearest(name, classes or self.outputs)
             or "outputs, and columns of a record, are picked by their name",
         )
+
+    def _classes(self) -> list[str]:
+        """The labels of the classes that the columns are for, of a model's output; else empty."""
+        labels = (flow.outputs["label"].op for flow in self.made_from if "label" in flow.outputs)
+        tables = (op.table for op in labels if op.name == "TakeText")  # type: ignore[attr-defined]  # its field
+        known = next((list(map(str, table.to_list())) for table in tables), [])
+        width = getattr(self.node.type, "width", 0) if len(self.outputs) == 1 else 0
+        return known if len(known) == width else []
 
     def named(self, name: str) -> Flow:
         """The same program with its one output called `name`."""

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from flour.core.callables import Function, called, function
+from flour.core.check import is_string
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.extension_points import extension
 from flour.core.node import node
@@ -161,9 +162,25 @@ def repeat(
         )
     value = start
     for _ in range(times):
-        following = step(value)
+        following = unchanged(value, step(value))
         value = following if until is None else first_match([(until(value), value)], following)
     return value
+
+
+@deferrable
+def unchanged(before: Flow, after: Flow) -> Flow:
+    """`after`, which a loop goes on with: a value of the kind that it began with."""
+    kinds = [
+        (type(f.type), getattr(f.type, "width", 1), is_string(f.type)) for f in (before, after)
+    ]
+    if kinds[0] != kinds[1]:
+        raise TypeMismatch(
+            "a loop changes the type of its value",
+            where=str(here()),
+            found=f"from {before.type} to {after.type}",
+            hint="repeat(step, start): step gives what it is given, such as a vector of one width",
+        )
+    return after
 
 
 # --- ensembles -----------------------------------------------------------------------------------
@@ -300,7 +317,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     """
     asked = list(coroutine) if isinstance(coroutine, Sequence) else [coroutine]
     for each in asked:
-        _check_coroutine(each.call if isinstance(each, Function) else each)
+        _check_coroutine(each.call if isinstance(each, Function) else each, len(reads))
     functions = tuple(map(function, asked))
     kind = type_of(gives)
     spare = isinstance(otherwise, Flow)
@@ -317,8 +334,10 @@ def fetch(  # noqa: PLR0913 (each has a default)
     return made
 
 
-def _check_coroutine(call: Any) -> None:
+def _check_coroutine(call: Any, count: int) -> None:
     """Refuse a function that is not written with `async def`: it would block the event loop.
+
+    Also one that does not take as many values as it is to be called with.
 
     What is not written in Python, or is a method of such a class, is known when it is called.
     """
@@ -335,6 +354,19 @@ def _check_coroutine(call: Any) -> None:
             found=f"{called(call)}, which is not written with async def",
             hint="async def load(x): return await asyncio.to_thread(read, x)",
         )
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # it does not say
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as problem:
+        raise ParameterError(
+            "a fetch calls its coroutine with what it reads",
+            where=str(here()),
+            found=f"{called(call)}{signature} and {count} values: {problem}"[:200],
+            hint="flour.fetch(load, row['a'], row['b'], ...) calls load(a, b)",
+        ) from None
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,9 @@ from flour.core.errors import (
     ParameterError,
     TypeMismatch,
     WrongAnswer,
+    check_values,
+    is_count,
+    is_number,
 )
 from flour.core.op import Arrays, Columns, Op
 from flour.core.reference import row_count
@@ -193,11 +196,16 @@ class Fetch(Op):
         functions = [isinstance(each, Function) for each in self.functions]
         fine = bool(functions) and all(functions) and isinstance(self.gives, Type)
         fine = fine and not (self.per and self.together)
-        numbers = (self.timeout, self.retries, self.backoff, self.limit, self.keep, self.deadline)
-        if not fine or not all(n >= 0 for n in numbers):
-            found = f"timeout={self.timeout}, retries={self.retries}, limit={self.limit}"
-            what = "a fetch has coroutines, a type, no negative times, and per= or together="
-            raise ParameterError(what, found=found)
+        if not fine:
+            found = f"gives={self.gives}, per={self.per}, together={self.together}"
+            raise ParameterError(
+                "a fetch has coroutines, a type, and per= or together=", found=found
+            )
+        counts = [(name, getattr(self, name)) for name in ("retries", "limit")]
+        times = [(name, getattr(self, name)) for name in ("timeout", "backoff", "keep", "deadline")]
+        options = [(*each, is_count(each[1]), "a whole number, 0 or more") for each in counts]
+        options += [(*each, is_number(each[1]), "seconds, 0 or more") for each in times]
+        check_values(options, "a fetch cannot have such an option", None)
         if self.otherwise:
             self.column([self.fallback])
 

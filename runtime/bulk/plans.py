@@ -32,18 +32,18 @@ def open_plan(source: Source) -> Plan:
     """The plan that is meant, with its native code."""
     if isinstance(source, Plan):
         return source.wait()
+    if type(source).__name__ == "GraphPlan":
+        from runtime.bulk.graphs import answers_blocks  # it brings a runtime along
+
+        return answers_blocks(source)
     if is_graph(source) or (isinstance(source, str | Path) and is_graph_file(source)):
-        from runtime.bulk.graphs import graph_plan  # it brings a runtime along
+        from runtime.bulk.graphs import graph_plan  # as above
 
         return graph_plan(Path(source) if isinstance(source, str) else source)
     if isinstance(source, Flow):
         return oven.bake(source).wait()
     if isinstance(source, str | Path):
         return oven.load(source).wait()
-    if type(source).__name__ == "GraphPlan":
-        from runtime.bulk.graphs import answers_blocks  # as above
-
-        return answers_blocks(source)
     raise BadRegistration(
         "this is no plan",
         found=type(source).__name__,

@@ -221,6 +221,7 @@ class AnswerKeeper(Closing):
         version = noted.version
         self._describe(version)
         batch = noted.rows
+        whole = batch.data if isinstance(batch, Batch) else batch
         if not isinstance(batch, Batch):
             batch = version.reader.read(batch)
         rows = with_texts(batch.data)
@@ -242,21 +243,21 @@ class AnswerKeeper(Closing):
             "inputs": shown if self._inputs else None,
             "kind": batch.kind.name,
             "single": batch.single,
-            "subjects": self._subjects(version, batch),
+            "subjects": self._subjects(version, batch, whole),
             "answers": dict(noted.answers),
         }
         name = noted.answer.encode()
         return bytes((len(name),)) + name + packed(record)
 
-    def _subjects(self, version: ModelVersion, batch: Batch) -> list[str]:
-        """The hashes of the subjects of rows."""
+    def _subjects(self, version: ModelVersion, batch: Batch, whole: object) -> list[str]:
+        """The hashes of the subjects of rows, of which `whole` has what no operator reads, too."""
         subject = self._subject
         if subject is None:
             return []
         listed = batch.data if isinstance(batch.data, list) else [batch.data]
         if all(isinstance(row, Mapping) and subject in row for row in listed):
             values = [row[subject] for row in listed]
-        elif subject in (named := frame_columns(batch.block) or {}):  # nothing need read it
+        elif subject in (named := frame_columns(whole) or {}):
             values = [named[subject]]
         else:  # a frame, or rows whose values have no names
             columns = coerce(version.inputs, batch.block)[0]

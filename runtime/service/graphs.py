@@ -183,7 +183,12 @@ class Graphs:
             log.warning("graph %s cannot follow its models: %s", linked.owner, problem)
 
     def facts(self, owner: str) -> GraphFacts | None:
-        """What there is to say of a graph; None of any other version, and of one dropped."""
+        """What there is to say of a graph; None of any other version, and of one dropped.
+
+        A name alone is the version in service.
+        """
+        if "@" not in owner and (current := self._version(owner)) is not None:
+            owner = current.owner
         linked = None if self._links is None else self._links.get(owner)
         version = self._version(owner)
         plan = None if version is None else version.plan

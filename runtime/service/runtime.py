@@ -232,7 +232,7 @@ class Runtime(RoutedEndpoints):
         self._materialiser.leave(version)
 
     def graph(self, owner: str) -> GraphFacts | None:
-        """The models and steps of a graph ("name@version"), and why it has not followed a model."""
+        """The models and steps of a graph, by its address, and why it has not followed a model."""
         return self._graphs.facts(owner)
 
     # --- answering ---------------------------------------------------------------------------

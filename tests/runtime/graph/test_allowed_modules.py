@@ -123,14 +123,16 @@ def test_modules_that_are_not_named_are_not_imported(tmp_path: Path, module: str
     assert module not in sys.modules
     for make in (Runtime, Options):
         with pytest.raises(FlourError, match="such an option"):
-            make(allow_python=module)  # type: ignore[arg-type]  # a string is no list
+            make(allow_python=module)
     with pytest.raises(FlourError, match="list of modules"):
         Repository(tmp_path / "models", Fleet(), allow_python=module)
 
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_folder_serves_a_graph_with_coroutines(
-    tmp_path: Path, module: str, apart: bool  # noqa: FBT001 (a case)
+    tmp_path: Path,
+    module: str,
+    apart: bool,  # noqa: FBT001 (a case)
 ) -> None:
     written(tmp_path, f"{module}:load")
     folder = tmp_path / "models"
