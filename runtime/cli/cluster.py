@@ -154,7 +154,7 @@ def _deployment(options: argparse.Namespace) -> Deployment:
         executors=max(1, round(options.cpus)),
         memory_budget=options.memory,
         owner=options.name,
-        allow_python=options.allow_python,
+        allow_python=tuple(options.allow_python),
     )
     settings = ClusterSettings(
         folder,

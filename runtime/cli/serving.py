@@ -176,7 +176,7 @@ def _common(
         store=str(Path(options.store).absolute() if options.store else staging / ".store"),
         owner=f"{folder_digest.hexdigest()}-{settings.port}",
         trust_code=options.trust_code,
-        allow_python=options.allow_python,
+        allow_python=tuple(options.allow_python),
         private=None if options.staging else str(staging),
     )
 

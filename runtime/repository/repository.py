@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flour.language.graph_file import is_graph_file
 from objectstore import Closing, Explained
 from runtime.errors import InUse, RuntimeClosed, UnknownEndpoint
 from runtime.http.interfaces import ModelState
@@ -260,9 +261,10 @@ class Repository(Closing):
         """Load models that have changed; graphs again once others are there: they may need them."""
         events: list[Event] = []
         left = [model for model in models if self._is_due(model, patient=patient)]
+        failed: list[tuple[Model, Exception]] = []
         while left:
-            failed: dict[int, Exception] = {}
-            for number, model in enumerate(left):
+            before, failed = left, []
+            for model in left:
                 try:
                     events += self._load_model(model)
                 except RuntimeClosed:
@@ -270,17 +272,11 @@ class Repository(Closing):
                 # Files from anywhere go through importers and libraries: whatever they stumble
                 # over is about the model, and no reason to stop serving others.
                 except Exception as problem:  # noqa: BLE001
-                    failed[number] = problem
-                    if model.form != formats.GRAPH:
-                        events += self._not_loaded(model, problem, patient=patient)
-            if model.form != formats.GRAPH:
+                    failed.append((model, problem))
+            left = [model for model, _ in failed if model.form == formats.GRAPH]
+            if left == before:
                 break
-            if len(failed) == len(left):
-                for number, why in failed.items():
-                    events += self._not_loaded(left[number], why, patient=patient)
-                break
-            left = [left[number] for number in failed]
-        return events
+        return events + [e for pair in failed for e in self._not_loaded(*pair, patient=patient)]
 
     def _is_due(self, model: Model, *, patient: bool) -> bool:
         """Whether a model is new or has changed; of a graph that was refused, other models."""
@@ -415,48 +411,34 @@ class Repository(Closing):
         return events
 
     def _drop(self, keys: list[tuple[str, str]], reason: str) -> list[Event]:
-        """Unregister versions, those in use after their users; accepted requests get answers."""
+        """Unregister versions, graphs before models; accepted requests get their answers."""
+        keys = sorted(keys, key=lambda key: not is_graph_file(self._entries[key].staged or ""))
         events: list[Event] = []
         served = Counter(name for (name, _), entry in self._entries.items() if entry.staged)
-        left = [key for key in keys if self._entries[key].staged is not None]
-        while left:
-            used: dict[tuple[str, str], InUse] = {}
-            for key in left:
-                try:
-                    self._unregister(key, served, reason)
-                    events.append(self._emit("unloaded", _Address(*key), reason))
-                except InUse as problem:  # of a graph that may go, too
-                    used[key] = problem
-            if len(used) == len(left):
-                return events + [
-                    each for key in used for each in self._stays(key, used[key], reason)
-                ]
-            left = list(used)
+        for name, version in keys:
+            entry = self._entries[name, version]
+            if entry.staged is None:
+                continue
+            served[name] -= 1
+            staged, told = entry.staged, entry.reason
+            entry.staged, entry.stamp = None, ()
+            self._set_state(entry, UNAVAILABLE, reason)
+            if served[name]:
+                self._serve_latest({name}, ())
+            try:
+                with suppress(UnknownEndpoint):  # it is gone already
+                    self.runtime.unregister(name, version)
+            except InUse as problem:  # a graph or a route goes on with it
+                entry.staged = staged
+                served[name] += 1
+                kept = f"{reason}, and it is still served: {reason_of(problem)}"
+                self._set_state(entry, READY, kept)
+                if told != kept:
+                    events.append(self._emit("refused", _Address(name, version), kept))
+                continue
+            self._changes += 1
+            events.append(self._emit("unloaded", _Address(name, version), reason))
         return events
-
-    def _unregister(self, key: tuple[str, str], served: Counter[str], reason: str) -> None:
-        """Unload a version, after a switch to another one; InUse if it has to stay."""
-        entry, (name, version) = self._entries[key], key
-        staged, entry.staged = entry.staged, None
-        if served[name] > 1:
-            self._serve_latest({name}, ())
-        try:
-            with suppress(UnknownEndpoint):  # it is gone already
-                self.runtime.unregister(name, version)
-        except InUse:
-            entry.staged = staged
-            raise
-        entry.stamp = ()
-        served[name] -= 1
-        self._changes += 1
-        self._set_state(entry, UNAVAILABLE, reason)
-
-    def _stays(self, key: tuple[str, str], problem: InUse, reason: str) -> list[Event]:
-        """A graph or a route goes on with a version that should go."""
-        entry, kept = self._entries[key], f"{reason}, and it is still served: {reason_of(problem)}"
-        told, entry.stamp = entry.reason, ()
-        self._set_state(entry, READY, kept)
-        return [] if told == kept else [self._emit("refused", _Address(*key), kept)]
 
     def _emit(
         self, kind: str, one: Model | Trouble | _Address, reason: str = "", seconds: float = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -49,21 +49,15 @@ class Replica:
                 "a change was missed", found=f"{generation} came after {self.generation}"
             )
         self._wanted[name] = Name.of_json(wanted)
-        waiting = {address.rpartition("@")[0] for address in self.failed if self._waits(address)}
-        self._follow_all([name, *sorted(waiting - {name})])
+        self._follow_all([name, *self._waiting()])
         self.generation = generation
 
     def attempt(self, name: str, version: str, wanted: Mapping[str, Any]) -> None:
         """Load a version before the other workers do; a failure changes nothing."""
         plan = Name.of_json(wanted).versions[version]
-        try:
-            self._register(name, version, plan)
-        except UnknownEndpoint:  # it may come
-            raise
-        except Exception as problem:
-            where = f"{name}@{version}"
-            log.exception("%s cannot be loaded", where)
-            raise Rejected("a worker cannot load this", where=where, found=_said(problem)) from None
+        problem = self._register(name, version, plan, passing=UnknownEndpoint)
+        if problem:
+            raise Rejected("a worker cannot load this", where=f"{name}@{version}", found=problem)
 
     def check(self, name: str, route: Mapping[str, Any]) -> None:
         """Raise unless the endpoint can follow this route; nothing changes."""
@@ -77,51 +71,35 @@ class Replica:
 
     def _follow_all(self, names: Sequence[str]) -> None:
         """Follow names, some again once others have come or gone: graphs need their models."""
-        problems: dict[str, dict[str, Exception]] = {}
-        left, before = list(names), -1
+        left, before = dict.fromkeys(names), -1
         while left:
             for name in left:
-                problems[name] = self._follow(name, self._wanted.get(name, NOTHING))
-            left = [name for name in left if any(map(self._waits, problems[name]))]
-            count = sum(len(problems[name]) for name in left)
-            if count == before:
+                self._follow(name, self._wanted.get(name, NOTHING))
+            left = dict.fromkeys(self._waiting())
+            if len(self.failed) == before:
                 break
-            before = count
-        told = {address: text for name in names for address, text in self._tell(problems[name])}
-        kept = {a: text for a, text in self.failed.items() if a.rpartition("@")[0] not in problems}
-        self.failed = {**kept, **told}
-        for problem in (p for each in problems.values() for p in each.values()):
-            if isinstance(problem, InUse):
-                raise problem
+            before = len(self.failed)
 
-    def _tell(self, problems: Mapping[str, Exception]) -> Iterator[tuple[str, str]]:
-        """The reasons of what went wrong, logged where they are new."""
-        for address, problem in problems.items():
-            if not isinstance(problem, InUse):
-                reason = _said(problem)
-                if self.failed.get(address) != reason:
-                    log.error("%s cannot be loaded", address, exc_info=problem)
-                yield address, reason
+    def _waiting(self) -> list[str]:
+        """The names for which another one may help: of graphs, and of what graphs use."""
+        waiting = []
+        for address in self.failed:
+            name, _, version = address.rpartition("@")
+            plan = self._wanted.get(name, NOTHING).versions.get(version)
+            if plan is None or is_graph_file(plan.path):
+                waiting.append(name)
+        return waiting
 
-    def _waits(self, address: str) -> bool:
-        """Whether another name may help: this is a graph, or is used by one that has to go."""
-        name, _, version = address.rpartition("@")
-        plan = self._wanted.get(name, NOTHING).versions.get(version)
-        return plan is None or is_graph_file(plan.path)
-
-    def _follow(self, name: str, wanted: Name) -> dict[str, Exception]:
-        """Load versions, switch, then unload others: so that requests always find a version.
-
-        Returns what could not be loaded, or go, by "name@version".
-        """
-        problems: dict[str, Exception] = {}
+    def _follow(self, name: str, wanted: Name) -> None:
+        """Load versions, switch, then unload others: so that requests always find a version."""
         if wanted.route or wanted.muted:
             self._runtime.mute(name, wanted.muted or f"{name}/{EDITED} is not read yet")
+        for address in [each for each in self.failed if each.rpartition("@")[0] == name]:
+            del self.failed[address]
         for version, plan in wanted.versions.items():
-            try:
-                self._register(name, version, plan)
-            except Exception as problem:  # noqa: BLE001 (the others are still served)
-                problems[f"{name}@{version}"] = problem
+            problem = self._register(name, version, plan)
+            if problem:
+                self.failed[f"{name}@{version}"] = problem
         held = self._held.get(name, NOTHING)
         if wanted.route:
             self._take_route(name, wanted.route, held)
@@ -134,8 +112,7 @@ class Replica:
         try:
             self._leave(name, gone, held)
         except InUse as problem:
-            problems[f"{name}@{gone[-1]}"] = problem
-        return problems
+            self.failed[f"{name}@{gone[-1]}"] = reason_of(problem)
 
     def _count(self, name: str, wanted: Name) -> None:
         """Count for the supervisor what it wants to know of an endpoint's requests."""
@@ -163,21 +140,32 @@ class Replica:
         if name in self._held:
             self._held[name] = replace(self._held[name], route=route)
 
-    def _register(self, name: str, version: str, plan: Version) -> None:
-        """Load a version, unless it is there."""
+    def _register(
+        self, name: str, version: str, plan: Version, passing: type[Exception] | tuple[()] = ()
+    ) -> str:
+        """Load a version; returns the reason if that fails, but for `passing`, else no text."""
         held = self._held.get(name, NOTHING)
         former = held.versions.get(version)
         if former is not None and former.serial == plan.serial:
-            return
-        self._runtime.register(
-            name,
-            self._located(plan.path),
-            version,
-            activate=False,
-            replace=former is not None,
-            notes=plan.notes,
-        )
+            return ""
+        try:
+            self._runtime.register(
+                name,
+                self._located(plan.path),
+                version,
+                activate=False,
+                replace=former is not None,
+                notes=plan.notes,
+            )
+        except passing:  # what it needs may come
+            raise
+        # After a plan that cannot be loaded, the others are still served.
+        except Exception as problem:
+            log.exception("%s@%s cannot be loaded", name, version)
+            reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+            return without_directories(reason, "")
         self._held[name] = held.having(version, plan, activate=False)
+        return ""
 
     def _leave(self, name: str, gone: list[str], held: Name) -> None:
         left = held
@@ -197,9 +185,3 @@ class Replica:
 
     def _current(self, name: str) -> str:
         return self._runtime.find(name).version
-
-
-def _said(problem: Exception) -> str:
-    """Why a version is missing, without paths."""
-    reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
-    return without_directories(reason, "")
