@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from flour.language.flow import Flow
 from flour.language.graph_file import TEXT
@@ -44,7 +44,7 @@ def in_folder(root: Path, address: str, *, trust_pickle: bool = False) -> ModelV
     return version
 
 
-def answers_blocks(plan: Any) -> Plan:
+def answers_blocks(plan: object) -> Plan:
     """The plan, ready, unless it waits: then its rows are requests."""
     if getattr(plan, "waits", False):
         raise BadCall(
@@ -52,5 +52,4 @@ def answers_blocks(plan: Any) -> Plan:
             found=repr(plan)[:120],
             hint="runtime.predict_batch(name, blocks), or pretzel predict FOLDER/NAME ROWS",
         )
-    ready: Plan = plan.wait()
-    return ready
+    return cast("Plan", plan).wait()

@@ -466,6 +466,8 @@ class Router:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 30.0)
             else:
+                if request.problem is tries.problem:  # it is overcome
+                    request.problem = None
                 return answer
         raise AssertionError("the last try has answered or raised")
 
@@ -477,11 +479,12 @@ class Router:
         name = step.op.label if step.kind == "fetch" else step.title
         late = isinstance(problem, TimeoutError)
         # Texts of others' errors stay here: they may tell addresses, and what stands in stores.
-        tells = isinstance(problem, LimitPassed | WrongAnswer)
+        said = str(problem) if isinstance(problem, LimitPassed) else type(problem).__name__
+        said = str(problem.found) if isinstance(problem, WrongAnswer) else said
         failed = NodeFailed(
             f"node {name!r} {'did not answer in time' if late else 'failed'}",
             where=f"{self.name}.{name}",
-            found=_text(problem)[:200] if tells else type(problem).__name__,
+            found=said[:200],
             hint="otherwise= names a value to go on with; retries= asks again",
         )
         failed.__cause__ = problem
@@ -497,10 +500,6 @@ def _before(problem: Exception | None) -> str:
 def _meant(problem: BaseException) -> BaseException:
     """What a coroutine has raised."""
     return (isinstance(problem, CoroutineEnded) and problem.__cause__) or problem
-
-
-def _text(problem: BaseException) -> str:
-    return str((isinstance(problem, FlourError) and problem.found) or problem)
 
 
 def _unless_closed(soon: Callable[..., object], *call: object) -> None:

@@ -272,8 +272,11 @@ class Repository(Closing):
                 # Files from anywhere go through importers and libraries: whatever they stumble
                 # over is about the model, and no reason to stop serving others.
                 except Exception as problem:  # noqa: BLE001
-                    failed.append((model, problem))
-            left = [model for model, _ in failed if model.form == formats.GRAPH]
+                    if model.form == formats.GRAPH:
+                        failed.append((model, problem))
+                    else:
+                        events += self._not_loaded(model, problem, patient=patient)
+            left = [model for model, _ in failed]
             if left == before:
                 break
         return events + [e for pair in failed for e in self._not_loaded(*pair, patient=patient)]

@@ -65,9 +65,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path / "code")
-    monkeypatch.setattr(callables, "_granted", {})
+    forget(monkeypatch)
     yield name
     sys.modules.pop(name, None)
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was allowed in this process so far."""
+    monkeypatch.setattr(callables, "_granted", {})
 
 
 def written(folder: Path, place: str) -> Path:
@@ -87,7 +92,7 @@ def test_an_allowed_module_is_imported(
         assert runtime.predict("sizes", CITY)["size"] == 4.0
     graph = flour.load_graph(path, allow_python=[module])
     flour.save_graph(graph, tmp_path / "saved.graph")
-    monkeypatch.setattr(callables, "_granted", {})
+    forget(monkeypatch)
     with pytest.raises(PythonRefused, match="not allowed"):
         flour.load_graph(tmp_path / "saved.graph")
     assert flour.load_graph(tmp_path / "saved.graph", allow_python=[module]).digest == graph.digest

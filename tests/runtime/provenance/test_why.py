@@ -241,8 +241,7 @@ def test_a_subject_of_texts_is_erased_from_frames_of_any_length(
             kept = [runtime.predict("m", form), runtime.submit("m", form).result()]
             shown = [runtime.why(id_of(each)).inputs for each in kept]
             assert all("amount" in (each[0] if isinstance(each, list) else each) for each in shown)
-            stored = not private and not hasattr(form, "columns")  # of frames, what the plan reads
-            assert (b"ann-93b1" in in_files(tmp_path / f"{number}")) == stored
+            assert (b"ann-93b1" in in_files(tmp_path / f"{number}")) == (not private)
             assert keeper.erase("ann-93b1") == 2
             assert b"ann-93b1" not in in_files(tmp_path / f"{number}")
             assert not keeper.failed
