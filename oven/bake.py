@@ -8,7 +8,7 @@ from functools import partial
 from flour.core.errors import TypeMismatch
 from flour.core.extension_points import extension, paused_collector
 from flour.core.types import Later
-from flour.language.flow import Flow
+from flour.language.flow import Flow, without_unread
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.tracing.model_flow import ModelFlow
 from oven import debug
@@ -67,6 +67,7 @@ def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor | None
     # The rules and the operators they are about: who only loads plans does without them.
     from oven.optimise.rewrite import optimise, trace
 
+    flow = without_unread(flow)
     if not debug.asked():
         return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
     rewritten = trace(flow, exact)
@@ -87,8 +88,9 @@ def _check(flow: object) -> None:
         return
     if any(isinstance(kind, Later) for kind in flow.types.values()):
         raise TypeMismatch(
-            "a graph has no plan before the models that it names are put in",
+            "a graph has no plan before the models that it names, or holds, are put in",
             where="oven.bake",
             found=repr(flow)[:120],
-            hint="register it where its models are: runtime.register(name, graph)",
+            hint="register it where its models are: runtime.register(name, graph); for blocks of "
+            "rows, runtime.bulk.open_plan(graph) opens a graph of plans, or the file of a graph",
         )

@@ -23,6 +23,8 @@ What the engines say is in scheduler.errors: Overloaded, DeadlineExceeded, Execu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flour.core.errors import FlourError, InputError
 
 
@@ -62,6 +64,16 @@ class NodeFailed(FlourError):
 
 class InUse(InService):
     """A graph or a route names this version, so it cannot be taken out."""
+
+
+def in_use(owner: str, users: Sequence[str]) -> InUse:
+    """The error for a version that these graphs use."""
+    return InUse(
+        "graphs use this version",
+        where=owner,
+        found=", ".join(users[:8]),
+        hint="unregister them first, or switch the endpoint so that they follow",
+    )
 
 
 class NotOffered(FlourError, AttributeError):

@@ -2,21 +2,26 @@
 
 A function that stands at the top of a module is known by its place, `module:name`, and a saved plan
 holds that place. Reading it back imports the module, which runs its code, so that needs permission:
-`oven.load(path, allow_python=True)`. Any other function lives in this process alone.
+`oven.load(path, allow_python=True)`, or the names of the modules that may be imported: then only
+what they define, or list in `__all__`, is found in them. Any other function lives in this process
+alone.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 from flour.core.errors import PythonRefused
+
+#: Whether any module may be imported, or the names of those that may.
+Allowed: TypeAlias = bool | Collection[str]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,11 +49,13 @@ class Function:
 #: What this process has been told to run, by place: reading these again runs nothing new.
 _granted: dict[str, Function] = {}
 _numbers = count(1)
-_permitted: ContextVar[bool] = ContextVar("permitted", default=False)
+_permitted: ContextVar[Allowed] = ContextVar("permitted", default=False)
 
 
-def function(call: Callable[..., Any]) -> Function:
+def function(call: Callable[..., Any] | Function) -> Function:
     """The callable as a field of an operator; its use was permitted by the caller."""
+    if isinstance(call, Function):
+        return call
     place = _place(call)
     known = _granted.get(place)
     if known is not None and known.call is call:
@@ -65,7 +72,7 @@ def _grant(made: Function) -> Function:
 
 
 @contextmanager
-def allowing(permitted: bool) -> Iterator[None]:  # noqa: FBT001 (it is what is passed on)
+def allowing(permitted: Allowed) -> Iterator[None]:
     """Within this block plans may name functions that are imported."""
     before = _permitted.set(permitted)
     try:
@@ -79,21 +86,36 @@ def found(place: str) -> Function:
     known = _granted.get(place)
     if known is not None:
         return known
-    if not _permitted.get():
-        raise PythonRefused(
-            "this plan runs a Python function",
-            found=place[:80],
-            hint="if you trust its author: oven.load(path, allow_python=True)",
-        )
     module, _, name = place.partition(":")
+    allowed = _permitted.get()
+    if not (allowed is True or (allowed and module in allowed)):
+        raise PythonRefused(
+            "this runs a Python function, which is not allowed",
+            found=place[:80],
+            hint="if you trust its author: allow_python=True; where a folder is served, name its "
+            f"module: --allow-python {module[:80]}",
+        )
     try:
         import_module(module)
         call = _at(module, name)
-    except Exception as problem:
-        raise _gone(place, f"{type(problem).__name__}: {problem}") from problem
+    except (Exception, SystemExit) as problem:
+        text = f": {problem}" if isinstance(problem, ModuleNotFoundError) else ""
+        raise _gone(place, f"{type(problem).__name__}{text}") from problem
     if not callable(call):
         raise _gone(place, f"{type(call).__name__}")
+    if allowed is not True and not _belongs(call, module, name):
+        raise PythonRefused(
+            "this function is not one of the module that is allowed",
+            found=place[:80],
+            hint=f"functions are defined in {module[:80]}, or listed in its __all__",
+        )
     return _grant(Function(place, place, call))
+
+
+def _belongs(call: object, module: str, name: str) -> bool:
+    """Whether a module defines this, or offers it; what else it imports is none of it."""
+    listed = getattr(sys.modules[module], "__all__", ())
+    return getattr(call, "__module__", None) == module or name in listed
 
 
 def _gone(place: str, said: str) -> PythonRefused:

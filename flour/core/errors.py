@@ -17,6 +17,7 @@
     │   └── NotDecodable           bytes that are no text in the encoding of the input
     ├── OpaqueFailed           onnxruntime cannot load or run a part of a model
     ├── FunctionFailed         a Python function of the user's, part of a program, failed
+    │   └── WrongAnswer            a coroutine of a graph did not answer as was promised
     ├── PythonRefused          Python code that may not be run, or cannot be saved
     └── DamagedProgram         a saved program does not describe a valid graph
 
@@ -109,6 +110,10 @@ class CoroutineEnded(Exception):
 
 class FunctionFailed(FlourError):
     """A Python function of the user's own, which is part of a program, failed."""
+
+
+class WrongAnswer(FunctionFailed):
+    """A coroutine's answer is not what was promised; `found` says how, and quotes nothing of it."""
 
 
 class PythonRefused(FlourError):

@@ -97,21 +97,24 @@ class FrameReader:
                 return _WIDER
             return _NOTHING if fits and _accepts(wanted[""], own, widens=widens) else None
         places = _places(self._kind, names)
-        read_as = []
+        read_as, found = [], dict[str, int]()
         for name, place in (places or {}).items():
             given = getattr(self._kind[name], "given", 0) and own[place] not in FLOATS
             if not given and _accepts(wanted[name], [own[place]], widens=widens):
                 read_as.append(wanted[name])
             elif isinstance(types[place], np.dtype) and {own[place], wanted[name]} <= _NUMBERS:
                 read_as.append(own[place])  # the plan for these types takes it, as an array
+            elif name in self._kind.unread:
+                continue
             else:
                 return None
-        if not places:
+            found[name] = place
+        if not found:
             return None
         return Layout(
-            [held[place] for place in places.values()],
-            [own[place] for place in places.values()],
-            [*places],
+            [held[place] for place in found.values()],
+            [own[place] for place in found.values()],
+            [*found],
             read_as,
             uniform=len(set(own)) == 1 and own[0] in _NUMBERS,
         )
@@ -162,7 +165,10 @@ def _accepts(wanted: str, dtypes: list[str], *, widens: bool) -> bool:
 
 
 def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
-    """Where each field that is read stands in the frame; None where one is not there."""
+    """Where each field stands in the frame; None where one that is read is not there.
+
+    Those that are not read are for who looks at rows: watches, segments, subjects.
+    """
     by_name = {name: place for place, name in enumerate(names)}
     fitted = kind.names
     if kind.positional and not by_name.keys() >= set(fitted):
@@ -170,7 +176,9 @@ def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
             return None
         by_name = {name: place for place, name in enumerate(fitted)}
     read = [name for name in fitted if name not in kind.unread]
-    return {name: by_name[name] for name in read} if by_name.keys() >= set(read) else None
+    if not by_name.keys() >= set(read):
+        return None
+    return {name: by_name[name] for name in fitted if name in by_name}
 
 
 # --- the libraries --------------------------------------------------------------------------------

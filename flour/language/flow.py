@@ -24,6 +24,10 @@ from objectstore import combine
 Key: TypeAlias = str | int | slice | Sequence[Any] | NDArray[Any] | tuple[Any, ...]
 
 
+#: Operators that read some columns of a record, which they name.
+_PICKS = frozenset({"Field", "Pick", "Narrow"})
+
+
 class Flow(Signs):
     """A typed dataflow program with named outputs; most have one, and can be chained further.
 
@@ -153,13 +157,24 @@ class Flow(Signs):
             return self.field(name)
         if name in self.outputs:
             return Flow({name: self.outputs[name]}, self.origin, (self,))
+        classes = self._classes()
+        if name in classes:
+            return self[classes.index(name)]
         raise TypeMismatch(
             f"there is no output {name!r}",
             where=str(here()),
-            found=", ".join(self.outputs),
-            hint=nearest(name, self.outputs)
+            found=", ".join(classes or self.outputs)[:200],
+            hint=nearest(name, classes or self.outputs)
             or "outputs, and columns of a record, are picked by their name",
         )
+
+    def _classes(self) -> list[str]:
+        """The labels of the classes that the columns are for, of a model's output; else empty."""
+        labels = (flow.outputs["label"].op for flow in self.made_from if "label" in flow.outputs)
+        tables = (op.table for op in labels if op.name == "TakeText")  # type: ignore[attr-defined]  # its field
+        known = next((list(map(str, table.to_list())) for table in tables), [])
+        width = getattr(self.node.type, "width", 0) if len(self.outputs) == 1 else 0
+        return known if len(known) == width else []
 
     def named(self, name: str) -> Flow:
         """The same program with its one output called `name`."""
@@ -220,8 +235,9 @@ class Flow(Signs):
         """Every output for this data, computed by the numpy definitions."""
         # The input's own float width and sparsity are kept where the program allows it, because
         # the training library would compute in them too.
-        kinds = native_types(self.inputs(), data)
-        typed = self.retype(**kinds) if kinds != self.inputs() else self
+        program = without_unread(self)
+        kinds = native_types(program.inputs(), data)
+        typed = program.retype(**kinds) if kinds != program.inputs() else program
         columns, _ = coerce(typed.inputs(), data)
         values = evaluate(typed.outputs.values(), columns, typed.origins())
         return {name: public(values[item], item.type) for name, item in typed.outputs.items()}
@@ -361,6 +377,26 @@ def source(name: str, kind: Type) -> Flow:
     with _AtTheCall(Source):
         op = Source(name, kind)
     return apply(op)
+
+
+def without_unread(program: Flow) -> Flow:
+    """The program, whose input types list the named columns that it never reads."""
+    whole = {item for item in program.outputs.values() if isinstance(item.op, Source)}
+    read: dict[Node, set[str]] = {}
+    for item in program.nodes():
+        for value in item.inputs:
+            if isinstance(value.op, Source):
+                fields = item.op.fields()
+                read.setdefault(value, set()).update(fields.get("labels") or [fields.get("label")])
+                whole |= set() if item.op.name in _PICKS else {value}
+    kinds: dict[str, Type] = {}
+    for item in read.keys() - whole:
+        kind, op = item.type, item.op
+        if isinstance(kind, Record) and not kind.positional and isinstance(op, Source):
+            unread = tuple(name for name in kind.names if name not in read[item])
+            if unread != kind.unread:
+                kinds[op.label] = Record(kind.fields, unread=unread)
+    return program.retype(**kinds) if kinds else program
 
 
 def _is_all(key: object) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.callables import allowing
+from flour.core.callables import Allowed, allowing
 from flour.core.errors import DamagedProgram, ParameterError
 from flour.core.extension_points import extension
 from flour.core.node import Node, node
@@ -65,8 +65,11 @@ def save_graph(graph: Flow, path: str | Path, *, durable: bool = True) -> None:
     write(path, manifest, parameters, durable=durable)
 
 
-def load_graph(path: str | Path, *, allow_python: bool = False) -> Flow:
-    """The graph in a file; `allow_python` imports the modules of its coroutines."""
+def load_graph(path: str | Path, *, allow_python: Allowed = False) -> Flow:
+    """The graph in a file; with `allow_python`, the modules of its coroutines are imported.
+
+    `allow_python=["shop.features"]` imports no others.
+    """
     extension("operators")("")
     with allowing(allow_python):
         if not Path(path).name.endswith(ENDING):
@@ -89,6 +92,14 @@ def graph_of(raw: bytes, where: str) -> Flow:
         return read_graph(raw.decode("utf-8"), where)
     except UnicodeDecodeError:
         raise DamagedProgram("this is neither a saved graph nor text", where=where) from None
+
+
+def models_of(path: str | Path) -> list[str]:
+    """The addresses of the models that a saved graph names; nothing else of it is looked at."""
+    with Archive(opened(path), str(path)) as archive:
+        nodes: Any = archive.manifest["nodes"]
+        named = [op[1].get("address") for op, _ in nodes if op[0] == "ModelCall"]
+    return [address for address in dict.fromkeys(named) if address]
 
 
 def _graph(manifest: Mapping[str, Any], find: Callable[[str], Parameter], where: str) -> Flow:

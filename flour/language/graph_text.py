@@ -197,7 +197,7 @@ class _Reader:
         if isinstance(gives, Vector) and isinstance(policy.get("otherwise"), int | float):
             policy["otherwise"] = [float(policy["otherwise"])] * gives.width
         reads, places = self._reads(name, facts), facts["fetch"]
-        asked = [found(each).call for each in ([places] if isinstance(places, str) else places)]
+        asked = [found(each) for each in ([places] if isinstance(places, str) else places)]
         if "per" in facts:
             policy["per"] = self._flow(facts["per"], name)
         return fetch(asked, *reads, gives=gives, name=name, **policy)

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.callables import called, function
+from flour.core.callables import Function, called, function
+from flour.core.check import is_string
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.extension_points import extension
 from flour.core.node import node
@@ -27,6 +28,8 @@ from flour.language.late import deferrable, output_nodes
 from flour.language.signs import Operand
 from flour.language.sources import type_of
 
+#: Seconds that a coroutine has for an answer, unless it is told otherwise.
+FETCH_SECONDS = 30.0
 #: Rounds of a loop: a graph has each of them as nodes of its own.
 MOST_TIMES = 64
 #: What stands for the opinion of a model that has several outputs, the first that it has.
@@ -159,9 +162,25 @@ def repeat(
         )
     value = start
     for _ in range(times):
-        following = step(value)
+        following = unchanged(value, step(value))
         value = following if until is None else first_match([(until(value), value)], following)
     return value
+
+
+@deferrable
+def unchanged(before: Flow, after: Flow) -> Flow:
+    """`after`, which a loop goes on with: a value of the kind that it began with."""
+    kinds = [
+        (type(f.type), getattr(f.type, "width", 1), is_string(f.type)) for f in (before, after)
+    ]
+    if kinds[0] != kinds[1]:
+        raise TypeMismatch(
+            "a loop changes the type of its value",
+            where=str(here()),
+            found=f"from {before.type} to {after.type}",
+            hint="repeat(step, start): step gives what it is given, such as a vector of one width",
+        )
+    return after
 
 
 # --- ensembles -----------------------------------------------------------------------------------
@@ -272,10 +291,10 @@ def _table(label: Flow) -> list[Any]:
 
 
 def fetch(  # noqa: PLR0913 (each has a default)
-    coroutine: Callable[..., Any] | Sequence[Callable[..., Any]],
+    coroutine: Callable[..., Any] | Sequence[Callable[..., Any] | Function],
     *reads: Flow,
     gives: Any,
-    timeout: float | None = None,
+    timeout: float | None = FETCH_SECONDS,
     deadline: float | None = None,
     otherwise: Any = None,
     retries: int = 0,
@@ -289,16 +308,16 @@ def fetch(  # noqa: PLR0913 (each has a default)
     """What a coroutine answers for each row: features of a store, an answer of another server.
 
     It is called with the values of `reads`, once a row, or once a request if `together`. Of several
-    coroutines, all are called, and the first good answer counts. It has `timeout` seconds, and
-    `retries` more tries, `backoff` seconds apart at first and twice as long each time, all of that
-    within `deadline` seconds. Where it has no answer in the end, the row is an error that names
-    this node, or goes on with `otherwise`: a value, or a flow. At most `limit` calls are under way
-    at a time, for each value of `per` if that is given; answers are kept for `keep` seconds by what
-    was read.
+    coroutines, all are called, and the first good answer counts. It has `timeout` seconds (with
+    None, no limit), and `retries` more tries, `backoff` seconds apart at first and twice as long
+    each time, all of that within `deadline` seconds. Where it has no answer in the end, the row is
+    an error that names this node, or goes on with `otherwise`: a value, or a flow. At most `limit`
+    calls are under way at a time, for each value of `per` if that is given; answers are kept for
+    `keep` seconds by what was read.
     """
     asked = list(coroutine) if isinstance(coroutine, Sequence) else [coroutine]
     for each in asked:
-        _check_coroutine(each)
+        _check_coroutine(each.call if isinstance(each, Function) else each, len(reads))
     functions = tuple(map(function, asked))
     kind = type_of(gives)
     spare = isinstance(otherwise, Flow)
@@ -315,8 +334,10 @@ def fetch(  # noqa: PLR0913 (each has a default)
     return made
 
 
-def _check_coroutine(call: Any) -> None:
+def _check_coroutine(call: Any, count: int) -> None:
     """Refuse a function that is not written with `async def`: it would block the event loop.
+
+    Also one that does not take as many values as it is to be called with.
 
     What is not written in Python, or is a method of such a class, is known when it is called.
     """
@@ -333,6 +354,19 @@ def _check_coroutine(call: Any) -> None:
             found=f"{called(call)}, which is not written with async def",
             hint="async def load(x): return await asyncio.to_thread(read, x)",
         )
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # it does not say
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as problem:
+        raise ParameterError(
+            "a fetch calls its coroutine with what it reads",
+            where=str(here()),
+            found=f"{called(call)}{signature} and {count} values: {problem}"[:200],
+            hint="flour.fetch(load, row['a'], row['b'], ...) calls load(a, b)",
+        ) from None
 
 
 def _plain(value: Any) -> Any:

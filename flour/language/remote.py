@@ -43,7 +43,8 @@ def call(url: str, *, inputs: Mapping[str, Flow], output: str, gives: Any, **pol
         answer = json.loads(await _posted(url, json.dumps(asked).encode()))
         return _value(answer["outputs"][0])
 
-    policy.setdefault("name", f"{parts.hostname}{parts.path}")
+    # The name of the model: clients read names of nodes, and have no use for addresses.
+    policy.setdefault("name", parts.path.rstrip("/").rpartition("/")[2] or "call")
     return fetch(ask, *inputs.values(), gives=gives, **policy)
 
 

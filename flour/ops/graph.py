@@ -17,6 +17,10 @@ from flour.core.errors import (
     FunctionFailed,
     ParameterError,
     TypeMismatch,
+    WrongAnswer,
+    check_values,
+    is_count,
+    is_number,
 )
 from flour.core.op import Arrays, Columns, Op
 from flour.core.reference import row_count
@@ -192,11 +196,16 @@ class Fetch(Op):
         functions = [isinstance(each, Function) for each in self.functions]
         fine = bool(functions) and all(functions) and isinstance(self.gives, Type)
         fine = fine and not (self.per and self.together)
-        numbers = (self.timeout, self.retries, self.backoff, self.limit, self.keep, self.deadline)
-        if not fine or not all(n >= 0 for n in numbers):
-            found = f"timeout={self.timeout}, retries={self.retries}, limit={self.limit}"
-            what = "a fetch has coroutines, a type, no negative times, and per= or together="
-            raise ParameterError(what, found=found)
+        if not fine:
+            found = f"gives={self.gives}, per={self.per}, together={self.together}"
+            raise ParameterError(
+                "a fetch has coroutines, a type, and per= or together=", found=found
+            )
+        counts = [(name, getattr(self, name)) for name in ("retries", "limit")]
+        times = [(name, getattr(self, name)) for name in ("timeout", "backoff", "keep", "deadline")]
+        options = [(*each, is_count(each[1]), "a whole number, 0 or more") for each in counts]
+        options += [(*each, is_number(each[1]), "seconds, 0 or more") for each in times]
+        check_values(options, "a fetch cannot have such an option", None)
         if self.otherwise:
             self.column([self.fallback])
 
@@ -268,19 +277,19 @@ class Fetch(Op):
         return [self.fallback if each is None else each for each in answers] if missing else answers
 
     def column(self, values: Any) -> Columns:
-        """What was answered, as a column of the promised type; FunctionFailed if it is none."""
+        """What was answered, as a column of the promised type; WrongAnswer if it is none."""
         assert isinstance(self.gives, Type), "checked when it was made"
         if isinstance(self.gives, Vector) and isinstance(values, list) and not values:
             values = np.empty((0, self.gives.width), self.gives.dtype)  # a list says no width
         try:
             columns, _ = coerce({self.label: self.gives}, {self.label: values})
         except FlourError as problem:
-            raise self.failed(f"{problem.what}, found {problem.found}") from problem
+            raise self.failed(problem.what) from problem
         return columns[self.label]
 
-    def failed(self, said: str) -> FunctionFailed:
+    def failed(self, said: str) -> WrongAnswer:
         """The error for what the coroutine did."""
-        return FunctionFailed(
+        return WrongAnswer(
             f"{self.label} has no answer",
             where=self.label,
             found=said[:200],

@@ -16,20 +16,30 @@ from flour.core.errors import nearest
 from flour.core.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.arrow_reader import Arrow, ArrowReader
 from flour.language.flow import Flow
+from flour.language.graph_file import is_graph_file
 from oven import Plan
 from oven.plans.arrow import answers_batch
 from runtime.errors import BadCall, BadRegistration
 from runtime.service.batches import answers
+from runtime.service.graphs import is_graph
 from scheduler import cores
 
 Source = Plan | Flow | str | Path
-"""A plan, a program, or the path of a plan's file."""
+"""A plan, a program, a graph of plans, or the path of a plan's or a graph's file."""
 
 
 def open_plan(source: Source) -> Plan:
     """The plan that is meant, with its native code."""
     if isinstance(source, Plan):
         return source.wait()
+    if type(source).__name__ == "GraphPlan":
+        from runtime.bulk.graphs import answers_blocks  # it brings a runtime along
+
+        return answers_blocks(source)
+    if is_graph(source) or (isinstance(source, str | Path) and is_graph_file(source)):
+        from runtime.bulk.graphs import graph_plan  # as above
+
+        return graph_plan(Path(source) if isinstance(source, str) else source)
     if isinstance(source, Flow):
         return oven.bake(source).wait()
     if isinstance(source, str | Path):

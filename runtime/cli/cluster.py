@@ -96,6 +96,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="as for serve")
     up.add_argument("--memory", metavar="SIZE", type=common.size, help="for plans of a replica")
     common.trust(parser)
+    common.allow_python(parser)
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
@@ -163,6 +164,7 @@ def _deployment(options: argparse.Namespace) -> Deployment:
         executors=max(1, round(options.cpus)),
         memory_budget=options.memory,
         owner=options.name,
+        allow_python=tuple(options.allow_python),
     )
     settings = ClusterSettings(
         folder,

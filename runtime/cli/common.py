@@ -34,6 +34,17 @@ def trust_code(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def allow_python(parser: argparse.ArgumentParser) -> None:
+    """Modules that graphs may have coroutines from."""
+    parser.add_argument(
+        "--allow-python",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="import this module for graphs of the folder whose `fetch` names it; may be repeated",
+    )
+
+
 def cpu(parser: argparse.ArgumentParser, usual: str, text: str) -> None:
     """Levels of processors to compile for."""
     parser.add_argument("--cpu", metavar="LEVELS", default=usual, help=text)

@@ -116,19 +116,9 @@ def hide(private: Collection[str], plan: Plan | None = None) -> None:
 
 def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> tuple[Plan, frozenset[str]]:
     """The plan of a graph, with the models of its folder, and its private columns."""
-    from runtime import Runtime
-    from runtime.repository.repository import Repository
+    from runtime.bulk.graphs import in_folder
 
-    runtime = Runtime()  # it stays open, as a graph may wait on its event loop
-    with Repository(folder.root, runtime, trust_pickle=trust_pickle) as all_:
-        reasons = [event.reason for event in all_.load_all() if event.name == model.name]
-        version = runtime.versions().get(model.address)
-        plan = None if version is None else version.plan
-        if version is None or plan is None:
-            raise NotFound(
-                "this graph cannot be served",
-                where=shown(model.path),
-                found=next(filter(None, reasons), "its models are not in the folder"),
-                hint="a graph is opened with the folder of its models: FOLDER/NAME",
-            )
-        return plan.wait(), version.private
+    version = in_folder(folder.root, model.address, trust_pickle=trust_pickle)
+    plan = version.plan
+    assert plan is not None, "it was opened"
+    return plan.wait(), version.private

@@ -46,6 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="a folder of models")
     common.trust(parser)
     common.trust_code(parser)
+    common.allow_python(parser)
     where = parser.add_argument_group("listening")
     where.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     where.add_argument("--port", type=int, default=8000, help="0 means any free port (8000)")
@@ -120,7 +121,9 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     store = FileStore(options.store) if options.store else None
     with (
         Runtime(
-            *(store, options.executors, options.memory), trust_code=options.trust_code
+            *(store, options.executors, options.memory),
+            trust_code=options.trust_code,
+            allow_python=options.allow_python,
         ) as runtime,
         _repository(runtime, options, teller(out), out) as repository,
     ):
@@ -177,6 +180,7 @@ def _common(
         store=str(Path(options.store).absolute() if options.store else staging / ".store"),
         owner=f"{folder_digest.hexdigest()}-{settings.port}",
         trust_code=options.trust_code,
+        allow_python=tuple(options.allow_python),
         private=None if options.staging else str(staging),
     )
 
@@ -194,6 +198,7 @@ def _repository(
         registry,
         trust_pickle=options.trust_pickle,
         trust_code=options.trust_code,
+        allow_python=options.allow_python,
         unload_removed=not options.keep_removed,
         exact=options.exact,
         apart=True,

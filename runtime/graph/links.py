@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flour.language.flow import Flow
+from flour.language.flow import Flow, without_unread
 from flour.language.late import addresses, is_graph
 from flour.language.link import link
 from oven import Plan
-from runtime.errors import BadRegistration, InUse
+from runtime.errors import BadRegistration, in_use
 from runtime.graph.loop_thread import LoopThread
 from runtime.graph.plan import GraphPlan, graph_plan
 from runtime.graph.threads import Threads
@@ -61,8 +61,9 @@ class Links:
                     hint="a graph has no cycles; a version can be pinned: name@version",
                 )
             made.uses[address], made.tried[address], found[address] = self._take(address)
-        written = _linked(graph, lambda address: found[address].flow)
+        written = without_unread(_linked(graph, lambda address: found[address].flow))
         optimised = _linked(graph, lambda address: found[address].optimised)
+        optimised = optimised.retype(**written.inputs())
         plan = graph_plan(written, optimised, owner, self._loop, self._threads, **options)
         return plan, made
 
@@ -100,12 +101,7 @@ class Links:
         """Raise InUse if a graph that stays uses this version."""
         users = [each for each in self.users(owner) if each not in leaving]
         if users:
-            raise InUse(
-                "graphs use this version",
-                where=owner,
-                found=", ".join(users[:8]),
-                hint="unregister them first, or switch the endpoint so that they follow",
-            )
+            raise in_use(owner, users)
 
     def stale(self, digest: Digest) -> list[Linked]:
         """The graphs that were linked with other versions than answer now."""

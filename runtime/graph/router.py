@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.errors import CoroutineEnded, FlourError
+from flour.core.errors import CoroutineEnded, FlourError, WrongAnswer
 from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import public
@@ -48,8 +48,8 @@ class Request:
     """
 
     __slots__ = (
-        *("chosen", "future", "known", "left", "open", "outputs", "tasks", "timer", "values"),
-        "waiting",
+        *("chosen", "future", "known", "left", "open", "outputs", "problem", "tasks", "timer"),
+        *("values", "waiting"),
     )
 
     def __init__(
@@ -71,6 +71,30 @@ class Request:
         self.tasks: set[asyncio.Task[None]] = set()
         self.timer: asyncio.TimerHandle | None = None
         self.open = True
+        #: How a try of one of its fetches ended last, if it failed.
+        self.problem: Exception | None = None
+
+
+class LimitPassed(TimeoutError):
+    """A limit of a fetch has passed, and which."""
+
+
+class Tries:
+    """The tries of a fetch for one row: how many have begun, and how the last failed one ended."""
+
+    __slots__ = ("asking", "begun", "problem")
+
+    def __init__(self) -> None:
+        self.begun, self.asking = 0, False
+        self.problem: Exception | None = None
+
+    def passed(self, step: Step, *, whole: bool = False) -> LimitPassed:
+        """Which limit of a fetch has passed, how often it was asked, and with what outcome."""
+        op, begun = step.op, self.begun
+        tries = f"{begun} of {op.retries + 1} tries" if op.retries else "1 try"
+        limit = f"deadline={op.deadline:g}" if whole else f"timeout={op.timeout:g}"
+        text = f"nothing within {limit} s, in {tries if begun else 'no try'}"
+        return LimitPassed(text + _before(self.problem))
 
 
 class Router:
@@ -144,15 +168,15 @@ class Router:
 
     def _late(self, request: Request) -> None:
         waits = [self._graph.steps[n].title for n, before in request.waiting.items() if not before]
-        self.fail(
-            request,
-            DeadlineExceeded(
-                "the deadline passed before the graph had answered",
-                where=self.name,
-                found="it waited for " + ", ".join(waits or ["its turn"])[:160],
-                hint="allow more time, or give the fetch a shorter timeout= and otherwise=",
-            ),
+        found = "it waited for " + ", ".join(waits or ["its turn"])[:160]
+        late = DeadlineExceeded(
+            "the deadline passed before the graph had answered",
+            where=self.name,
+            found=found + _before(request.problem),
+            hint="allow more time, or give the fetch a shorter timeout= and otherwise=",
         )
+        late.__cause__ = request.problem
+        self.fail(request, late)
 
     def fail(self, request: Request, problem: BaseException) -> None:
         """End a request with an error, and what is still waiting for it."""
@@ -187,7 +211,7 @@ class Router:
     def _close(self, request: Request) -> Future[Answers] | None:
         """End a request; its future, if it had not ended before."""
         future, request.future = request.future, None
-        request.open = False
+        request.open, request.problem = False, None
         self.requests.pop(request, None)
         if request.timer is not None:
             request.timer.cancel()
@@ -346,7 +370,7 @@ class Router:
             if op.together:
                 values = [np.asarray([value]) for value in values]
             read = tuple(values[: len(values) - op.spare])
-            answer = await self._row(step, read, [[values[-1]]], 0)
+            answer = await self._row(request, step, read, [[values[-1]]], 0)
             if op.together:
                 answer = op.column(answer)[0]
             value = self._by_row.answer(step.nodes[0], answer)
@@ -364,11 +388,11 @@ class Router:
         step.rows += len(calls)
         try:
             if len(calls) == 1:
-                answers = [await self._row(step, calls[0], inputs, 0)]
+                answers = [await self._row(request, step, calls[0], inputs, 0)]
             else:
                 async with asyncio.TaskGroup() as group:
                     tasks = [
-                        group.create_task(self._row(step, values, inputs, row))
+                        group.create_task(self._row(request, step, values, inputs, row))
                         for row, values in enumerate(calls)
                     ]
                 answers = [task.result() for task in tasks]
@@ -381,7 +405,12 @@ class Router:
         self._done(request, step)
 
     async def _row(
-        self, step: Step, values: tuple[Any, ...], inputs: list[Columns], row: int
+        self,
+        request: Request,
+        step: Step,
+        values: tuple[Any, ...],
+        inputs: list[Columns],
+        row: int,
     ) -> Any:
         """What a fetch answers for one row, or what there is in its place."""
         op = step.op
@@ -390,17 +419,19 @@ class Router:
             until, known = self._kept.get(key, (0.0, None))
             if until > time.monotonic():
                 return known
-        begun = [0]
+        tries = Tries()
         try:
             async with asyncio.timeout(op.deadline or None) as whole:
-                answer = await self._tried(step, values, begun)
+                answer = await self._tried(request, step, values, tries)
         except Exception as problem:
             if op.spare:
                 return inputs[-1] if op.together else inputs[-1][row]
             if not op.otherwise:
-                if isinstance(problem, TimeoutError) and not str(problem):  # one of our limits
-                    raise TimeoutError(_passed(step, begun[0], whole.expired())) from problem
-                raise
+                if not (isinstance(problem, TimeoutError) and whole.expired()):
+                    raise
+                if tries.problem is not None and not tries.asking:  # it did answer: with errors
+                    raise tries.problem from tries.problem.__cause__
+                raise tries.passed(step, whole=True) from (tries.problem or problem)
             return [op.fallback] * len(inputs[0]) if op.together else op.fallback
         if key is not None:
             self._kept[key] = (time.monotonic() + op.keep, answer)
@@ -408,26 +439,35 @@ class Router:
                 self._kept.popitem(last=False)
         return answer
 
-    async def _tried(self, step: Step, values: tuple[Any, ...], begun: list[int]) -> Any:
-        """One answer after as many tries as are allowed; it has the type that was promised.
-
-        `begun` counts the tries.
-        """
+    async def _tried(
+        self, request: Request, step: Step, values: tuple[Any, ...], tries: Tries
+    ) -> Any:
+        """One answer after as many tries as are allowed; it has the type that was promised."""
         op, pause = step.op, step.op.backoff
         limits, client = self._limits[step.number], _key(values[-1:]) if step.op.per else None
         for left in reversed(range(op.retries + 1)):
+            limit = asyncio.timeout(op.timeout or None)
             try:
-                async with limits.at(client), asyncio.timeout(op.timeout or None):
-                    begun[0] += 1
+                async with limits.at(client), limit:
+                    tries.begun += 1
+                    tries.asking = True
                     answer = await op.ask(*values)
                 if type(answer) is not self._plain[step.number]:
                     answer = op.checked(answer, values)
-            except Exception:
+            except Exception as problem:
+                tries.asking = False
+                is_late = isinstance(problem, TimeoutError) and limit.expired()
+                if not left and is_late:
+                    raise tries.passed(step) from (tries.problem or problem)
                 if not left:
                     raise
+                if not is_late:
+                    tries.problem = request.problem = problem
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 30.0)
             else:
+                if request.problem is tries.problem:  # it is overcome
+                    request.problem = None
                 return answer
         raise AssertionError("the last try has answered or raised")
 
@@ -435,22 +475,31 @@ class Router:
         """An error that says in which node of which graph it happened."""
         if step.kind != "fetch" and isinstance(problem, FlourError):
             return problem
-        if isinstance(problem, CoroutineEnded):
-            problem = problem.__cause__ or problem
+        problem = _meant(problem)
         name = step.op.label if step.kind == "fetch" else step.title
         late = isinstance(problem, TimeoutError)
-        said = f"{type(problem).__name__}: {problem}".removesuffix(": ")
-        if isinstance(problem, FlourError):
-            said = problem.found or problem.what
+        # Texts of others' errors stay here: they may tell addresses, and what stands in stores.
+        said = str(problem) if isinstance(problem, LimitPassed) else type(problem).__name__
+        said = str(problem.found) if isinstance(problem, WrongAnswer) else said
         failed = NodeFailed(
             f"node {name!r} {'did not answer in time' if late else 'failed'}",
             where=f"{self.name}.{name}",
-            found=said.removeprefix("TimeoutError: ")[:200],
+            found=said[:200],
             hint="otherwise= names a value to go on with; retries= asks again",
         )
         failed.__cause__ = problem
         failed.late = late
         return failed
+
+
+def _before(problem: Exception | None) -> str:
+    """How a try before ended, for a text that clients read."""
+    return "" if problem is None else f"; a try before ended with {type(_meant(problem)).__name__}"
+
+
+def _meant(problem: BaseException) -> BaseException:
+    """What a coroutine has raised."""
+    return (isinstance(problem, CoroutineEnded) and problem.__cause__) or problem
 
 
 def _unless_closed(soon: Callable[..., object], *call: object) -> None:
@@ -478,15 +527,6 @@ def _plain(op: Any) -> type | None:
     if op.together or not isinstance(op.gives, Scalar):
         return None
     return {"float64": float, "string": str}.get(op.gives.dtype)
-
-
-def _passed(step: Step, begun: int, whole: bool) -> str:  # noqa: FBT001 (private)
-    """Which limit of a fetch has passed, and how often it was asked."""
-    op = step.op
-    tries = f"{begun} of {op.retries + 1} tries" if op.retries else "1 try"
-    if whole:
-        return f"nothing within deadline={op.deadline:g} s, in {tries if begun else 'no try'}"
-    return f"nothing within timeout={op.timeout:g} s, in {tries}"
 
 
 def _first(problem: BaseException) -> BaseException:

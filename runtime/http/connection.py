@@ -531,6 +531,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused or self._state is CLOSING:
             if since > (settings.write_seconds if self._paused else _LINGER_SECONDS):
                 self._transport.abort()
+        elif self._busy and self._ended and self._parser.get_http_version() != "1.0":
+            # Who sends no more may still read, or have gone. Sending an interim answer to one that
+            # has gone fails, and its request is cancelled as its connection is lost.
+            self._write(_CONTINUE)
         elif not self._busy and since > self._patience(settings):
             if self._state is IDLE:
                 self._end()

@@ -72,6 +72,7 @@ def response(error: BaseException) -> Response:
     if isinstance(error, HttpError):
         return refusal(text(error), error.status, error.headers)
     if isinstance(error, runtime.NodeFailed):
+        log.warning("%s", text(error), exc_info=error)
         return refusal(text(error), 504 if error.late else 502)
     for kind, status in STATUS:
         if isinstance(error, kind):

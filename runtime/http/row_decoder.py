@@ -52,13 +52,16 @@ _decode = msgspec.json.Decoder(Cells).decode
 class RowDecoder:
     """Reads the rows of one version."""
 
-    __slots__ = ("_count", "_datatypes", "_text")
+    __slots__ = ("_count", "_datatypes", "_read", "_text")
 
     def __init__(self, inputs: Mapping[str, Type]) -> None:
         """Look at what the version takes."""
         self._text = len(inputs) == 1 and isinstance(next(iter(inputs.values())), Text)
         self._datatypes = {} if self._text else _columns(inputs)
         self._count = len(self._datatypes) or int(self._text)
+        only: Any = next(iter(inputs.values())) if len(inputs) == 1 else None
+        #: The columns that have to come, where some are not read.
+        self._read = self._datatypes.keys() - set(getattr(only, "unread", ()) or self._datatypes)
 
     def __bool__(self) -> bool:
         """Whether there is anything that it could read."""
@@ -71,7 +74,7 @@ class RowDecoder:
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return None
         cells = asked.inputs
-        if len(cells) != self._count or asked.parameters or asked.outputs:
+        if (len(cells) != self._count and not self._read) or asked.parameters or asked.outputs:
             return None
         if any(len(c.data) != 1 or c.parameters or c.shape not in _SHAPES for c in cells):
             return None
@@ -95,7 +98,7 @@ class RowDecoder:
             elif type(value) is int and not -_INT64 <= value < _INT64:
                 return None
             row[cell.name] = value
-        return row if len(row) == len(cells) else None
+        return row if len(row) == len(cells) and self._read <= row.keys() else None
 
 
 def _columns(inputs: Mapping[str, Type]) -> dict[str, str]:
@@ -103,7 +106,7 @@ def _columns(inputs: Mapping[str, Type]) -> dict[str, str]:
     kinds: Mapping[str, Type] = inputs
     if len(inputs) == 1:
         kind = next(iter(inputs.values()))
-        if not isinstance(kind, Record) or kind.unread:
+        if not isinstance(kind, Record):
             return {}
         kinds = dict(kind.fields)
     datatypes = {}

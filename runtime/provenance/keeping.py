@@ -28,6 +28,7 @@ from flour.core.errors import FlourError, ParameterError, check_values, is_numbe
 from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
 from flour.data.coerce import coerce
+from flour.data.frames import frame_columns
 from objectstore import Closing
 from objectstore.atomic import write_file
 from runtime.errors import BadCall
@@ -220,6 +221,7 @@ class AnswerKeeper(Closing):
         version = noted.version
         self._describe(version)
         batch = noted.rows
+        whole = batch.data if isinstance(batch, Batch) else batch
         if not isinstance(batch, Batch):
             batch = version.reader.read(batch)
         rows = with_texts(batch.data)
@@ -241,20 +243,22 @@ class AnswerKeeper(Closing):
             "inputs": shown if self._inputs else None,
             "kind": batch.kind.name,
             "single": batch.single,
-            "subjects": self._subjects(version, batch),
+            "subjects": self._subjects(version, batch, whole),
             "answers": dict(noted.answers),
         }
         name = noted.answer.encode()
         return bytes((len(name),)) + name + packed(record)
 
-    def _subjects(self, version: ModelVersion, batch: Batch) -> list[str]:
-        """The hashes of the subjects of rows."""
+    def _subjects(self, version: ModelVersion, batch: Batch, whole: object) -> list[str]:
+        """The hashes of the subjects of rows, of which `whole` has what no operator reads, too."""
         subject = self._subject
         if subject is None:
             return []
         listed = batch.data if isinstance(batch.data, list) else [batch.data]
         if all(isinstance(row, Mapping) and subject in row for row in listed):
             values = [row[subject] for row in listed]
+        elif subject in (named := frame_columns(whole) or {}):
+            values = [named[subject]]
         else:  # a frame, or rows whose values have no names
             columns = coerce(version.inputs, batch.block)[0]
             found = columns if subject in columns else next(iter(columns.values()))

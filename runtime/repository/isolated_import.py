@@ -24,6 +24,7 @@ from runtime.repository import import_process
 from runtime.repository.errors import Crashed, NoRoom, RepositoryError
 from runtime.repository.files import Folder, shown
 from runtime.repository.listing import Model
+from runtime.repository.preparing import Trust
 from runtime.repository.staging import Staging
 
 OnLine = Callable[[str], object]
@@ -43,7 +44,7 @@ class Orders:
     root: str
     staging: str
     max_bytes: int
-    trust_pickle: bool
+    trust: Trust
     exact: bool
     trust_code: bool
     idle_seconds: float
@@ -56,8 +57,8 @@ class IsolatedImporter:
         self,
         folder: Folder,
         staging: Staging,
+        trust: Trust,
         *,
-        trust_pickle: bool,
         exact: bool,
         on_line: OnLine | None = None,
     ) -> None:
@@ -66,7 +67,7 @@ class IsolatedImporter:
             str(folder.root),
             str(staging.directory),
             folder.max_bytes,
-            trust_pickle,
+            trust,
             exact,
             staging.trust_code,
             IDLE_SECONDS,

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from runtime.repository.files import Folder
 from runtime.repository.io_contract import Fil, IoContract, MLServer, Plain
 from runtime.repository.listing import Model
-from runtime.repository.preparing import LocalImporter, error_parts
+from runtime.repository.preparing import LocalImporter, Trust, error_parts
 from runtime.repository.staging import Staging
 
 _PROMISES: dict[str, type[IoContract]] = {kind.__name__: kind for kind in (Plain, MLServer, Fil)}
@@ -35,9 +35,7 @@ def main() -> None:
     settings = json.loads(orders)
     folder = Folder(settings["root"], max_bytes=settings["max_bytes"])
     staging = Staging(settings["staging"], trust_code=settings["trust_code"])
-    importer = LocalImporter(
-        folder, staging, trust_pickle=settings["trust_pickle"], exact=settings["exact"]
-    )
+    importer = LocalImporter(folder, staging, Trust(*settings["trust"]), exact=settings["exact"])
     lines: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(requests, lines), daemon=True).start()
     while True:

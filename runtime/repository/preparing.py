@@ -8,9 +8,11 @@ this one.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from flour.core.callables import allowing
 from objectstore import Explained
 from runtime.repository import formats, sample
 from runtime.repository.errors import NoRoom
@@ -33,19 +35,26 @@ class Importer(Protocol):
         """Prepare no more models; give up a current import if possible."""
 
 
+class Trust(NamedTuple):
+    """Whose code may run while models are imported."""
+
+    pickle: bool
+    modules: Sequence[str]
+    """Modules that coroutines of graphs are found in."""
+
+
 class LocalImporter:
     """Prepares in this process."""
 
-    def __init__(
-        self, folder: Folder, staging: Staging, *, trust_pickle: bool, exact: bool
-    ) -> None:
+    def __init__(self, folder: Folder, staging: Staging, trust: Trust, *, exact: bool) -> None:
         self._folder, self._staging = folder, staging
-        self._trust, self._exact = trust_pickle, exact
+        self._trust, self._exact = trust, exact
 
     def prepare(self, model: Model, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
         try:
-            return self._stage_and_verify(model, current)
+            with allowing(self._trust.modules):
+                return self._stage_and_verify(model, current)
         except OSError as problem:
             if problem.errno not in _PASSING:
                 raise
@@ -58,7 +67,7 @@ class LocalImporter:
 
     def _stage_and_verify(self, model: Model, current: Path | None) -> Path:
         staged = self._staging.bring(
-            self._folder, model, trust_pickle=self._trust, exact=self._exact
+            self._folder, model, trust_pickle=self._trust.pickle, exact=self._exact
         )
         if model.form == formats.GRAPH or (staged == current and "private" not in model.notes):
             return staged

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flour.language.graph_file import is_graph_file
 from objectstore import Closing, Explained
 from runtime.errors import InUse, RuntimeClosed, UnknownEndpoint
 from runtime.http.interfaces import ModelState
 from runtime.repository import formats
-from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
+from runtime.repository.errors import BadConfig, NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
 from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_directories
 from runtime.repository.object_storage import folder_of
-from runtime.repository.preparing import Importer, LocalImporter
+from runtime.repository.preparing import Importer, LocalImporter, Trust
 from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
+from runtime.service.engines import are_modules
 from runtime.service.private import redacted
 
 QUIET_SECONDS = 1.0
@@ -61,6 +63,8 @@ class _Entry:
     """The file of the plan that is registered; None if none is."""
     notes: Mapping[str, object] = field(default_factory=dict)
     """The notes that it was registered with."""
+    tried: int | None = None
+    """After how many changes a graph was refused; others may have helped it."""
 
 
 @dataclass(slots=True)
@@ -81,6 +85,7 @@ class Repository(Closing):
         *,
         trust_pickle: bool = False,
         trust_code: bool = False,
+        allow_python: Sequence[str] = (),
         unload_removed: bool = True,
         exact: bool = False,
         apart: bool = False,
@@ -94,8 +99,8 @@ class Repository(Closing):
         """Check the folder; nothing is loaded yet. It may be on object storage, see there.
 
         `trust_pickle` allows models in pickles, whose reading runs their code; with `trust_code`,
-        machine code in the files of plans is used where they are tried out, as the runtime has its
-        own setting. With
+        machine code in the files of plans is used where they are tried out, and graphs find their
+        coroutines in the modules `allow_python`; the runtime has settings of its own for both. With
         `unload_removed`, models that are removed from the folder are unloaded. Plans are kept in
         the directory `staging`, which processes may share, or in one that is removed with the
         repository. With `apart`, another process imports and verifies models: one that crashes it,
@@ -111,13 +116,14 @@ class Repository(Closing):
         self._unload_removed = unload_removed
         self._quiet_seconds, self._clock = quiet_seconds, clock
         self._on_event = on_event or (lambda _: None)
+        if not are_modules(allow_python):
+            raise BadConfig("allow_python is a list of modules", found=repr(allow_python)[:80])
+        trust = Trust(trust_pickle, tuple(allow_python))
         folder, staged = self.folder, self._staging
         self._importer: Importer = (
-            IsolatedImporter(
-                folder, staged, trust_pickle=trust_pickle, exact=exact, on_line=on_line
-            )
+            IsolatedImporter(folder, staged, trust, exact=exact, on_line=on_line)
             if apart
-            else LocalImporter(folder, staged, trust_pickle=trust_pickle, exact=exact)
+            else LocalImporter(folder, staged, trust, exact=exact)
         )
         self._routes = (
             RouteFiles(self.folder, runtime, self._lost)
@@ -126,6 +132,7 @@ class Repository(Closing):
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._index: tuple[ModelState, ...] | None = ()
+        self._changes = 0
         self._seen: dict[tuple[str, str], _Stability] = {}
         #: Models that were unloaded by name: they stay so until they are loaded by name.
         self._held: set[str] = set()
@@ -225,13 +232,8 @@ class Repository(Closing):
         troubles = [one for one in scan.troubles if only in (None, one.name)]
         if self._routes is not None:
             self._routes.mute({model.name for model in models} - self._held)
-        for is_graph in (False, True):  # graphs come after their models, and the routes of these
-            for model in models:
-                if (model.form == formats.GRAPH) is is_graph:
-                    events += self._load_changed(model, patient=patient)
-            events += self._follow_routes(only)
-        for trouble in troubles:
-            events += self._report(trouble, patient=patient)
+        # The version in service is switched before any is removed, so that requests always find
+        # one. Graphs come after their models, and the routes of these.
         here = _keys(models, troubles)
         # If a configuration cannot be read, its versions are not known: none is unloaded.
         unclear = {one.name for one in troubles if not one.version}
@@ -240,10 +242,15 @@ class Repository(Closing):
             for key in self._entries
             if key not in here and only in (None, key[0]) and key[0] not in unclear
         ]
-        # The version in service is switched before any is removed, so that requests always find
-        # one.
-        names = {event.name for event in events} | {name for name, _ in gone}
-        self._serve_latest(names, without=set(gone) if self._unload_removed else ())
+        without = set(gone) if self._unload_removed else set()
+        for is_graph in (False, True):
+            group = [model for model in models if (model.form == formats.GRAPH) is is_graph]
+            events += self._load_group(group, patient=patient)
+            events += self._follow_routes(only)
+            names = {event.name for event in events}
+            self._serve_latest(names | {name for name, _ in gone}, without)
+        for trouble in troubles:
+            events += self._report(trouble, patient=patient)
         events += self._remove_gone(gone)
         return tuple(events)
 
@@ -256,23 +263,50 @@ class Repository(Closing):
             for name, reason in self._routes.follow(only)
         ]
 
-    def _load_changed(self, model: Model, *, patient: bool) -> Iterable[Event]:
+    def _load_group(self, models: Sequence[Model], *, patient: bool) -> list[Event]:
+        """Load models that have changed; graphs again once others are there: they may need them."""
+        events: list[Event] = []
+        left = [model for model in models if self._is_due(model, patient=patient)]
+        failed: list[tuple[Model, Exception]] = []
+        while left:
+            before, failed = left, []
+            for model in left:
+                try:
+                    events += self._load_model(model)
+                except RuntimeClosed:
+                    raise
+                # Files from anywhere go through importers and libraries: whatever they stumble
+                # over is about the model, and no reason to stop serving others.
+                except Exception as problem:  # noqa: BLE001
+                    if model.form == formats.GRAPH:
+                        failed.append((model, problem))
+                    else:
+                        events += self._not_loaded(model, problem, patient=patient)
+            left = [model for model, _ in failed]
+            if left == before:
+                break
+        return events + [e for pair in failed for e in self._not_loaded(*pair, patient=patient)]
+
+    def _is_due(self, model: Model, *, patient: bool) -> bool:
+        """Whether a model is new or has changed; of a graph that was refused, other models."""
         key = (model.name, model.version)
         entry = self._entries.get(key)
         if model.name in self._held:
             with self._table:
                 self._entries.setdefault(key, _Entry(reason=BY_NAME))
                 self._index = None if entry is None else self._index
-            return ()
-        if entry is not None and entry.stamp == model.stamp:
-            return ()
+            return False
+        if entry is not None:
+            again = entry.tried not in (None, self._changes)
+            if entry.stamp == model.stamp and not again:
+                return False
         if patient and not self._is_quiet(key, model.stamp):
-            return ()
+            return False
         if entry is None:
             with self._table:
-                entry = self._entries[key] = _Entry(LOADING)
+                self._entries[key] = _Entry(LOADING)
                 self._index = None
-        return self._load_model(model, entry, patient=patient)
+        return True
 
     def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
         """Whether files have not changed for a while, by their own clock or by ours."""
@@ -283,30 +317,33 @@ class Repository(Closing):
         ages = time.time() - newest, self._clock() - seen.since
         return any(age >= self._quiet_seconds for age in ages)
 
-    def _load_model(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:
-        start = time.perf_counter()
-        try:
-            staged = self._importer.prepare(model, entry.staged)
-            self._staging.use(staged)
-            # The same content and settings: only the time stamp has changed.
-            if staged == entry.staged and model.notes == entry.notes:
-                entry.stamp = model.stamp
-                self._set_state(entry, READY, "")
-                return []
-            kind = self._register(staged, model, entry)
-        except RuntimeClosed:
-            raise
-        # Reported once, and tried again: of a graph, models may come later.
-        except (NoRoom, UnknownEndpoint) as problem:
-            said = patient and entry.reason.endswith(self._without_folder(reason_of(problem)))
-            events = [] if said else [self._refused(model, entry, problem)]
-            entry.stamp = ()
-            return events
-        # Files from anywhere go through importers and libraries: whatever they stumble over is
-        # about the model, and no reason to stop serving others.
-        except Exception as problem:  # noqa: BLE001
-            return [self._refused(model, entry, problem)]
+    def _load_model(self, model: Model) -> list[Event]:
+        start, entry = time.perf_counter(), self._entries[model.name, model.version]
+        entry.tried = None
+        staged = self._importer.prepare(model, entry.staged)
+        self._staging.use(staged)
+        # The same content and settings: only the time stamp has changed.
+        if staged == entry.staged and model.notes == entry.notes:
+            entry.stamp = model.stamp
+            self._set_state(entry, READY, "")
+            return []
+        kind = self._register(staged, model, entry)
+        self._changes += 1
         return [self._emit(kind, model, seconds=time.perf_counter() - start)]
+
+    def _not_loaded(self, model: Model, problem: Exception, *, patient: bool) -> list[Event]:
+        """Refuse a model; what may be loaded later is tried again, and reported once."""
+        entry = self._entries[model.name, model.version]
+        later = isinstance(problem, NoRoom | UnknownEndpoint)
+        entry.stamp = () if later else model.stamp
+        if model.form == formats.GRAPH:
+            later, entry.tried = True, self._changes
+        reason = self._reason(model, problem)
+        if later and patient and entry.reason.endswith(reason):
+            return []
+        state = READY if entry.staged else UNAVAILABLE
+        self._set_state(entry, state, self._reason_if_older(entry, reason))
+        return [self._emit("refused", model, reason)]
 
     def _register(self, staged: Path, model: Model, entry: _Entry) -> str:
         promise = model.promise
@@ -324,17 +361,12 @@ class Repository(Closing):
         self._set_state(entry, READY, "")
         return "replaced" if replaces else "loaded"
 
-    def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
-        entry.stamp = model.stamp
+    def _reason(self, model: Model, problem: Exception) -> str:
         told: BaseException = problem
         if isinstance(private := model.notes.get("private"), list) and private:
             told = redacted(problem, {}, private)
         reason = reason_of(told) if isinstance(told, Explained) else repr(told)[:300]
-        reason = self._without_folder(reason)
-        self._set_state(
-            entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)
-        )
-        return self._emit("refused", model, reason)
+        return self._without_folder(reason)
 
     def _without_folder(self, reason: str) -> str:
         """A reason without the folder's path, as clients read the index too."""
@@ -410,7 +442,8 @@ class Repository(Closing):
         return events
 
     def _drop(self, keys: list[tuple[str, str]], reason: str) -> list[Event]:
-        """Unregister versions; requests that were accepted get their answers."""
+        """Unregister versions, graphs before models; accepted requests get their answers."""
+        keys = sorted(keys, key=lambda key: not is_graph_file(self._entries[key].staged or ""))
         events: list[Event] = []
         going = set(keys)
         stay = {key[0] for key, one in self._entries.items() if one.staged and key not in going}
@@ -436,6 +469,7 @@ class Repository(Closing):
                 continue
             entry.stamp = ()
             self._set_state(entry, UNAVAILABLE, reason)
+            self._changes += 1
             events.append(self._emit("unloaded", _Address(name, version), reason))
         return events
 

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from flour.core.errors import InputError
 from runtime.repeated import Repeated
 from runtime.routing.mirror import WAITING, Mirror, Mirrored
 from runtime.routing.pairs import Answers, Pair, Pairs, bits
@@ -37,6 +38,8 @@ TOGETHER = 64
 LOOK_SECONDS = 0.005
 #: After so long a caller that waits for the interpreter's lock is let before.
 LOCKED_SECONDS = 100e-6
+#: Levels of lists and objects in rows that are copied.
+DEEPEST = 64
 _VALUES = frozenset({float, int, str, bool, type(None), bytes})
 
 
@@ -256,14 +259,25 @@ def is_sampled(route: Route) -> bool:
     return route.shadow is not None and (route.sample >= 1 or random() < route.sample)  # noqa: S311
 
 
-def kept(value: object) -> Any:
+def kept(value: object, levels: int = DEEPEST) -> Any:
     """A copy of rows or answers, as their owner may change them."""
     if type(value) in _VALUES:
         return value
     if isinstance(value, np.ndarray):
         return value.copy()
+    if not levels:
+        raise InputError(
+            "the rows are nested too deeply",
+            where="$",
+            found=f"more than {DEEPEST} levels",
+            hint="rows of tables and tensors have few dimensions",
+        )
     if type(value) is dict:
-        return {name: part if type(part) in _VALUES else kept(part) for name, part in value.items()}
+        return {
+            n: part if type(part) in _VALUES else kept(part, levels - 1)
+            for n, part in value.items()
+        }
     if type(value) is list:
-        return list(value) if not value or type(value[0]) in _VALUES else list(map(kept, value))
+        flat = not value or type(value[0]) in _VALUES
+        return list(value) if flat else [kept(part, levels - 1) for part in value]
     return copy.copy(value)

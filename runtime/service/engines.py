@@ -149,13 +149,21 @@ class _Once:
             call()
 
 
-def check_options(executors: object, memory_budget: object, trust_code: object) -> None:
+def are_modules(names: object) -> bool:
+    """Whether this is a list of names of modules."""
+    return isinstance(names, list | tuple) and all(isinstance(n, str) and n for n in names)
+
+
+def check_options(
+    executors: object, memory_budget: object, trust_code: object, allow_python: object
+) -> None:
     """Raise for an option of a runtime that does not fit; workers and replicas have them, too."""
     bounded = memory_budget is None or is_number(memory_budget)
     options = (
         ("executors", executors, executors is None or is_count(executors, 1), "threads, or None"),
         ("memory_budget", memory_budget, bounded, "bytes, or None"),
         ("trust_code", trust_code, isinstance(trust_code, bool), "True or False"),
+        ("allow_python", allow_python, are_modules(allow_python), "a list of names of modules"),
     )
     check_values(options, "a runtime cannot have such an option", "Runtime")
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("pretzel.graphs")
 #: How long requests that wait may still wait when the runtime is closed, unless told otherwise.
 DRAIN_SECONDS = 2.0
+#: How long a version that is to go waits for graphs that are being linked with another.
+FOLLOW_SECONDS = 5.0
 #: Operators that only graphs have.
 _OPERATORS = frozenset({"ModelCall", "Deferred", "Fetch", "Choose", "ChooseText"})
 
@@ -86,13 +88,15 @@ class Graphs:
         return version.owner, _known_by(version), self._take(version)
 
     def notes(
-        self, linked: Linked | None, given: Mapping[str, object] | None
+        self, linked: Linked | None, plan: Plan, given: Mapping[str, object] | None
     ) -> Mapping[str, object] | None:
         """The notes of a graph: what is private in its models is so in the graph."""
         if linked is None:
             return given
         linked.notes = given
-        hidden = passed_on(linked.graph, lambda address: self._endpoints.find(address).hides)
+        hidden = passed_on(
+            linked.graph, plan.inputs, lambda address: self._endpoints.find(address).hides
+        )
         own: Any = (given or {}).get("private", ())
         if not hidden or isinstance(own, str):  # what is no list of columns is refused later
             return given
@@ -114,6 +118,9 @@ class Graphs:
             return
         own = [each.owner for each in self._endpoints.all() if each.name == name]
         leaving = {owner for owner in own if version is None or owner == f"{name}@{version}"}
+        follower = self._follower
+        if follower is not None and any(map(self._links.users, leaving)):
+            follower.join(FOLLOW_SECONDS)  # they may be about to use another one
         for owner in leaving:
             self._links.check_free(owner, leaving)
 
@@ -176,7 +183,12 @@ class Graphs:
             log.warning("graph %s cannot follow its models: %s", linked.owner, problem)
 
     def facts(self, owner: str) -> GraphFacts | None:
-        """What there is to say of a graph; None of any other version, and of one dropped."""
+        """What there is to say of a graph; None of any other version, and of one dropped.
+
+        A name alone is the version in service.
+        """
+        if "@" not in owner and (current := self._version(owner)) is not None:
+            owner = current.owner
         linked = None if self._links is None else self._links.get(owner)
         version = self._version(owner)
         plan = None if version is None else version.plan

@@ -141,8 +141,10 @@ def in_tables(columns: Collection[str], inputs: Mapping[str, Type]) -> frozenset
     return found.union(label for label, kind in records if not found.isdisjoint(kind.names))
 
 
-def passed_on(graph: Flow, private_of: Callable[[str], frozenset[str]]) -> frozenset[str]:
-    """The columns of a graph that are private columns of the models in it.
+def passed_on(
+    graph: Flow, inputs: Mapping[str, Type], private_of: Callable[[str], frozenset[str]]
+) -> frozenset[str]:
+    """The columns of a graph with these inputs that are private columns of the models in it.
 
     Where a model's columns are not found by their names, all that it is given is private.
     """
@@ -159,7 +161,7 @@ def passed_on(graph: Flow, private_of: Callable[[str], frozenset[str]]) -> froze
                 found |= hidden & _kept_names(flow)
             elif name in hidden or not hidden <= names:
                 found |= read_columns(flow)
-    return frozenset(found & _columns_alone(graph.inputs()))
+    return frozenset(found & _columns_alone(inputs))
 
 
 def _kept_names(item: Node) -> frozenset[str]:

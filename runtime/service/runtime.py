@@ -8,7 +8,7 @@ with Runtime() as runtime:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -71,16 +71,19 @@ class Runtime(RoutedEndpoints):
         inline_limit: int | None = None,
         owner: str = "",
         trust_code: bool = False,
+        allow_python: Sequence[str] = (),
     ) -> None:
         """Make a runtime; threads are started when they are first needed.
 
-        Parameters live in `store` (in this process, if none is given), under owners called
-        `owner` + "name@version". Plans beyond `memory_budget` bytes are dropped and brought back;
-        those that came from no file are written to the directory `spill`. `result_bytes` bounds
-        what is kept of common parts of plans. At most `inline_limit` callers compute at once.
+        Parameters live in `store` (in this process, if none is given), under owners called `owner`
+        + "name@version". Plans beyond `memory_budget` bytes are dropped and brought back; those
+        from no file are written to the directory `spill`. `result_bytes` bounds what is kept of
+        common parts of plans. At most `inline_limit` callers compute at once. Files of graphs may
+        name coroutines of the modules `allow_python`.
         """
-        check_options(executors, memory_budget, trust_code)
+        check_options(executors, memory_budget, trust_code, allow_python)
         self._own_store, self._trust_code = store is None, trust_code
+        self._allow_python = allow_python
         self.store = MemoryStore() if store is None else store
         self._costs = Costs()
         self._engines = Engines(executors, self._costs, rules=rules, inline_limit=inline_limit)
@@ -129,7 +132,7 @@ class Runtime(RoutedEndpoints):
         written = None
         if path is None:
             plan, written = self._memory.mapped(plan, background=background)
-        notes = self._graphs.notes(linked, notes)
+        notes = self._graphs.notes(linked, plan, notes)
         model = ModelVersion(name, number, plan, reserved=int(reserve), notes=notes)
         model.residence.path = path
         if written is not None:
@@ -162,6 +165,8 @@ class Runtime(RoutedEndpoints):
         """The plan to be served, the file it is in, and the models that a graph uses."""
         if isinstance(source, Plan) and waits(source):
             exact, source = source.exact, source.flow
+        if isinstance(source, str | Path) and is_graph_file(source):
+            source = load_graph(source, allow_python=self._allow_python)
         match source:
             case Plan():
                 return source, None, None
@@ -170,14 +175,9 @@ class Runtime(RoutedEndpoints):
                 return plan, None, linked
             case Flow():
                 return oven.bake(source, exact=exact, background=background), None, None
-            case str() | Path() if is_graph_file(source):
-                graph = load_graph(source)
-                plan, linked = self._graphs.plan(owner, graph, exact=exact, background=background)
-                return plan, None, linked
             case str() | Path():
                 store = None if isinstance(self.store, MemoryStore) else self.store
-                path = Path(source).absolute()
-                trust = self._trust_code
+                path, trust = Path(source).absolute(), self._trust_code
                 plan = oven.load(path, store=store, background=background, trust_code=trust)
                 return plan, path, None
         raise BadRegistration(
@@ -232,7 +232,7 @@ class Runtime(RoutedEndpoints):
         self._materialiser.leave(version)
 
     def graph(self, owner: str) -> GraphFacts | None:
-        """The models and steps of a graph ("name@version"), and why it has not followed a model."""
+        """The models and steps of a graph, by its address, and why it has not followed a model."""
         return self._graphs.facts(owner)
 
     # --- answering ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ by a message with all names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,8 @@ class Version:
     serial: int
     path: str
     notes: Mapping[str, Any] = field(default_factory=dict)
+    needs: Sequence[str] = ()
+    """The addresses of the models that a graph names; workers find them in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from flour.core.errors import FlourError
-from runtime.errors import UnknownEndpoint
+from flour.language.graph_file import is_graph_file, models_of
+from runtime.errors import UnknownEndpoint, in_use
 from runtime.http.interfaces import ModelState
+from runtime.workers.channel import Refused
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
 from runtime.workers.judging import FleetExperiments, Line
@@ -78,7 +80,10 @@ class Fleet(FleetExperiments):
     ) -> str:
         """Let every worker serve the plan in a file; with `replace` or not, the last one counts."""
         self._stage(source)
-        plan = Version(next(self._serials), str(source), dict(notes or {}))
+        needs = tuple(models_of(source)) if is_graph_file(source) else ()
+        for address in needs:
+            self._check_there(address, f"{name}@{version}")
+        plan = Version(next(self._serials), str(source), dict(notes or {}), needs)
         wanted = self._named(name).having(version, plan, activate=activate)
         self._try(name, version, wanted)
         self._change(name, lambda now: now.having(version, plan, activate=activate))
@@ -103,7 +108,31 @@ class Fleet(FleetExperiments):
             self._change(name, lambda _: NOTHING)
             return
         self._check_unused(name, version)
+        self._check_free(name, version)
         self._change(name, lambda now: now.without(version))
+
+    def _check_there(self, address: str, graph: str) -> None:
+        """Raise UnknownEndpoint unless every worker has what a graph needs, or will have it."""
+        name, _, version = address.partition("@")
+        versions = self._named(name).versions
+        if not versions or (version and version not in versions):
+            raise UnknownEndpoint(
+                f"nothing is registered as {address!r}"[:200],
+                where=graph,
+                hint="a graph is loaded when its models are there",
+            )
+
+    def _check_free(self, name: str, version: str) -> None:
+        """Raise InUse for a version that a graph needs."""
+        others = {*self._named(name).versions} - {version}
+        users = [
+            f"{user}@{number}"
+            for user, wanted in self.table().items()
+            for number, plan in wanted.versions.items()
+            if f"{name}@{version}" in plan.needs or (name in plan.needs and not others)
+        ]
+        if users:
+            raise in_use(f"{name}@{version}", users)
 
     @property
     def count(self) -> int:
@@ -145,6 +174,10 @@ class Fleet(FleetExperiments):
         for member in self.serving():
             try:
                 member.line.ask("try", body).result(TRY_SECONDS)
+            except Refused as problem:  # an error of a worker is that of a runtime
+                if problem.kind != "UnknownEndpoint":
+                    raise
+                raise UnknownEndpoint(problem.what, where=f"{name}@{version}") from None
             except ChannelClosed:
                 ended += 1
                 if ended >= _TRIES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,15 +25,20 @@ class Options:
     """Prefix of owners in the store; differs between servers that share a store."""
     trust_code: bool = False
     """Whether machine code in the files of plans is used."""
+    allow_python: Sequence[str] = ()
+    """The modules that coroutines of graphs are imported from."""
     private: str | None = None
     """A directory that the last worker removes, where the supervisor cannot do so any more."""
 
     def __post_init__(self) -> None:
-        check_options(self.executors, self.memory_budget, self.trust_code)
+        check_options(self.executors, self.memory_budget, self.trust_code, self.allow_python)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, for a channel."""
-        return asdict(self)
+        data = asdict(self)
+        if not self.allow_python:  # a worker of a former release does not know it
+            del data["allow_python"]
+        return data
 
     @classmethod
     def of_json(cls, data: dict[str, Any]) -> Options:

@@ -185,6 +185,7 @@ class Worker:
             *(store, options.executors, options.memory_budget),
             owner=owner,
             trust_code=options.trust_code,
+            allow_python=options.allow_python,
         )
         self._replica = Replica(self._runtime, self._located)
         self._mirror.show(body["index"])

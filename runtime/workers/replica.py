@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flour.language.graph_file import is_graph_file
 from objectstore import Explained
-from runtime.errors import UnknownEndpoint
+from runtime.errors import InUse, UnknownEndpoint
 from runtime.repository.listing import reason_of, without_directories
 from runtime.routing.written import EDITED, from_data, from_toml
 from runtime.service.runtime import Runtime
@@ -27,6 +28,7 @@ class Replica:
         """`located` tells which file of this machine is meant by the path of a plan."""
         self._runtime, self._located = runtime, located
         self._held: dict[str, Name] = {}
+        self._wanted: dict[str, Name] = {}
         #: The number of the last change that it has followed, by the supervisor's count.
         self.generation = -1
         #: The reasons of versions that could not be loaded, by "name@version".
@@ -36,23 +38,24 @@ class Replica:
 
     def whole(self, generation: int, names: Mapping[str, Any]) -> None:
         """Apply the whole table, after any missed change."""
-        for name in sorted(self._held.keys() | names.keys()):
-            self._follow(name, Name.of_json(names[name]) if name in names else NOTHING)
+        self._wanted = {name: Name.of_json(wanted) for name, wanted in names.items()}
+        self._follow_all([*names, *(self._held.keys() - names.keys())])
         self.generation = generation
 
     def change(self, generation: int, name: str, wanted: Mapping[str, Any]) -> None:
-        """Apply one change, which has to be the next one."""
+        """Apply one change, which has to be the next one; graphs may have waited for it."""
         if generation != self.generation + 1:
             raise NotInStep(
                 "a change was missed", found=f"{generation} came after {self.generation}"
             )
-        self._follow(name, Name.of_json(wanted))
+        self._wanted[name] = Name.of_json(wanted)
+        self._follow_all([name, *self._waiting()])
         self.generation = generation
 
     def attempt(self, name: str, version: str, wanted: Mapping[str, Any]) -> None:
         """Load a version before the other workers do; a failure changes nothing."""
         plan = Name.of_json(wanted).versions[version]
-        problem = self._register(name, version, plan)
+        problem = self._register(name, version, plan, passing=UnknownEndpoint)
         if problem:
             raise Rejected("a worker cannot load this", where=f"{name}@{version}", found=problem)
 
@@ -64,7 +67,28 @@ class Replica:
         """Take no notice of this route when it comes: it is in force by then, or was overtaken."""
         self._own.append((name, route))
 
-    # --- one name ----------------------------------------------------------------------------
+    # --- names -------------------------------------------------------------------------------
+
+    def _follow_all(self, names: Sequence[str]) -> None:
+        """Follow names, some again once others have come or gone: graphs need their models."""
+        left, before = dict.fromkeys(names), -1
+        while left:
+            for name in left:
+                self._follow(name, self._wanted.get(name, NOTHING))
+            left = dict.fromkeys(self._waiting())
+            if len(self.failed) == before:
+                break
+            before = len(self.failed)
+
+    def _waiting(self) -> list[str]:
+        """The names for which another one may help: of graphs, and of what graphs use."""
+        waiting = []
+        for address in self.failed:
+            name, _, version = address.rpartition("@")
+            plan = self._wanted.get(name, NOTHING).versions.get(version)
+            if plan is None or is_graph_file(plan.path):
+                waiting.append(name)
+        return waiting
 
     def _follow(self, name: str, wanted: Name) -> None:
         """Load versions, switch, then unload others: so that requests always find a version."""
@@ -85,7 +109,10 @@ class Replica:
                 self._runtime.switch(name, wanted.current)
         self._count(name, wanted)
         gone = [version for version in held.versions if version not in wanted.versions]
-        self._leave(name, gone, held)
+        try:
+            self._leave(name, gone, held)
+        except InUse as problem:
+            self.failed[f"{name}@{gone[-1]}"] = reason_of(problem)
 
     def _count(self, name: str, wanted: Name) -> None:
         """Count for the supervisor what it wants to know of an endpoint's requests."""
@@ -113,8 +140,10 @@ class Replica:
         if name in self._held:
             self._held[name] = replace(self._held[name], route=route)
 
-    def _register(self, name: str, version: str, plan: Version) -> str:
-        """Load a version; returns the reason if that fails, else an empty text."""
+    def _register(
+        self, name: str, version: str, plan: Version, passing: type[Exception] | tuple[()] = ()
+    ) -> str:
+        """Load a version; returns the reason if that fails, but for `passing`, else no text."""
         held = self._held.get(name, NOTHING)
         former = held.versions.get(version)
         if former is not None and former.serial == plan.serial:
@@ -128,6 +157,8 @@ class Replica:
                 replace=former is not None,
                 notes=plan.notes,
             )
+        except passing:  # what it needs may come
+            raise
         # After a plan that cannot be loaded, the others are still served.
         except Exception as problem:
             log.exception("%s@%s cannot be loaded", name, version)

@@ -69,8 +69,7 @@ class Controller:
             self.fleet,
             staging=settings.staging,
             apart=True,
-            trust_pickle=settings.trust_pickle,
-            trust_code=settings.options.trust_code,
+            **settings.trusted,
             on_event=on_event,
         )
         self.placing = Placing(self.fleet.table, self._placed, settings.options.memory_budget)

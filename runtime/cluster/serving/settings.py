@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from flour.core.errors import check_values, is_count, is_number
 from runtime.cluster.serving.autoscaling import Scale
@@ -50,6 +50,13 @@ class ClusterSettings:
     """A folder on object storage for plans, where not every machine sees `staging`."""
     identity: str = "cluster"
     """Names the state of this cluster in `staging`, where other clusters may have theirs."""
+
+    @property
+    def trusted(self) -> dict[str, Any]:
+        """Whose code may run, as a repository is told it."""
+        own = self.options
+        code = {"trust_code": own.trust_code, "allow_python": own.allow_python}
+        return {"trust_pickle": self.trust_pickle, **code}
 
     def __post_init__(self) -> None:
         http, usual = self.options.settings, ServerSettings()

@@ -406,7 +406,7 @@ def test_blocks_in_binary_over_http(served: str) -> None:
 def test_files_by_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def trusting(path: Any) -> flour.Flow:
+    def trusting(path: Any, **_: object) -> flour.Flow:
         return flour.load_graph(path, allow_python=True)
 
     monkeypatch.setattr(service, "load_graph", trusting)

@@ -429,8 +429,10 @@ def test_a_model_of_another_server_is_a_node() -> None:
         assert answer["moved"].tolist() == [4.0, 5.0, 4.0, 5.0]
         gone = flour.call(f"{model}s", inputs={"x": x}, output="top", gives=float)
         runtime.register("gone", flour.outputs(x=gone), background=False)
-        with pytest.raises(NodeFailed, match="404"):
+        with pytest.raises(NodeFailed, match="node 'shifts' failed") as caught:
             runtime.predict("gone", {"key": 3.0, "other": 4.0})
+        assert "404" in str(caught.value.__cause__)
+        assert "127.0.0.1" not in str(caught.value)
     with pytest.raises(flour.FlourError, match="address of a model"):
         flour.call("models/fraud", inputs={"x": x}, output="y", gives=float)
 

@@ -38,7 +38,10 @@ NOTES = {"private": ("ssn", "phone")}
 def program(factor: float = 2.0) -> Flow:
     row = flour.record(ssn=flour.text, phone=float, amount=float, city=flour.text)
     hashed = row["phone"] * 0.5
-    return flour.outputs(score=row["amount"] * factor + hashed * 1e-9, hashed=hashed)
+    words = sum(
+        row[name].tokenize().word_ngrams(["Rome"], 1, 1)[0] * 0.0 for name in ("ssn", "city")
+    )
+    return flour.outputs(score=row["amount"] * factor + hashed * 1e-9 + words, hashed=hashed)
 
 
 def secret(number: int) -> str:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import flour
+from flour.core.errors import InputError
 from runtime import Runtime
+from runtime.http import Server, ServerSettings
 from runtime.routing import Pair, Route
 from runtime.routing.mirror import WAITING
-from runtime.routing.shadows import Shadows
+from runtime.routing.shadows import Shadows, kept
+from tests.runtime.http.client import Client
 from tests.runtime.plans import WIDTH, offset_of, shift
 
 ROW = np.arange(WIDTH, dtype=float)
@@ -155,3 +160,38 @@ def test_full_executors_shed_shadows_first() -> None:
         assert shadows.stats()[0].asked == 0
     finally:
         shadows.close()
+
+
+@pytest.mark.parametrize("levels", [100, 600, 20_000])
+def test_rows_that_are_nested_too_deeply_are_the_clients_mistake(
+    levels: int, tmp_path: Path
+) -> None:
+    """Whatever has to copy them: by every door for JSON."""
+    row = flour.record(a=float, city=str)
+    lists, objects = "[" * levels + "]" * levels, '{"a": ' * levels + "1" + "}" * levels
+    cell = '{"inputs": [{"name": "a", "shape": [1], "datatype": "FP64", "data": %s}]}'
+    with Runtime(executors=1) as runtime:
+        for factor in (2.0, 3.0):
+            program = flour.outputs(x=row["a"] * factor)
+            runtime.register("m", program, activate=factor == 2.0, background=False)
+        runtime.route("m", "m@1", shadow="m@2")
+        runtime.keep("m", tmp_path)
+        with (
+            runtime.watch("m", reference=[{"a": 1.0, "city": "x"}] * 20),
+            Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server,
+        ):
+            client = Client(server.port)
+            for deep in (lists, objects):
+                bodies = [deep, f'{{"a": {deep}}}', f'{{"a": 1, "city": {deep}}}', f"[{deep}]"]
+                bodies += [f'[{{"a": 1, "city": {deep}}}]']
+                asked = [("/predict/m", body) for body in bodies]
+                asked += [("/v2/models/m/infer", body) for body in (deep, cell % deep)]
+                for path, body in asked:
+                    reply = client.post(path, body.encode())
+                    assert reply.status == 400, (path, body[:40], reply.body)
+                    assert "internal" not in reply.error
+    nested: Any = 1.0
+    for _ in range(levels):
+        nested = [nested]
+    with pytest.raises(InputError, match="nested too deeply"):
+        kept({"a": nested})

@@ -1,0 +1,165 @@
+"""Coroutines that graph.toml names: from modules that the operator allows by name, no others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import flour
+from flour.core.errors import FlourError, PythonRefused
+from runtime import Runtime
+from runtime.cli.serving import arguments
+from runtime.repository.repository import Repository
+from runtime.workers.fleet import Fleet
+from runtime.workers.options import Options
+from tests.runtime.workers.test_fleet import Line, joined
+
+GRAPH = """
+[inputs]
+city = "category"
+
+[nodes.size]
+fetch = "{place}"
+reads = ["city"]
+gives = "number"
+
+[outputs]
+size = "size"
+"""
+MODULE = """
+import asyncio
+from asyncio import create_subprocess_shell, sleep
+from functools import partial
+
+__all__ = ["offered", "waits"]
+
+async def load(city):
+    return float(len(city))
+
+class Store:
+    async def __call__(self, city):
+        return await load(city)
+
+    @staticmethod
+    async def load(city):
+        return await load(city)
+
+async def _add(more, city):
+    return more + len(city)
+
+store = Store()
+offered = partial(_add, 0.0)
+waits = sleep
+"""
+CITY = {"city": "Oslo"}
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module that nothing has imported."""
+    name = f"shop_features_{abs(hash(tmp_path))}"
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / f"{name}.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path / "code")
+    yield name
+    sys.modules.pop(name, None)
+
+
+def written(folder: Path, place: str) -> Path:
+    path = folder / "models" / "sizes" / "graph.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(GRAPH.format(place=place))
+    return path
+
+
+@pytest.mark.parametrize("function", ["load", "store", "Store.load", "offered"])
+def test_an_allowed_module_is_imported(tmp_path: Path, module: str, function: str) -> None:
+    path = written(tmp_path, f"{module}:{function}")
+    with Runtime(executors=1, allow_python=[module]) as runtime:
+        runtime.register("sizes", path, background=False)
+        assert runtime.predict("sizes", CITY)["size"] == 4.0
+    graph = flour.load_graph(path, allow_python=[module])
+    flour.save_graph(graph, tmp_path / "saved.graph")
+    assert flour.load_graph(tmp_path / "saved.graph", allow_python=[module]).digest == graph.digest
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("create_subprocess_shell", "not one of the module"),
+        ("asyncio.create_subprocess_shell", "not one of the module"),
+        ("asyncio.sleep", "not one of the module"),
+        ("load.__call__", "not one of the module"),
+        ("load.__class__", "not one of the module"),
+        ("gone", "is not here"),
+    ],
+)
+def test_only_what_the_module_has_is_found(
+    tmp_path: Path, module: str, function: str, said: str
+) -> None:
+    """The author of a graph is not the operator: what a module imports is not offered by it."""
+    path = written(tmp_path, f"{module}:{function}")
+    with Runtime(executors=1, allow_python=[module]) as runtime:
+        with pytest.raises(PythonRefused, match=said):
+            runtime.register("sizes", path)
+        assert not runtime.endpoints()
+
+
+def test_modules_that_are_not_named_are_not_imported(tmp_path: Path, module: str) -> None:
+    path = written(tmp_path, f"{module}:load")
+    for allowed in ((), ["json"], [module + "x"]):
+        with Runtime(executors=1, allow_python=allowed) as runtime:
+            with pytest.raises(PythonRefused, match="not allowed") as refused:
+                runtime.register("sizes", path)
+            assert f"--allow-python {module}" in str(refused.value)
+    assert module not in sys.modules
+    for make in (Runtime, Options):
+        with pytest.raises(FlourError, match="such an option"):
+            make(allow_python=module)
+    with pytest.raises(FlourError, match="list of modules"):
+        Repository(tmp_path / "models", Fleet(), allow_python=module)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_folder_serves_a_graph_with_coroutines(
+    tmp_path: Path,
+    module: str,
+    apart: bool,  # noqa: FBT001 (a case)
+) -> None:
+    written(tmp_path, f"{module}:load")
+    folder = tmp_path / "models"
+    with (
+        Runtime(executors=1) as without,
+        Repository(folder, without, apart=apart) as repository,
+    ):
+        (event,) = repository.load_all()
+        assert event.kind == "refused"
+        assert f"{module}:load" in event.reason
+        assert module not in sys.modules
+    fleet, allowed = Fleet(), [module]
+    with (
+        Runtime(executors=1, allow_python=allowed) as runtime,
+        Repository(folder, fleet, apart=apart, allow_python=allowed) as repository,
+    ):
+        assert [event.kind for event in repository.load_all()] == ["loaded"]
+        assert apart is (module not in sys.modules), "a supervisor imports nothing"
+        joined(fleet, Line(runtime))
+        assert runtime.predict("sizes", CITY)["size"] == 4.0
+
+
+def test_options_pass_modules_on() -> None:
+    options = Options(allow_python=("shop.features",))
+    assert list(Options.of_json(options.to_json()).allow_python) == ["shop.features"]
+    assert "allow_python" not in Options().to_json(), "a former release does not know it"
+
+
+def test_the_command_takes_modules() -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    given = parser.parse_args(["models", "--allow-python", "a", "--allow-python", "b.c"])
+    assert given.allow_python == ["a", "b.c"]
