@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -36,7 +37,7 @@ from flour.language.adapters import (
 from flour.language.flow import Flow, outputs, source
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.sklearn import versions
-from flour.sklearn.inputs import input_type
+from flour.sklearn.inputs import input_type, refuse_unreadable
 from flour.sklearn.parts import take_apart
 from flour.sklearn.validation import PICKS, Refused, refused_by, with_checks
 from flour.tracing.fitted import is_object
@@ -94,13 +95,15 @@ def from_sklearn(
         lambda: take_apart(estimator, ways, read),
         lambda: program(estimator, sample),
     )
+    if sample is not None and on is None:
+        refuse_unreadable(sample, made.inputs().get("X"))
     return made if on is None else made.on(on)
 
 
-def _program(estimator: object, kind: Type, importer: Importer, *, log_probabilities: bool) -> Flow:
+def _program(estimator: object, kind: Type, importer: EstimatorImporter, *, log_probabilities: bool) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
     if not isinstance(made, dict):
-        return outputs(features=made)
+        return outputs(features=importer.side_by_side(made))
     logs = made.pop("log_probabilities", None)
     if log_probabilities and hasattr(estimator, "predict_log_proba"):
         names = [name for name in made if name.startswith("probabilities")]
@@ -155,11 +158,10 @@ def _without_unread(program: Flow) -> Flow:
             fields = item.op.fields()
             read.update(fields.get("labels", ()) or (fields.get("label", ""),))
             if item.op.name not in {*PICKS, "Narrow"}:
-                return program
+                read.update(kind.names)
     unread = tuple(name for name in kind.names if name not in read)
-    if not unread or len(unread) == len(kind.names):
-        return program
-    return program.retype(X=Record(kind.fields, unread=unread))
+    unread = () if len(unread) == len(kind.names) else unread
+    return program if unread == kind.unread else program.retype(X=Record(kind.fields, unread=unread))
 
 
 # --- other versions ---------------------------------------------------------------------------
@@ -236,6 +238,7 @@ class EstimatorImporter(Importer):
         self._trace = trace
         self._sample = sample
         self._allow_python = allow_python
+        self._frames: dict[Node, tuple[str, ...]] = {}
         #: What each step refuses of the node that reaches it, in the order of the steps.
         self.asked: list[tuple[Node, Refused]] = []
 
@@ -251,7 +254,7 @@ class EstimatorImporter(Importer):
                 from flour.sklearn.estimators.function import python_columns
 
                 return python_columns(
-                    estimator.transform, estimator, self.matrix(x), self, problem.what
+                    estimator.transform, estimator, x, self, problem.what
                 )
             return self._fallback(estimator, x, problem)
         if self._depth > 200:
@@ -294,7 +297,7 @@ class EstimatorImporter(Importer):
 
         try:
             block = self.matrix(x)
-            rows = np.asarray(densify(block.reference(self._sample)["output"]))
+            rows = np.asarray(self.rows(block))
             return through_onnx(estimator, block, rows)
         except FlourError as other:
             reason = f"{other.what}: {other.found}" if other.found else other.what
@@ -309,8 +312,16 @@ class EstimatorImporter(Importer):
         with provenance.step(name or type(estimator).__name__):
             result = self.adapt(estimator, x)
         if isinstance(result, dict):
-            return self.as_features(estimator, result)
+            result = self.as_features(estimator, result)
+        asked: Any = getattr(estimator, "_sklearn_output_config", {})
+        if self._allow_python and asked.get("transform") == "pandas":
+            with suppress(AttributeError, ValueError):
+                self._frames[result.node] = tuple(estimator.get_feature_names_out())
         return result
+
+    def frame_names(self, x: Flow) -> tuple[str, ...]:
+        """The names of the columns if a step answers a frame, as `set_output` has it."""
+        return self._frames.get(x.node, ())
 
     def predict(self, estimator: Fitted, x: Flow, name: str | None = None) -> dict[str, Flow]:
         """The named outputs of a predictor on x."""
@@ -359,6 +370,12 @@ class EstimatorImporter(Importer):
             hint=f"see that its own methods answer; {INSTEAD}",
         )
 
+    def side_by_side(self, x: Flow) -> Flow:
+        """Columns that can share a vector as one; mixed ones stay a record."""
+        from flour.sklearn.estimators.compose import mixed
+
+        return x if isinstance(x.type, Record) and mixed(x) else self.matrix(x)
+
     # --- what a caller allows, and the sample ----------------------------------------------------
 
     def python(self, call: Any, what: str, otherwise: str = "") -> Function:
@@ -371,7 +388,11 @@ class EstimatorImporter(Importer):
         """The rows of the sample as they reach this step; None without a sample."""
         if self._trace is not None:
             self._trace.refuse("the sample")
-        return None if self._sample is None else densify(x.reference(self._sample)["output"])
+        if self._sample is None:
+            return None
+        x = _without_unread(x)
+        refuse_unreadable(self._sample, x.inputs().get("X"))
+        return densify(x.reference(self._sample)["output"])
 
 
 def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str = "") -> FlourError:
@@ -392,7 +413,8 @@ def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str 
 
 def _instead(estimator: Fitted) -> str:
     """What can be done with a step that is not known."""
-    return f"with a sample, {_ALLOW}" if hasattr(estimator, "transform") else INSTEAD
+    otherwise = f"with a sample, it is tried by way of ONNX; {INSTEAD}"
+    return f"with a sample, {_ALLOW}" if hasattr(estimator, "transform") else otherwise
 
 
 def _itself(estimator: Fitted) -> str:

@@ -58,23 +58,23 @@ def content_type(parameters: dict[str, Any] | None, where: str) -> str | None:
 
 def read(tensor: Tensor, kind: str | None, where: str) -> Tensor:
     """The tensor with its texts decoded by the content type."""
-    reader = _READERS[kind or "np"]
+    kind = kind or "np"
+    reader = _READERS[kind]
     if reader is str or tensor.datatype != BYTES:
         return tensor
     texts = [
-        text if text is None else _decode_text(reader, text, f"{where}.data[{index}]")
+        text if text is None else _decode_text(kind, text, f"{where}.data[{index}]")
         for index, text in enumerate(tensor.values.ravel().tolist())
     ]
     return Tensor(tensor.name, BYTES, objects(texts, tensor.values.shape))
 
 
-def _decode_text(reader: Callable[[str], Any], text: str, where: str) -> Any:
+def _decode_text(kind: str, text: str, where: str) -> Any:
     try:
-        return reader(text)
+        return _READERS[kind](text)
     except (ValueError, RecursionError, binascii.Error):
-        what = reader.__name__.removeprefix("_").replace("_", " ")
         raise HttpError(
-            f"this text does not read as {what}", where=where, found=repr(text)[:40]
+            f"this text does not read as {kind}", where=where, found=repr(text)[:40]
         ) from None
 
 

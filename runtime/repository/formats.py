@@ -27,6 +27,13 @@ SKOPS = "skops"
 GRAPH = "graph"
 
 _PLANS = (".pretzel", ".plan")
+#: How joblib, and people with pickles, name what is compressed: it is read as it is.
+_PACKED = (".gz", ".z", ".bz2", ".xz", ".lzma")
+#: How models of other libraries end, which a folder says that it leaves out.
+_OTHERS = (
+    *(".cbm", ".pmml", ".dill", ".cloudpickle", ".sav", ".rds", ".h5", ".hdf5", ".keras"),
+    *(".pt", ".pth", ".pb", ".tflite", ".safetensors", ".mlmodel", ".npz"),
+)
 _HEAD = 16
 
 
@@ -41,7 +48,22 @@ def by_name(path: Path) -> tuple[str, ...]:
     ending = path.suffix.lower()
     if is_graph_file(path):
         return (GRAPH,)
+    if ending in _PACKED:
+        known = with_ending(path.with_suffix("").suffix)
+        return tuple(each.name for each in known if each.runs_code)
     return (PLAN,) if ending in _PLANS else tuple(each.name for each in with_ending(ending))
+
+
+def looks_like_model(path: Path) -> bool:
+    """Whether a file's name says that it is a model, also one that cannot be read."""
+    packed = path.suffix.lower() in _PACKED and by_name(path.with_suffix(""))
+    return bool(by_name(path) or packed or path.suffix.lower() in _OTHERS)
+
+
+def stem(path: Path) -> str:
+    """The name of a model's file without its ending, and that of the compression."""
+    packed = path.suffix.lower() in _PACKED and by_name(path)
+    return path.with_suffix("").stem if packed else path.stem
 
 
 def of(folder: Folder, path: Path) -> str:
@@ -51,6 +73,7 @@ def of(folder: Folder, path: Path) -> str:
         raise UnsupportedModel(
             "this is not a model in a supported format",
             where=shown(path),
+            found=shown("".join(path.suffixes[-2:])) or None,
             hint="supported are " + ", ".join(endings()),
         )
     if len(possible) == 1:

@@ -61,6 +61,10 @@ def _filled(fit: Fitted, x: Flow, to: Importer, columns: Any, *, text: bool) -> 
     values = [fit.statistics_[j] for j in columns]
     x = x if isinstance(x.type, Vector) else x.as_vector()
     if not text:
+        if any(isinstance(value, str) for value in values):
+            fine = isinstance(x.type, Vector) and x.type.dtype == "bool"
+            to.need(fine, "a column of numbers is filled with a string", _INDICATOR)
+            return x  # a bool is never missing
         return x.impute(number_marker(fit.missing_values, to), np.array(values, np.float64))
     fine = all(isinstance(value, str) for value in values)
     to.need(fine, "a column of strings is filled with something that is no string")
