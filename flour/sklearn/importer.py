@@ -192,8 +192,9 @@ def version_caveat(root: object) -> str:
         elif is_object(value) or (value is root and hasattr(value, "__dict__")):
             writer = vars(value).get(versions.KEY)
             said = (writer and versions.differs(writer)) or _strange_parameters(value)
+            said = said or vars(value).get(versions.BOOSTER, "")
             if said:
-                return said
+                return str(said)
             rest += vars(value).values()
     return ""
 
@@ -259,6 +260,10 @@ class EstimatorImporter(Importer):
             return self._fallback(estimator, x, problem)
         if self._depth > 200:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
+        if versions.lacking(estimator):
+            if self._trace is not None:
+                self._trace.refuse("an attribute of a former version")
+            estimator = versions.renewed(estimator)
         self._depth += 1
         try:
             self._ask(estimator, x)
@@ -354,7 +359,7 @@ class EstimatorImporter(Importer):
         raise UnknownEstimator(
             f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
             where=self.where() or _itself(estimator),
-            hint=f"docs/coverage.md lists what can; {_instead(estimator)}",
+            hint=f"docs/coverage.md lists what can; {_instead(estimator, known=bool(reason))}",
         )
 
     def _unfitted(self, estimator: Fitted, problem: AttributeError) -> FlourError:
@@ -411,10 +416,11 @@ def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str 
     )
 
 
-def _instead(estimator: Fitted) -> str:
-    """What can be done with a step that is not known."""
-    otherwise = f"with a sample, it is tried by way of ONNX; {INSTEAD}"
-    return f"with a sample, {_ALLOW}" if hasattr(estimator, "transform") else otherwise
+def _instead(estimator: Fitted, *, known: bool) -> str:
+    """What can be done with a step that has no adapter; `known`: it never will have one."""
+    if hasattr(estimator, "transform"):
+        return f"with a sample, {_ALLOW}"
+    return INSTEAD if known else f"with a sample, it is tried by way of ONNX; {INSTEAD}"
 
 
 def _itself(estimator: Fitted) -> str:

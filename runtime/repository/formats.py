@@ -111,11 +111,13 @@ def estimator(raw: bytes, where: str) -> Any:
 
 
 def pickled(raw: bytes, where: str) -> tuple[Any, dict[str, str]]:
-    """The fitted estimator in a pickle that is trusted, and which library wrote it."""
+    """The fitted estimator in a pickle that is trusted, and which libraries wrote it."""
+    from flour.sklearn import versions
     from flour.sklearn.file import read_with_version
 
     found, version = read_with_version(raw, where)
-    return found, {"sklearn": version}
+    written = {"sklearn": versions.version_in(raw) and version, "xgboost": versions.xgboost_in(raw)}
+    return found, {library: each for library, each in written.items() if each}
 
 
 def program(form: str, raw: bytes, where: str, *, covers: bool = False) -> Flow:
