@@ -105,7 +105,8 @@ class PythonColumns(Python):
 
     With `names` the function gets a pandas frame with these columns, or with `series` the only one
     of them, else an array. Columns of several dtypes are inputs of their own. What it answers in
-    several dtypes, or as a frame, is a record of columns, which `gives` lists.
+    several dtypes, or as a frame, is a record of columns, which `gives` lists. Strings of a `width`
+    of 0 are one a row, as text vectorisers take them.
     """
 
     width: int
@@ -114,7 +115,7 @@ class PythonColumns(Python):
     series: bool = False
     gives: tuple[tuple[str, str], ...] = ()
 
-    def infer(self, *inputs: Type) -> Vector | Record:
+    def infer(self, *inputs: Type) -> Type:
         width = len(inputs)
         if width == 1 and isinstance(inputs[0], Vector):
             width = vector(inputs[0], self.name).width
@@ -125,7 +126,7 @@ class PythonColumns(Python):
         if self.gives:
             fields = tuple((name, Scalar(dtype)) for name, dtype in self.gives)
             return Record(fields, positional=self.dtype == "object")
-        return Vector(self.width, self.dtype)
+        return Vector(self.width, self.dtype) if self.width else Scalar(self.dtype)
 
     def mixes_rows(self) -> bool:
         """True: the function may look at several rows at once."""
@@ -134,7 +135,8 @@ class PythonColumns(Python):
     def reference(self, *inputs: Columns) -> Columns:
         answer = self.answer(*inputs)
         if not self.gives:
-            return self._fitting(np.asarray(answer), self.dtype, len(inputs[0]), self.width)
+            shape = (len(inputs[0]), self.width)[: 1 + (self.width > 0)]
+            return self._fitting(np.asarray(answer), self.dtype, *shape)
         columns = columns_of(answer)
         if [*columns] != [name for name, _ in self.gives]:
             raise self.failed(f"columns {[*columns]}, where the sample gave {self.gives}"[:150])

@@ -30,6 +30,8 @@ REDUCED = {
     "hamming": "{d}",
     "braycurtis": "{d}",
 }
+#: Those that trees of boxes do not bound.
+BALLS_ONLY = frozenset({"canberra", "hamming", "braycurtis"})
 #: Trees compare distances by these, which are more than a sum.
 _QUOTIENTS = frozenset({"hamming", "braycurtis"})
 
@@ -59,6 +61,8 @@ class TreeNearest(Op):
         rows, width = self.points.shape
         if self.metric not in REDUCED:
             raise ParameterError(f"trees do not measure {self.metric!r}", hint=", ".join(REDUCED))
+        if self.metric in BALLS_ONLY and not self.ball:
+            raise ParameterError(f"trees of boxes do not measure {self.metric!r}")
         sides = width + 1 if self.ball else 2 * width
         nodes = self.bounds.shape[0]
         if self.numbers.shape != (rows,) or self.bounds.shape[1:] != (sides,):

@@ -326,6 +326,8 @@ class EstimatorImporter(Importer):
 
     def frame_names(self, x: Flow) -> tuple[str, ...]:
         """The names of the columns if a step answers a frame, as `set_output` has it."""
+        if isinstance(x.node.op, Source) and hasattr(self._sample, "iloc"):
+            return (str(getattr(self._sample, "name", None)),) * (not isinstance(x.type, Record))
         return self._frames.get(x.node, ())
 
     def predict(self, estimator: Fitted, x: Flow, name: str | None = None) -> dict[str, Flow]:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
+import numpy as np
+
 from flour.core.errors import OtherVersion
 from flour.language.adapters import Fitted, Importer
 
@@ -113,6 +115,7 @@ _FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
         "_n_features_outs": _widths,
     },
     "_CalibratedClassifier": {"estimator": _own("base_estimator")},
+    "BSpline": {"_t": _own("t"), "_c": _own("c"), "_asarray": lambda _: np.asarray},
     "TfidfTransformer": {"idf_": lambda fit: vars(fit)["_idf_diag"].diagonal()},
 }
 
@@ -128,7 +131,8 @@ def renewed(fit: Fitted) -> Fitted:
     if not names:
         return fit
     made: Fitted = object.__new__(type(fit))
-    vars(made).update(vars(fit))
+    for name, value in vars(fit).items():
+        vars(made)[name] = [*map(renewed, value)] if isinstance(value, list) else value
     for name in names:
         with suppress(AttributeError, KeyError):  # it is not fitted
             vars(made)[name] = _FORMER[type(fit).__name__][name](fit)

@@ -66,7 +66,7 @@ _NUMBERS = (int, float)
 @adapts("sklearn.preprocessing.FunctionTransformer")
 def _function_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     if fit.func is None:
-        return to.matrix(x)
+        return x if isinstance(x.type, Record) else to.matrix(x)
     if fit.kw_args:
         clipped = _clipped(fit, x, to)
         if clipped is not None:
@@ -115,26 +115,35 @@ def python_columns(call: object, fit: Fitted, x: Flow, to: Importer, what: str) 
     to.need(known, "the width of the function's result is not known", hint)
     series = not isinstance(x.type, Record | Vector)
     answer = PythonColumns(function, 0, names=names, series=series).answer(*rows)
-    matrix = answer.ndim == 2 and answer.shape[0] == len(rows[0])
+    texts = series and answer.ndim == 1 and answer.dtype.kind in "OU"
     found = f"{getattr(answer, 'dtype', 'a frame')} {answer.shape} of {len(rows[0])} rows"
-    to.need(matrix, f"the function's result is not a matrix of numbers: {found}")
+    fine = answer.shape[:1] == (len(rows[0]),) and (answer.ndim == 2 or texts)
+    to.need(fine, f"the function's result is not a matrix of numbers: {found}")
+    width, dtype = 0 if texts else answer.shape[1], str(getattr(answer, "dtype", ""))
     # The float width of the sample; columns of whole numbers may have fractions later.
-    columns = [x.cast(str(r.dtype)) if r.dtype.kind == "f" else x for x, r in zip(columns, rows, strict=True)]
-    if isinstance(answer, np.ndarray) and answer.dtype.name in DTYPES:
-        return PythonColumns(function, answer.shape[1], str(answer.dtype.name), names, series)(*columns)
+    columns = [
+        column.cast(str(row.dtype)) if row.dtype.kind == "f" else column
+        for column, row in zip(columns, rows, strict=True)
+    ]
+    if texts or dtype in DTYPES:
+        dtype = "string" if texts else dtype
+        return PythonColumns(function, width, dtype, names, series)(*columns)
     kind = "object" if isinstance(answer, np.ndarray) else "float64"
     gives = tuple((name, _kind(name, column, to)) for name, column in columns_of(answer).items())
-    return PythonColumns(function, answer.shape[1], kind, names, series, gives)(*columns)
+    return PythonColumns(function, width, kind, names, series, gives)(*columns)
 
 
 def _as_fitted(fit: Fitted, x: Flow, to: Importer) -> tuple[list[Flow], tuple[str, ...]]:
     """The columns as a function reads them, and their names if it is handed a frame."""
     if isinstance(x.type, Record):
         names = to.frame_names(x) or (() if x.type.positional else x.type.names)
+        dtypes = {getattr(kind, "dtype", "string") for _, kind in x.type.fields}
+        if len(dtypes) == 1 and dtypes != {"string"}:
+            return [to.matrix(x)], names
         return [x.field(name) for name in x.type.names], names
     if isinstance(x.type, Vector):
         return [x], to.frame_names(x) or tuple(map(str, getattr(fit, "feature_names_in_", ())))
-    return [x], (x.node.op.label,) if x.node.op.name == "Field" else ()
+    return [x], to.frame_names(x) or ((x.node.op.label,) if x.node.op.name == "Field" else ())
 
 
 def _kind(name: str, column: NDArray[Any], to: Importer) -> str:

@@ -112,7 +112,9 @@ def with_indicator(fit: Fitted, imputed: Flow, source: Flow, to: Importer) -> Fl
 def _missing_indicator(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(not fit._precomputed, "a precomputed mask is no input of a program")
     columns, kinds = [int(j) for j in fit.features_], text_columns(x)
-    if not any(kinds):
+    if not columns:
+        flags = x.fill(np.zeros(0, np.bool_))
+    elif not any(kinds):
         flags = _kept(to.matrix(x), columns).is_missing(number_marker(fit.missing_values, to))
     else:
         to.need(all(kinds[j] for j in columns), "one indicator for strings and numbers")
