@@ -56,14 +56,16 @@ def by_name(path: Path) -> tuple[str, ...]:
 
 def looks_like_model(path: Path) -> bool:
     """Whether a file's name says that it is a model, also one that cannot be read."""
-    packed = path.suffix.lower() in _PACKED and by_name(path.with_suffix(""))
-    return bool(by_name(path) or packed or path.suffix.lower() in _OTHERS)
+    return bool(by_name(path) or _is_packed(path) or path.suffix.lower() in _OTHERS)
 
 
 def stem(path: Path) -> str:
     """The name of a model's file without its ending, and that of the compression."""
-    packed = path.suffix.lower() in _PACKED and by_name(path)
-    return path.with_suffix("").stem if packed else path.stem
+    return path.with_suffix("").stem if _is_packed(path) else path.stem
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() in _PACKED and bool(by_name(path.with_suffix("")))
 
 
 def of(folder: Folder, path: Path) -> str:

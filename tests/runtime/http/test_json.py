@@ -238,6 +238,9 @@ def test_content_types_are_read(house: House) -> None:
     for each in bad:
         reply = house.client.post("/v2/models/text/infer", {"inputs": [each]})
         assert reply.status == 400, each
+    said = [house.client.post("/v2/models/text/infer", {"inputs": [each]}).body for each in bad]
+    for kind, told in zip(("base64", "datetime"), said, strict=False):
+        assert f"does not read as {kind}".encode() in told
     when = tensor("document", "BYTES", [1], ["2024-05-01T10:00:00"], content_type="datetime")
     assert house.infer([when], "text")["outputs"]
 
