@@ -277,7 +277,9 @@ CASES: list[Case] = [
     Case(python.PythonWords(function(sorted)), (Text(),), native=False),
     Case(python.PythonColumns(function(np.fliplr), 3), (Vector(3),), native=False),
     Case(
-        python.PythonColumns(function(np.fliplr), 2, "object", gives=(("x0", "string"), ("x1", "float64"))),
+        python.PythonColumns(
+            function(np.fliplr), 2, "object", gives=(("x0", "string"), ("x1", "float64"))
+        ),
         (Scalar("float64"), Scalar("string")),
         native=False,
     ),

@@ -168,9 +168,9 @@ class PythonColumns(Python):
         return found if hasattr(found, "columns") else np.asarray(found)
 
 
-def columns_of(answer: Any) -> dict[str, NDArray[Any]]:
+def columns_of(answer: object) -> dict[str, NDArray[Any]]:
     """The columns of a function's answer: those of a frame by name, of an array by number."""
     columns = frame_columns(answer)
     if columns is None:
-        columns = {f"x{j}": column for j, column in enumerate(answer.T)}
+        columns = {f"x{j}": column for j, column in enumerate(np.asarray(answer).T)}
     return {name: as_column(column) for name, column in columns.items()}

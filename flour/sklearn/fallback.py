@@ -1,7 +1,8 @@
 """Estimators without an adapter: through skl2onnx, where it converts them and the answers agree.
 
-CatBoost writes ONNX itself. The importer passes the rows of the sample that reach the step. skl2onnx's model of the step is
-imported like any ONNX model, and used only if its answers for these rows are the step's own.
+The importer passes the rows of the sample that reach the step. skl2onnx's model of the step, or
+the one that CatBoost writes of itself, is imported like any ONNX model, and used only if its
+answers for these rows are the step's own.
 Without a sample there is no fallback: there would be nothing to compare with.
 """
 

@@ -100,10 +100,14 @@ def from_sklearn(
     return made if on is None else made.on(on)
 
 
-def _program(estimator: object, kind: Type, importer: EstimatorImporter, *, log_probabilities: bool) -> Flow:
+def _program(
+    estimator: object, kind: Type, importer: EstimatorImporter, *, log_probabilities: bool
+) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
     if not isinstance(made, dict):
-        return outputs(features=importer.side_by_side(made))
+        return outputs(
+            features=importer.side_by_side(made) if isinstance(made.type, Record) else made
+        )
     logs = made.pop("log_probabilities", None)
     if log_probabilities and hasattr(estimator, "predict_log_proba"):
         names = [name for name in made if name.startswith("probabilities")]
@@ -161,7 +165,9 @@ def _without_unread(program: Flow) -> Flow:
                 read.update(kind.names)
     unread = tuple(name for name in kind.names if name not in read)
     unread = () if len(unread) == len(kind.names) else unread
-    return program if unread == kind.unread else program.retype(X=Record(kind.fields, unread=unread))
+    return (
+        program if unread == kind.unread else program.retype(X=Record(kind.fields, unread=unread))
+    )
 
 
 # --- other versions ---------------------------------------------------------------------------
@@ -254,9 +260,7 @@ class EstimatorImporter(Importer):
             if self._allow_python and self._sample is not None and hasattr(estimator, "transform"):
                 from flour.sklearn.estimators.function import python_columns
 
-                return python_columns(
-                    estimator.transform, estimator, x, self, problem.what
-                )
+                return python_columns(estimator.transform, estimator, x, self, problem.what)
             return self._fallback(estimator, x, problem)
         if self._depth > 200:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
@@ -378,10 +382,10 @@ class EstimatorImporter(Importer):
         )
 
     def side_by_side(self, x: Flow) -> Flow:
-        """Columns that can share a vector as one; mixed ones stay a record."""
+        """A record whose columns can share a vector as one; mixed ones stay a record."""
         from flour.sklearn.estimators.compose import mixed
 
-        return x if isinstance(x.type, Record) and mixed(x) else self.matrix(x)
+        return x if mixed(x) else self.matrix(x)
 
     # --- what a caller allows, and the sample ----------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError, UnfittedEstimator
 from flour.core.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
@@ -261,7 +262,7 @@ def _from_frame(estimator: Fitted, columns: dict[str, Any]) -> Type:
     return Record(tuple(fields), unread=tuple(unread))
 
 
-def _has_place(column: Any) -> bool:
+def _has_place(column: NDArray[Any]) -> bool:
     """Whether a program can read a column of this dtype."""
     try:
         return bool(_kind(column))
@@ -269,7 +270,7 @@ def _has_place(column: Any) -> bool:
         return False
 
 
-def refuse_unreadable(sample: Any, kind: Type | None) -> None:
+def refuse_unreadable(sample: object, kind: Type | None) -> None:
     """Raise for a column of the sample that a program cannot read, and reads."""
     columns = frame_columns(sample) if isinstance(kind, Record) and not is_sparse(sample) else None
     for name, column in (columns or {}).items():

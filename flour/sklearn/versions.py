@@ -74,7 +74,7 @@ def _own(name: str) -> Callable[[Any], Any]:
     return lambda fit: vars(fit)[name]
 
 
-def _widths(fit: Any) -> list[int]:
+def _widths(fit: Fitted) -> list[int]:
     drops = vars(fit)["drop_idx_"]
     drops = [None] * len(fit.categories_) if drops is None else drops
     each = zip(fit.categories_, drops, strict=True)
@@ -121,7 +121,7 @@ _FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
 
 
 def lacking(fit: Fitted) -> list[str]:
-    """The attributes that an estimator of a former version has under another name, or not at all."""
+    """The attributes that an estimator of a former version lacks, or names otherwise."""
     return [name for name in _FORMER.get(type(fit).__name__, ()) if not hasattr(fit, name)]
 
 
@@ -156,7 +156,9 @@ def xgboost_in(data: bytes) -> str:
     found = _XGBOOST.search(raw) if b"xgboost" in raw else None
     if found is None:
         return ""
-    numbers = found["text"].split(b",") if found["text"] else map(ord, found["whole"][1::2].decode())
+    numbers = (
+        found["text"].split(b",") if found["text"] else map(ord, found["whole"][1::2].decode())
+    )
     return ".".join(str(int(each)) for each in numbers)
 
 

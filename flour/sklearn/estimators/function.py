@@ -143,7 +143,9 @@ def _as_fitted(fit: Fitted, x: Flow, to: Importer) -> tuple[list[Flow], tuple[st
         return [x.field(name) for name in x.type.names], names
     if isinstance(x.type, Vector):
         return [x], to.frame_names(x) or tuple(map(str, getattr(fit, "feature_names_in_", ())))
-    return [x], to.frame_names(x) or ((x.node.op.label,) if x.node.op.name == "Field" else ())
+    return [x], to.frame_names(x) or (
+        (x.node.op.fields()["label"],) if x.node.op.name == "Field" else ()
+    )
 
 
 def _kind(name: str, column: NDArray[Any], to: Importer) -> str:

@@ -20,8 +20,15 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import flour
 import oven
 import runtime
-from flour.core.errors import FlourError, FunctionFailed, MissingColumn, ParameterError
-from flour.core.errors import PythonRefused, UnknownEstimator, UnsupportedSetting
+from flour.core.errors import (
+    FlourError,
+    FunctionFailed,
+    MissingColumn,
+    ParameterError,
+    PythonRefused,
+    UnknownEstimator,
+    UnsupportedSetting,
+)
 from runtime import Runtime
 
 _rng = np.random.default_rng(3)

@@ -156,7 +156,9 @@ def test_indicators_of_sparse_data_are_stored_as_the_library_stores_them() -> No
 
 
 def test_bools_beside_strings_that_are_filled_with_a_string() -> None:
-    frame = pd.DataFrame({"b": [True, False, True], "s": ["x", None, "y"], "c": [False, True, True]})
+    frame = pd.DataFrame(
+        {"b": [True, False, True], "s": ["x", None, "y"], "c": [False, True, True]}
+    )
     fitted = SimpleImputer(strategy="constant", fill_value="?").fit(frame.astype(object))
     got = flour.from_sklearn(fitted, frame).plan().run(frame)["features"]
     want = fitted.transform(frame.astype(object))

@@ -172,7 +172,7 @@ def test_without_the_extra_an_unknown_step_says_so(
 
     fitted = Strange().fit(X, X[:, 0])
     if missing == "onnx":
-        monkeypatch.setattr("flour.sklearn.fallback._converted", lambda *of: b"")
+        monkeypatch.setattr("flour.sklearn.fallback._converted", lambda *_: b"")
         monkeypatch.setattr("flour.sklearn.fallback.extension", no_onnx)
     else:
         monkeypatch.setitem(sys.modules, "skl2onnx", None)
