@@ -95,19 +95,19 @@ def from_sklearn(
         lambda: take_apart(estimator, ways, read),
         lambda: program(estimator, sample),
     )
-    if sample is not None and on is None:
+    if on is None and isinstance(kind, Record) and kind.unread:
         refuse_unreadable(sample, made.inputs().get("X"))
     return made if on is None else made.on(on)
 
 
-def _program(
-    estimator: object, kind: Type, importer: EstimatorImporter, *, log_probabilities: bool
-) -> Flow:
+def _program(estimator: object, kind: Type, importer: Importer, *, log_probabilities: bool) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
     if not isinstance(made, dict):
-        return outputs(
-            features=importer.side_by_side(made) if isinstance(made.type, Record) else made
-        )
+        if isinstance(made.type, Record):
+            from flour.sklearn.estimators.compose import mixed
+
+            made = made if mixed(made) else importer.matrix(made)
+        return outputs(features=made)
     logs = made.pop("log_probabilities", None)
     if log_probabilities and hasattr(estimator, "predict_log_proba"):
         names = [name for name in made if name.startswith("probabilities")]
@@ -165,9 +165,8 @@ def _without_unread(program: Flow) -> Flow:
                 read.update(kind.names)
     unread = tuple(name for name in kind.names if name not in read)
     unread = () if len(unread) == len(kind.names) else unread
-    return (
-        program if unread == kind.unread else program.retype(X=Record(kind.fields, unread=unread))
-    )
+    known = unread == kind.unread
+    return program if known else program.retype(X=Record(kind.fields, unread=unread))
 
 
 # --- other versions ---------------------------------------------------------------------------
@@ -322,10 +321,10 @@ class EstimatorImporter(Importer):
             result = self.adapt(estimator, x)
         if isinstance(result, dict):
             result = self.as_features(estimator, result)
-        asked: Any = getattr(estimator, "_sklearn_output_config", {})
-        if self._allow_python and asked.get("transform") == "pandas":
-            with suppress(AttributeError, ValueError):
-                self._frames[result.node] = tuple(estimator.get_feature_names_out())
+        if self._allow_python:
+            with suppress(AttributeError, KeyError, ValueError):
+                if estimator._sklearn_output_config["transform"] == "pandas":
+                    self._frames[result.node] = tuple(estimator.get_feature_names_out())
         return result
 
     def frame_names(self, x: Flow) -> tuple[str, ...]:
@@ -380,12 +379,6 @@ class EstimatorImporter(Importer):
             + (self.caveat and f"; {self.caveat}"),
             hint=f"see that its own methods answer; {INSTEAD}",
         )
-
-    def side_by_side(self, x: Flow) -> Flow:
-        """A record whose columns can share a vector as one; mixed ones stay a record."""
-        from flour.sklearn.estimators.compose import mixed
-
-        return x if mixed(x) else self.matrix(x)
 
     # --- what a caller allows, and the sample ----------------------------------------------------
 

@@ -79,9 +79,10 @@ def refused_by(estimator: Any) -> Refused | None:
     """What the estimator's own validation refuses when it predicts; None if nothing."""
     name = public_name(type(estimator))
     if name.startswith("imblearn.ensemble."):  # they predict as the classes they are made of
-        name = next(filter(_is_theirs, map(public_name, type(estimator).__mro__)))
+        parents = map(public_name, type(estimator).__mro__)
+        name = next(each for each in parents if each.startswith("sklearn."))
     step = name.rpartition(".")[2]
-    if not _is_theirs(name) or step in _UNCHECKED:
+    if not name.startswith("sklearn.") or step in _UNCHECKED:
         return None
     if step == "FunctionTransformer":
         return Refused(step, nan=True, largest=LARGEST) if estimator.validate else None
@@ -95,10 +96,6 @@ def refused_by(estimator: Any) -> Refused | None:
     narrow = step in _TREES or _is_single(getattr(estimator, "X_thresholds_", None))
     narrow |= step == "KBinsDiscretizer" and estimator.dtype == np.float32
     return Refused(step, nan=not takes_nan, largest=LARGEST_SINGLE if narrow else LARGEST)
-
-
-def _is_theirs(name: str) -> bool:
-    return name.startswith("sklearn.")
 
 
 def _new(indicator: Any) -> bool | NDArray[np.bool_]:
