@@ -263,7 +263,8 @@ class EstimatorImporter(Importer):
             return self._fallback(estimator, x, problem)
         if self._depth > 200:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
-        if versions.lacking(estimator):
+        former = versions.FORMER.get(type(estimator).__name__, ())
+        if not all(hasattr(estimator, name) for name in former):
             if self._trace is not None:
                 self._trace.refuse("an attribute of a former version")
             estimator = versions.renewed(estimator)

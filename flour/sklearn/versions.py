@@ -82,7 +82,7 @@ def _widths(fit: Fitted) -> list[int]:
 
 
 #: What classes have by now, and what it was before: with a meaning that has stayed.
-_FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
+FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
     "MaxAbsScaler": {"clip": lambda _: False},
     "SplineTransformer": {"handle_missing": lambda _: "error", "sparse_output": lambda _: False},
     "SimpleImputer": {"keep_empty_features": lambda _: False},
@@ -120,14 +120,10 @@ _FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def lacking(fit: Fitted) -> list[str]:
-    """The attributes that an estimator of a former version lacks, or names otherwise."""
-    return [name for name in _FORMER.get(type(fit).__name__, ()) if not hasattr(fit, name)]
-
-
 def renewed(fit: Fitted) -> Fitted:
     """The estimator, or a copy of one of a former version that has these attributes, too."""
-    names = lacking(fit)
+    former = FORMER.get(type(fit).__name__, {})
+    names = [name for name in former if not hasattr(fit, name)]
     if not names:
         return fit
     made: Fitted = object.__new__(type(fit))
@@ -135,7 +131,7 @@ def renewed(fit: Fitted) -> Fitted:
         vars(made)[name] = [*map(renewed, value)] if isinstance(value, list) else value
     for name in names:
         with suppress(AttributeError, KeyError):  # it is not fitted
-            vars(made)[name] = _FORMER[type(fit).__name__][name](fit)
+            vars(made)[name] = former[name](fit)
     return made
 
 
