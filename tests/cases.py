@@ -279,6 +279,13 @@ CASES: list[Case] = [
     Case(python.PythonText(function(dedent)), (Text(),), native=False),
     Case(python.PythonWords(function(sorted)), (Text(),), native=False),
     Case(python.PythonColumns(function(np.fliplr), 3), (Vector(3),), native=False),
+    Case(
+        python.PythonColumns(
+            function(np.fliplr), 2, "object", gives=(("x0", "string"), ("x1", "float64"))
+        ),
+        (Scalar("float64"), Scalar("string")),
+        native=False,
+    ),
     Case(GRAMS, (Vector(6, "int64"),), draw=indices(4)),
     Case(GRAMS.replace(low=2, skips=2), (Vector(5, "int64"),), draw=indices(4)),
     # --- flour/ops/onnx_link.py
@@ -393,7 +400,7 @@ CASES: list[Case] = [
     *(
         case
         for metric in tree_search.REDUCED
-        for ball in (False, True)
+        for ball in ((True,) if metric in tree_search.BALLS_ONLY else (False, True))
         for case in rows(search_tree(metric, ball=ball), 3, **FUNCTION, odd=False)
     ),
     Case(nearest.Gather(), (Vector(5), Vector(3, "int64")), draw=codes(9)),

@@ -99,8 +99,10 @@ def _nullable(values: Any) -> NDArray[Any]:
     return np.asarray(values.to_numpy(dtype=getattr(kind, "numpy_dtype", kind)))
 
 
-def frame(values: NDArray[Any], names: Sequence[str]) -> Any:
-    """A pandas frame of these columns, for code that was fitted on one."""
+def frame(values: NDArray[Any] | Sequence[NDArray[Any]], names: Sequence[str]) -> Any:
+    """A pandas frame of a matrix, or of columns, for code that was fitted on one."""
     from pandas import DataFrame
 
-    return DataFrame(values, columns=list(names))
+    if isinstance(values, np.ndarray):
+        return DataFrame(values, columns=list(names))
+    return DataFrame(dict(zip(names, values, strict=True)))

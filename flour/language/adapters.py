@@ -150,6 +150,10 @@ class Importer:
         """A function of the user's own, where such may be called; `otherwise` is another way."""
         raise NotImplementedError
 
+    def frame_names(self, x: Flow) -> tuple[str, ...]:
+        """The names of the columns where this step is handed a frame by the one before it."""
+        raise NotImplementedError
+
     def rows(self, x: Flow) -> Any:
         """What reaches this step of the sample; None without a sample."""
         raise NotImplementedError

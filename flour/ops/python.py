@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 
 from flour.core.callables import Function
 from flour.core.check import text, vector
-from flour.core.errors import FunctionFailed, ParameterError
+from flour.core.errors import FunctionFailed, ParameterError, TypeMismatch
 from flour.core.op import Columns, Op
-from flour.core.types import Text, Tokens, Type, Vector
-from flour.data.frames import frame
+from flour.core.types import Record, Scalar, Text, Tokens, Type, Vector
+from flour.data.frames import as_column, frame, frame_columns
 
 
 class Python(Op, abstract=True):
@@ -102,31 +103,74 @@ class PythonWords(Python):
 class PythonColumns(Python):
     """All rows, transformed by a function of the user's own into `width` columns.
 
-    With `names` the function gets a pandas frame with these columns, else an array.
+    With `names` the function gets a pandas frame with these columns, or with `series` the only one
+    of them, else an array. Columns of several dtypes are inputs of their own. What it answers in
+    several dtypes, or as a frame, is a record of columns, which `gives` lists. Strings of a `width`
+    of 0 are one a row, as text vectorisers take them.
     """
 
     width: int
     dtype: str = "float64"
     names: tuple[str, ...] = ()
+    series: bool = False
+    gives: tuple[tuple[str, str], ...] = ()
 
-    def infer(self, x: Type) -> Vector:
-        kind = vector(x, self.name)
-        if self.names and len(self.names) != kind.width:
-            raise ParameterError("every column has a name", found=f"{kind.width} columns")
-        return Vector(self.width, self.dtype)
+    def infer(self, *inputs: Type) -> Type:
+        width = len(inputs)
+        if width == 1 and isinstance(inputs[0], Vector):
+            width = vector(inputs[0], self.name).width
+        elif not all(isinstance(kind, Scalar | Text) for kind in inputs):
+            raise TypeMismatch(f"{self.name} needs a vector, got {', '.join(map(str, inputs))}")
+        if self.names and len(self.names) != width:
+            raise ParameterError("every column has a name", found=f"{width} columns")
+        if self.gives:
+            fields = tuple((name, Scalar(dtype)) for name, dtype in self.gives)
+            return Record(fields, positional=self.dtype == "object")
+        return Vector(self.width, self.dtype) if self.width else Scalar(self.dtype)
 
     def mixes_rows(self) -> bool:
         """True: the function may look at several rows at once."""
         return True
 
-    def reference(self, x: Columns) -> Columns:
-        array = self.answer(x)
-        if array.shape != (len(x), self.width) or not np.can_cast(array.dtype, self.dtype):
-            want = f"{self.dtype} {(len(x), self.width)}"
-            raise self.failed(f"{array.dtype} {array.shape}, where the sample gave {want}")
-        return array.astype(self.dtype, copy=False)
+    def reference(self, *inputs: Columns) -> Columns:
+        answer = self.answer(*inputs)
+        if not self.gives:
+            shape = (len(inputs[0]), self.width)[: 1 + (self.width > 0)]
+            return self._fitting(np.asarray(answer), self.dtype, *shape)
+        columns = columns_of(answer)
+        if [*columns] != [name for name, _ in self.gives]:
+            raise self.failed(f"columns {[*columns]}, where the sample gave {self.gives}"[:150])
+        kinds = self.gives
+        return {name: self._fitting(columns[name], kind, len(inputs[0])) for name, kind in kinds}
 
-    def answer(self, x: Columns) -> NDArray[Any]:
-        """The function's result for these rows as an array, not checked yet."""
-        rows = x.copy()  # the function may write into it
-        return np.asarray(self.call(frame(rows, self.names) if self.names else rows))
+    def _fitting(self, array: NDArray[Any], dtype: str, *shape: int) -> NDArray[Any]:
+        """An answer, if it has the shape and dtype that the sample has shown."""
+        if array.dtype == object and dtype != "string":
+            with suppress(TypeError, ValueError):
+                array = array.astype(dtype)
+        texts = dtype == "string"
+        alike = array.dtype.kind in "OU" if texts else np.can_cast(array.dtype, dtype)
+        if array.shape != shape or not alike:
+            want = f"{dtype} {shape}"
+            raise self.failed(f"{array.dtype} {array.shape}, where the sample gave {want}")
+        return array.astype(object if texts else dtype, copy=False)
+
+    def answer(self, *inputs: Columns) -> Any:
+        """The function's result for these rows, a frame or an array, not checked yet."""
+        rows = [each.copy() for each in inputs]  # the function may write into it
+        argument = rows[0]
+        if self.names:
+            argument = frame(argument if argument.ndim == 2 else rows, self.names)
+            argument = argument[self.names[0]] if self.series else argument
+        elif argument.ndim == 1 and not self.series:
+            argument = np.stack(rows, axis=1, dtype=object, casting="unsafe")
+        found = self.call(argument)
+        return found if hasattr(found, "columns") else np.asarray(found)
+
+
+def columns_of(answer: object) -> dict[str, NDArray[Any]]:
+    """The columns of a function's answer: those of a frame by name, of an array by number."""
+    columns = frame_columns(answer)
+    if columns is None:
+        columns = {f"x{j}": column for j, column in enumerate(np.asarray(answer).T)}
+    return {name: as_column(column) for name, column in columns.items()}

@@ -195,9 +195,20 @@ def _kernel_centerer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 @adapts("sklearn.preprocessing.PowerTransformer")
 def _power_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
+    if fit.standardize:
+        to.need(not _divides_by_rounding(fit._scaler), _CONSTANT, "train it again")
     box_cox = fit.method == "box-cox"
     if box_cox:
         x = above(x, 0.0, "PowerTransformer", strict=True).box_cox(fit.lambdas_)
     else:
         x = x.yeo_johnson(fit.lambdas_)
     return to.transform(fit._scaler, x) if fit.standardize else x
+
+
+_CONSTANT = "a constant column is divided by a rounding error, as scikit-learn 0.24 fitted it"
+
+
+def _divides_by_rounding(scaler: Fitted) -> bool:
+    """Whether a deviation is no larger than the rounding of its mean: later versions take 1."""
+    rounding = scaler.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(scaler.mean_)
+    return bool(np.any(scaler.scale_ < rounding))

@@ -26,7 +26,14 @@ REDUCED = {
     "manhattan": "{d}",
     "chebyshev": "{d}",
     "minkowski": "{d} ** {p}",
+    "canberra": "{d}",
+    "hamming": "{d}",
+    "braycurtis": "{d}",
 }
+#: Those that trees of boxes do not bound.
+BALLS_ONLY = frozenset({"canberra", "hamming", "braycurtis"})
+#: Trees compare distances by these, which are more than a sum.
+_QUOTIENTS = frozenset({"hamming", "braycurtis"})
 
 
 class TreeNearest(Op):
@@ -54,6 +61,8 @@ class TreeNearest(Op):
         rows, width = self.points.shape
         if self.metric not in REDUCED:
             raise ParameterError(f"trees do not measure {self.metric!r}", hint=", ".join(REDUCED))
+        if self.metric in BALLS_ONLY and not self.ball:
+            raise ParameterError(f"trees of boxes do not measure {self.metric!r}")
         sides = width + 1 if self.ball else 2 * width
         nodes = self.bounds.shape[0]
         if self.numbers.shape != (rows,) or self.bounds.shape[1:] != (sides,):
@@ -101,15 +110,23 @@ class TreeNearest(Op):
                 nearer = first if least[first] <= least[first + 1] else first + 1
                 stack += [2 * first + 1 - nearer, nearer]
         order = np.argsort(near, kind="stable")
-        distances = METRICS[self.metric].finish(Sums((np.array(near),), len(row), self.p))
+        distances = self._finished(np.array(near), len(row))
         return np.append(np.array(places)[order], distances[order])
 
     def _sums(self, points: NDArray[Any], row: NDArray[Any]) -> Any:
-        """What the metric sums up over columns, for each of these points."""
-        metric, sums = METRICS[self.metric], (np.zeros(len(points)),)
+        """What the metric sums up over columns, for each of these points, as trees compare it."""
+        metric = METRICS[self.metric]
+        sums = (np.zeros(len(points)),) * metric.sums
         for j, value in enumerate(row):
             sums = metric.step(sums, Pair(value, points[:, j], 1.0, self.p))
-        return sums[0]
+        quotient = self.metric in _QUOTIENTS
+        return metric.finish(Sums(sums, len(row), self.p)) if quotient else sums[0]
+
+    def _finished(self, sums: NDArray[Any], width: int) -> Any:
+        """Distances, from what trees compare."""
+        if self.metric in _QUOTIENTS:
+            return sums
+        return METRICS[self.metric].finish(Sums((sums,), width, self.p))
 
     def _least(self, row: NDArray[Any]) -> Any:
         """The least sum that a point of each node can have."""
@@ -117,8 +134,7 @@ class TreeNearest(Op):
         if not self.ball:
             below, above = bounds[:, :width] - row, row - bounds[:, width:]
             return self._sums(np.maximum(below, 0.0) + np.maximum(above, 0.0), np.zeros(width))
-        metric = METRICS[self.metric]
-        centre = metric.finish(Sums((self._sums(bounds[:, :width], row),), width, self.p))
+        centre = self._finished(self._sums(bounds[:, :width], row), width)
         apart = np.maximum(centre - bounds[:, width], 0.0)
         powers = {"euclidean": apart * apart, "minkowski": apart**self.p}
         return powers.get(self.metric, apart)
@@ -199,27 +215,36 @@ class TreeNearest(Op):
 
             return self._total(e, (gap, width, p), lambda _: "0.0")
         total = self._total(e, row, side)
-        distance = METRICS[self.metric].code(Sums((total,), width, p))
+        distance = self._distance(total, width, p)
         apart = e.let(f"maximum({distance} - {side(width)}, 0.0)", "float64").expr
         return e.let(REDUCED[self.metric].format(d=apart, p=p), "float64").expr
 
     def _total(self, e: Emitter, row: tuple[At, str, str], other: At) -> str:
         """What the metric sums up over columns."""
         at, width, p = row
-        total, metric = e.var("0.0"), METRICS[self.metric]
+        metric = METRICS[self.metric]
+        totals = [e.var("0.0") for _ in range(metric.sums)]
         with e.loop(width) as j:
             x, y = (e.let(side(j), "float64").expr for side in (at, other))
-            (term,) = metric.terms(Pair(x, y, "1.0", p))
-            joined = f"maximum({total}, {term})" if metric.largest else f"{total} + {term}"
-            e.line(f"{total} = {joined}")
-        return total
+            for total, term in zip(totals, metric.terms(Pair(x, y, "1.0", p)), strict=True):
+                joined = f"maximum({total}, {term})" if metric.largest else f"{total} + {term}"
+                e.line(f"{total} = {joined}")
+        if self.metric not in _QUOTIENTS:
+            return totals[0]
+        return e.let(metric.code(Sums(tuple(totals), width, p)), "float64").expr
+
+    def _distance(self, total: str, width: str, p: str) -> str:
+        """The distance, from what trees compare."""
+        if self.metric in _QUOTIENTS:
+            return total
+        return METRICS[self.metric].code(Sums((total,), width, p))
 
     def _found(self, e: Emitter, near: str, places: str, sizes: tuple[str, str]) -> RowValue:
         count, p = sizes
-        out, metric = e.scratch("float64", 2 * self.count), METRICS[self.metric]
+        out = e.scratch("float64", 2 * self.count)
         with e.loop(count) as k:
             e.store(out, k, f"float64({e.load(places, k, 'int64')})", "float64")
-            distance = metric.code(Sums((e.load(near, k, "float64"),), count, p))
+            distance = self._distance(e.load(near, k, "float64"), count, p)
             e.store(out, f"{count} + {k}", distance, "float64")
         width = 2 * self.count
         return e.dense("float64", width, lambda j: e.load(out, j, "float64"), stored=True)

@@ -198,6 +198,8 @@ class Reciprocal(FloatFunction):
 
 # --- functions that whole numbers have too --------------------------------------------------------
 
+_BOOLS = "as_float() in a program; bools of a frame or an array: astype(float), as before training"
+
 
 class AnyFunction(Elementwise, abstract=True):
     """A function of floats and whole numbers that leaves zero where it is."""
@@ -207,7 +209,7 @@ class AnyFunction(Elementwise, abstract=True):
     function: ClassVar[np.ufunc]
 
     def output(self, kind: Vector | Scalar) -> Type:
-        expect(kind.dtype != "bool", f"{self.name} needs numbers, got bool", "call as_float()")
+        expect(kind.dtype != "bool", f"{self.name} needs numbers, got bool", _BOOLS)
         return super().output(kind)
 
     def compute(self, x: NDArray[Any]) -> Any:

@@ -1,14 +1,18 @@
 """Estimators without an adapter: through skl2onnx, where it converts them and the answers agree.
 
-The importer passes the rows of the sample that reach the step. skl2onnx's model of the step is
-imported like any ONNX model, and used only if its answers for these rows are the step's own.
+The importer passes the rows of the sample that reach the step. skl2onnx's model of the step, or
+the one that CatBoost writes of itself, is imported like any ONNX model, and used only if its
+answers for these rows are the step's own.
 Without a sample there is no fallback: there would be nothing to compare with.
 """
 
 from __future__ import annotations
 
+import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,20 +38,27 @@ def through_onnx(estimator: Fitted, x: Flow, rows: NDArray[Any]) -> Flow | dict[
     if x.type.sparse or rows.ndim != 2:
         raise UnsupportedSetting("ONNX has no sparse vectors", found=str(x.type))
     reasons = []
-    for dtype in (x.type.dtype, *FLOATS[::-1]) if x.type.dtype in FLOATS else FLOATS[::-1]:
+    wanted = (x.type.dtype, *FLOATS[::-1]) if x.type.dtype in FLOATS else FLOATS[::-1]
+    for dtype in FLOATS[:1] if _is_catboost(estimator) else wanted:
         try:
             return _agreeing(estimator, x, rows, dtype)
         except ImportRefused as problem:
             reasons.append(f"{dtype}: {problem.what} ({problem.found})"[:160])
     raise UnsupportedSetting(
-        "skl2onnx cannot replace it either", found="; ".join(dict.fromkeys(reasons))
+        "it does not go through ONNX either", found="; ".join(dict.fromkeys(reasons))
     )
 
 
 def _agreeing(estimator: Fitted, x: Flow, rows: NDArray[Any], dtype: str) -> Flow | dict[str, Flow]:
-    program = extension("from_onnx")(_converted(estimator, rows.shape[1], dtype))
+    model = _converted(estimator, rows.shape[1], dtype)
+    try:
+        program = extension("from_onnx")(model)
+    except ImportError:
+        what = "onnx is not installed, which may read it: install pretzel-runtime[onnx]"
+        raise UnsupportedSetting(what) from None
+    (own,) = program.inputs()
     program_outputs = {
-        name: grafted(flow, {_INPUT: x.cast(dtype)})
+        name: grafted(flow, {own: x.cast(dtype)})
         for name, flow in _named(estimator, program).items()
     }
     _gate(
@@ -56,29 +67,40 @@ def _agreeing(estimator: Fitted, x: Flow, rows: NDArray[Any], dtype: str) -> Flo
     return program_outputs["features"] if set(program_outputs) == {"features"} else program_outputs
 
 
+def _is_catboost(estimator: Fitted) -> bool:
+    return type(estimator).__module__.startswith("catboost.")
+
+
 def _converted(estimator: Fitted, width: int, dtype: str) -> bytes:
-    """The ONNX model that skl2onnx makes of a fitted estimator."""
+    """The ONNX model that skl2onnx, or CatBoost itself, makes of a fitted estimator."""
+    if _is_catboost(estimator):
+        with tempfile.TemporaryDirectory() as folder, _conversion("CatBoost"):
+            path = Path(folder) / "model.onnx"
+            estimator.save_model(str(path), format="onnx")
+            return path.read_bytes()
     try:
         from skl2onnx import to_onnx
         from skl2onnx.common import data_types
     except ImportError:
-        raise UnsupportedSetting(
-            "skl2onnx is not installed", hint="install pretzel-runtime[onnx]"
-        ) from None
+        what = "skl2onnx is not installed, which may convert it: install pretzel-runtime[onnx]"
+        raise UnsupportedSetting(what) from None
     kind = data_types.DoubleTensorType if dtype == "float64" else data_types.FloatTensorType
     options = {id(estimator): {"zipmap": False}} if _has_probabilities(estimator) else None
+    with _conversion("skl2onnx"):
+        model = to_onnx(estimator, initial_types=[(_INPUT, kind([None, width]))], options=options)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+@contextmanager
+def _conversion(who: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = to_onnx(
-                estimator, initial_types=[(_INPUT, kind([None, width]))], options=options
-            )
+            yield
     except Exception as problem:
-        raise UnsupportedSetting(
-            "skl2onnx does not convert it", found=f"{type(problem).__name__}: {problem}"[:120]
-        ) from problem
-    data: bytes = model.SerializeToString()
-    return data
+        said = " ".join(f"{type(problem).__name__}: {problem}".split())
+        raise UnsupportedSetting(f"{who} does not convert it", found=said[:120]) from problem
 
 
 def _has_probabilities(estimator: Fitted) -> bool:
@@ -132,15 +154,18 @@ def _gate(estimator: Fitted, rows: NDArray[Any], flows: Mapping[str, Flow], dtyp
     """Refuse unless every output answers the rows as the estimator's own method does."""
     if not len(rows):
         raise UnsupportedSetting("the sample has no rows to compare answers on")
+    if _is_catboost(estimator):  # its models take missing values, each in its own way
+        rows = np.concatenate([rows, np.where(np.eye(rows.shape[1]), np.nan, rows[:1])])
     for name, flow in flows.items():
         want = np.asarray(getattr(estimator, METHODS[name])(rows))
+        want = want.ravel() if name in ("label", "value") and want.shape[1:] == (1,) else want
         try:
             got = np.asarray(flow.reference(rows.astype(dtype))["output"])
         except FlourError as problem:
             raise UnsupportedSetting("it does not run", found=str(problem)[:120]) from problem
         if not _same(got, want):
             raise UnsupportedSetting(
-                f"what skl2onnx makes of it answers another {name}",
+                f"what comes of that answers another {name}",
                 found=_difference(got, want),
             )
 

@@ -26,7 +26,8 @@ def read(
 ) -> tuple[Any, str]:
     """The estimator that `load` makes of a file, and the version of scikit-learn that wrote it.
 
-    The estimator keeps another version than the installed one, for `flour.sklearn.versions`.
+    The estimator keeps another version than the installed one, for `flour.sklearn.versions`, and
+    that of XGBoost, whose pickles name it.
     """
     try:
         with warnings.catch_warnings(record=True) as said:
@@ -46,6 +47,8 @@ def read(
         ) from problem
     told = (getattr(each.message, "original_sklearn_version", None) for each in said)
     version = next(filter(None, told), versions.installed())
-    if versions.differs(version) and hasattr(found, "__dict__"):
-        vars(found)[versions.KEY] = version
+    booster = versions.differs(versions.xgboost_in(data), "xgboost")
+    if hasattr(found, "__dict__"):
+        vars(found).update({versions.KEY: version} if versions.differs(version) else {})
+        vars(found).update({versions.BOOSTER: booster} if booster else {})
     return found, version

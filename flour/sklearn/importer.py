@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -36,7 +37,7 @@ from flour.language.adapters import (
 from flour.language.flow import Flow, outputs, source
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.sklearn import versions
-from flour.sklearn.inputs import input_type
+from flour.sklearn.inputs import input_type, refuse_unreadable
 from flour.sklearn.parts import take_apart
 from flour.sklearn.validation import PICKS, Refused, refused_by, with_checks
 from flour.tracing.fitted import is_object
@@ -94,12 +95,18 @@ def from_sklearn(
         lambda: take_apart(estimator, ways, read),
         lambda: program(estimator, sample),
     )
+    if on is None and isinstance(kind, Record) and kind.unread:
+        refuse_unreadable(sample, made.inputs().get("X"))
     return made if on is None else made.on(on)
 
 
 def _program(estimator: object, kind: Type, importer: Importer, *, log_probabilities: bool) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
     if not isinstance(made, dict):
+        if isinstance(made.type, Record):
+            from flour.sklearn.estimators.compose import mixed
+
+            made = made if mixed(made) else importer.matrix(made)
         return outputs(features=made)
     logs = made.pop("log_probabilities", None)
     if log_probabilities and hasattr(estimator, "predict_log_proba"):
@@ -155,11 +162,11 @@ def _without_unread(program: Flow) -> Flow:
             fields = item.op.fields()
             read.update(fields.get("labels", ()) or (fields.get("label", ""),))
             if item.op.name not in {*PICKS, "Narrow"}:
-                return program
+                read.update(kind.names)
     unread = tuple(name for name in kind.names if name not in read)
-    if not unread or len(unread) == len(kind.names):
-        return program
-    return program.retype(X=Record(kind.fields, unread=unread))
+    unread = () if len(unread) == len(kind.names) else unread
+    known = unread == kind.unread
+    return program if known else program.retype(X=Record(kind.fields, unread=unread))
 
 
 # --- other versions ---------------------------------------------------------------------------
@@ -190,8 +197,9 @@ def version_caveat(root: object) -> str:
         elif is_object(value) or (value is root and hasattr(value, "__dict__")):
             writer = vars(value).get(versions.KEY)
             said = (writer and versions.differs(writer)) or _strange_parameters(value)
+            said = said or vars(value).get(versions.BOOSTER, "")
             if said:
-                return said
+                return str(said)
             rest += vars(value).values()
     return ""
 
@@ -236,6 +244,7 @@ class EstimatorImporter(Importer):
         self._trace = trace
         self._sample = sample
         self._allow_python = allow_python
+        self._frames: dict[Node, tuple[str, ...]] = {}
         #: What each step refuses of the node that reaches it, in the order of the steps.
         self.asked: list[tuple[Node, Refused]] = []
 
@@ -250,12 +259,15 @@ class EstimatorImporter(Importer):
             if self._allow_python and self._sample is not None and hasattr(estimator, "transform"):
                 from flour.sklearn.estimators.function import python_columns
 
-                return python_columns(
-                    estimator.transform, estimator, self.matrix(x), self, problem.what
-                )
+                return python_columns(estimator.transform, estimator, x, self, problem.what)
             return self._fallback(estimator, x, problem)
         if self._depth > 200:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
+        former = versions.FORMER.get(type(estimator).__name__, ())
+        if not all(hasattr(estimator, name) for name in former):
+            if self._trace is not None:
+                self._trace.refuse("an attribute of a former version")
+            estimator = versions.renewed(estimator)
         self._depth += 1
         try:
             self._ask(estimator, x)
@@ -294,7 +306,7 @@ class EstimatorImporter(Importer):
 
         try:
             block = self.matrix(x)
-            rows = np.asarray(densify(block.reference(self._sample)["output"]))
+            rows = np.asarray(self.rows(block))
             return through_onnx(estimator, block, rows)
         except FlourError as other:
             reason = f"{other.what}: {other.found}" if other.found else other.what
@@ -309,8 +321,18 @@ class EstimatorImporter(Importer):
         with provenance.step(name or type(estimator).__name__):
             result = self.adapt(estimator, x)
         if isinstance(result, dict):
-            return self.as_features(estimator, result)
+            result = self.as_features(estimator, result)
+        if self._allow_python:
+            with suppress(AttributeError, KeyError, ValueError):
+                if estimator._sklearn_output_config["transform"] == "pandas":
+                    self._frames[result.node] = tuple(estimator.get_feature_names_out())
         return result
+
+    def frame_names(self, x: Flow) -> tuple[str, ...]:
+        """The names of the columns if a step answers a frame, as `set_output` has it."""
+        if isinstance(x.node.op, Source) and hasattr(self._sample, "iloc"):
+            return (str(getattr(self._sample, "name", None)),) * (not isinstance(x.type, Record))
+        return self._frames.get(x.node, ())
 
     def predict(self, estimator: Fitted, x: Flow, name: str | None = None) -> dict[str, Flow]:
         """The named outputs of a predictor on x."""
@@ -343,7 +365,7 @@ class EstimatorImporter(Importer):
         raise UnknownEstimator(
             f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
             where=self.where() or _itself(estimator),
-            hint=f"docs/coverage.md lists what can; {_instead(estimator)}",
+            hint=f"docs/coverage.md lists what can; {_instead(estimator, known=bool(reason))}",
         )
 
     def _unfitted(self, estimator: Fitted, problem: AttributeError) -> FlourError:
@@ -371,7 +393,11 @@ class EstimatorImporter(Importer):
         """The rows of the sample as they reach this step; None without a sample."""
         if self._trace is not None:
             self._trace.refuse("the sample")
-        return None if self._sample is None else densify(x.reference(self._sample)["output"])
+        if self._sample is None:
+            return None
+        x = _without_unread(x)
+        refuse_unreadable(self._sample, x.inputs().get("X"))
+        return densify(x.reference(self._sample)["output"])
 
 
 def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str = "") -> FlourError:
@@ -390,9 +416,11 @@ def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str 
     )
 
 
-def _instead(estimator: Fitted) -> str:
-    """What can be done with a step that is not known."""
-    return f"with a sample, {_ALLOW}" if hasattr(estimator, "transform") else INSTEAD
+def _instead(estimator: Fitted, *, known: bool) -> str:
+    """What can be done with a step that has no adapter; `known`: it never will have one."""
+    if hasattr(estimator, "transform"):
+        return f"with a sample, {_ALLOW}"
+    return INSTEAD if known else f"with a sample, it is tried by way of ONNX; {INSTEAD}"
 
 
 def _itself(estimator: Fitted) -> str:

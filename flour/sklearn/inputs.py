@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError, UnfittedEstimator
 from flour.core.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
@@ -99,9 +100,10 @@ def column_types(estimator: Fitted, width: int) -> list[Type]:
 
 def _note(estimator: Fitted, columns: list[int], kinds: list[Type | None]) -> None:
     """Fill in the types of the input columns that this estimator's fitted state gives."""
-    if hasattr(estimator, "transformers_"):
+    places = getattr(estimator, "_transformer_to_input_indices", None)  # of a ColumnTransformer
+    if places is not None:
         for name, child, picked in estimator.transformers_:
-            where = estimator._transformer_to_input_indices.get(name, [])
+            where = places.get(name, [])
             if not isinstance(child, str) and len(where):
                 text = isinstance(picked, str | int) and takes_text(child)
                 _note_child(child, [columns[i] for i in where], kinds, text=text)
@@ -247,14 +249,37 @@ def _from_frame(estimator: Fitted, columns: dict[str, Any]) -> Type:
     fitted = getattr(estimator, "feature_names_in_", None)
     names = list(columns) if fitted is None else [str(name) for name in fitted]
     guesses = column_types(estimator, len(names))
-    fields = []
+    fields, unread = [], []
     for name, guess in zip(names, guesses, strict=True):
-        from_state = name not in columns or isinstance(guess, Text)
-        kind = guess if from_state else _kind(columns[name])
+        kind = guess
+        if name not in columns or not _has_place(columns[name]):
+            unread.append(name)  # unless something reads it: see `refuse_unreadable`
+        elif not isinstance(guess, Text):
+            kind = _kind(columns[name])
         if isinstance(guess, Scalar) and isinstance(kind, Scalar):
             kind = Scalar(kind.dtype, guess.given)
         fields.append((name, kind))
-    return Record(tuple(fields))
+    return Record(tuple(fields), unread=tuple(unread))
+
+
+def _has_place(column: NDArray[Any]) -> bool:
+    """Whether a program can read a column of this dtype."""
+    try:
+        return bool(_kind(column))
+    except ParameterError:
+        return False
+
+
+def refuse_unreadable(sample: object, kind: Type | None) -> None:
+    """Raise for a column of the sample that a program cannot read, and reads."""
+    columns = frame_columns(sample) if isinstance(kind, Record) and not is_sparse(sample) else None
+    for name, column in (columns or {}).items():
+        if isinstance(kind, Record) and name in kind.names and name not in kind.unread:
+            try:
+                _kind(_shown(column))
+            except ParameterError as problem:
+                problem.where = f"sample, column {name!r}"
+                raise
 
 
 def _kind(column: Any) -> Type:

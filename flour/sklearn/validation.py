@@ -78,6 +78,9 @@ class Refused(NamedTuple):
 def refused_by(estimator: Any) -> Refused | None:
     """What the estimator's own validation refuses when it predicts; None if nothing."""
     name = public_name(type(estimator))
+    if name.startswith("imblearn.ensemble."):  # they predict as the classes they are made of
+        parents = map(public_name, type(estimator).__mro__)
+        name = next(each for each in parents if each.startswith("sklearn."))
     step = name.rpartition(".")[2]
     if not name.startswith("sklearn.") or step in _UNCHECKED:
         return None

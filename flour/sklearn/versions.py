@@ -10,13 +10,18 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
+from importlib import import_module
+from typing import Any, NoReturn
+
+import numpy as np
 
 from flour.core.errors import OtherVersion
 from flour.language.adapters import Fitted, Importer
 
 #: The attribute for the version that wrote an estimator, named as in scikit-learn's files.
 KEY = "_sklearn_version"
+#: The attribute for the words on the version of XGBoost that wrote it.
+BOOSTER = "_xgboost_version"
 HINT = "train it again with the installed version, or write ONNX (skl2onnx) where it was trained"
 #: How many bytes of a file are unpacked.
 _MOST_BYTES = 1 << 26
@@ -27,21 +32,25 @@ _WRITTEN = re.compile(
     rb'|_sklearn_version": \{[^{}]*?"content": "\\"(?P<json>[^"\\]{1,40})',
     re.DOTALL,
 )
+#: In Universal Binary JSON, and in the JSON of older versions.
+_XGBOOST = re.compile(
+    rb'version(?:\[#L\0{7}\x03(?P<whole>(?:i[\0-\x7f]){3})|":\s*\[(?P<text>[\d,\s]{5,20})\])',
+    re.DOTALL,
+)
 _NOT_SO_PACKED = (OSError, KeyError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
-def installed() -> str:
-    """The version of scikit-learn that is installed."""
-    import sklearn
+def installed(library: str = "scikit-learn") -> str:
+    """The version of a library that is installed."""
+    module: Any = import_module("sklearn" if library == "scikit-learn" else library)
+    return str(module.__version__)
 
-    return str(sklearn.__version__)
 
-
-def differs(writer: str | None) -> str:
+def differs(writer: str | None, library: str = "scikit-learn") -> str:
     """The version that wrote a model and the installed one in words; empty if they are equal."""
-    if not writer or writer == installed():
+    if not writer or writer == installed(library):
         return ""
-    return f"written by scikit-learn {writer}, installed is {installed()}"
+    return f"written by {library} {writer}, installed is {installed(library)}"
 
 
 def fitted_before(to: Importer, major: int, minor: int) -> bool:
@@ -60,6 +69,72 @@ def changed(to: Importer, fit: Fitted, what: str, last: str) -> NoReturn:
     )
 
 
+def _own(name: str) -> Callable[[Any], Any]:
+    """What an estimator holds under the name of a former version."""
+    return lambda fit: vars(fit)[name]
+
+
+def _widths(fit: Fitted) -> list[int]:
+    drops = vars(fit)["drop_idx_"]
+    drops = [None] * len(fit.categories_) if drops is None else drops
+    each = zip(fit.categories_, drops, strict=True)
+    return [len(values) - (drop is not None) for values, drop in each]
+
+
+#: What classes have by now, and what it was before: with a meaning that has stayed.
+FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "MaxAbsScaler": {"clip": lambda _: False},
+    "SplineTransformer": {"handle_missing": lambda _: "error", "sparse_output": lambda _: False},
+    "SimpleImputer": {"keep_empty_features": lambda _: False},
+    "KNNImputer": {
+        "keep_empty_features": lambda _: False,
+        "_valid_mask": lambda fit: ~fit._mask_fit_X.all(axis=0),
+    },
+    "IterativeImputer": {
+        "keep_empty_features": lambda _: False,
+        "_is_empty_feature": lambda fit: fit.initial_imputer_.statistics_ * 0 != 0,  # NaN
+    },
+    "GaussianNB": {"var_": _own("sigma_")},
+    "KernelPCA": {
+        "gamma_": lambda fit: fit.gamma or 1.0 / fit.X_fit_.shape[1],
+        "eigenvalues_": _own("lambdas_"),
+        "eigenvectors_": _own("alphas_"),
+    },
+    "RidgeClassifier": {"classes_": lambda fit: fit._label_binarizer.classes_},
+    "RidgeClassifierCV": {"classes_": lambda fit: fit._label_binarizer.classes_},
+    "SelfTrainingClassifier": {"estimator_": _own("base_estimator_")},
+    "BaggingClassifier": {"estimator_": _own("base_estimator_")},
+    "ClassifierChain": {"estimator": _own("base_estimator")},
+    "RegressorChain": {"estimator": _own("base_estimator")},
+    "StackingClassifier": {"_label_encoder": _own("_le")},
+    "OrdinalEncoder": {"_infrequent_enabled": lambda _: False},
+    "OneHotEncoder": {
+        "_infrequent_enabled": lambda _: False,
+        "_drop_idx_after_grouping": _own("drop_idx_"),
+        "sparse_output": _own("sparse"),
+        "_n_features_outs": _widths,
+    },
+    "_CalibratedClassifier": {"estimator": _own("base_estimator")},
+    "BSpline": {"_t": _own("t"), "_c": _own("c"), "_asarray": lambda _: np.asarray},
+    "TfidfTransformer": {"idf_": lambda fit: vars(fit)["_idf_diag"].diagonal()},
+}
+
+
+def renewed(fit: Fitted) -> Fitted:
+    """The estimator, or a copy of one of a former version that has these attributes, too."""
+    former = FORMER.get(type(fit).__name__, {})
+    names = [name for name in former if not hasattr(fit, name)]
+    if not names:
+        return fit
+    made: Fitted = object.__new__(type(fit))
+    for name, value in vars(fit).items():
+        vars(made)[name] = [*map(renewed, value)] if isinstance(value, list) else value
+    for name in names:
+        with suppress(AttributeError, KeyError):  # it is not fitted
+            vars(made)[name] = former[name](fit)
+    return made
+
+
 def version_in(data: bytes) -> str:
     """The version of scikit-learn that a pickle, joblib or skops file names; nothing is run."""
     found = _WRITTEN.search(_unpacked(data), 0, 4 * _MOST_BYTES)
@@ -69,6 +144,18 @@ def version_in(data: bytes) -> str:
     if found["size"]:
         text = found.string[found.end() : found.end() + found["size"][0]]
     return text.decode("ascii", "replace")
+
+
+def xgboost_in(data: bytes) -> str:
+    """The version of XGBoost that a pickle with a model of it names."""
+    raw = _unpacked(data)
+    found = _XGBOOST.search(raw) if b"xgboost" in raw else None
+    if found is None:
+        return ""
+    numbers = (
+        found["text"].split(b",") if found["text"] else map(ord, found["whole"][1::2].decode())
+    )
+    return ".".join(str(int(each)) for each in numbers)
 
 
 def _unpacked(data: bytes) -> bytes:

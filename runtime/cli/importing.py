@@ -108,10 +108,12 @@ def run(options: argparse.Namespace, out: Output) -> int:
             plan, compared, training = _imported(options, folder, model, progress)
         progress.step("saving")
         _save(plan, target, compared, _private(options, plan), code=levels, training=training)
+    written = training.get("libraries", {})
     facts: dict[str, Any] = {
         "file": str(target),
         "format": model.form,
-        "caveat": differs(training.get("libraries", {}).get("sklearn")),
+        "caveat": differs(written.get("sklearn"))
+        or (differs(written.get("xgboost"), "xgboost") if model.form == "sklearn" else ""),
         "outputs": {name: str(kind) for name, kind in plan.outputs.items()},
         "code": levels,
         "verified_rows": compared.rows if compared else 0,
@@ -132,7 +134,7 @@ def _text(facts: dict[str, Any]) -> str:
         names = ", ".join(facts["verified_outputs"])
         before = "before"
         if caveat:
-            before = "the installed scikit-learn does, which is not the one that trained the model"
+            before = "the installed libraries do, one of which is not what trained the model"
         verified = f"verified: {facts['verified_rows']:,} rows answer as {before} ({names})\n"
     said = f"{caveat}: known differences are refused, others may be there\n" if caveat else ""
     return f"{said}{verified}saved {facts['file']}"

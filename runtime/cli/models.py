@@ -64,8 +64,9 @@ def find(reference: str) -> tuple[Folder, Model]:
 def _file(path: Path) -> tuple[Folder, Model]:
     folder = Folder(path.absolute().parent)
     form = formats.of(folder, folder.root / path.name)
-    name, _, version = path.stem.partition("@")
-    beside = [folder.root / ROWS, folder.root / f"{path.stem}.{ROWS}"]
+    stem = formats.stem(path)
+    name, _, version = stem.partition("@")
+    beside = [folder.root / ROWS, folder.root / f"{stem}.{ROWS}"]
     rows = next((each for each in beside if each.is_file()), None)
     model = Model(name, version or FIRST_VERSION, "file", folder.root / path.name, form, rows=rows)
     return folder, replace(model, notes=of_file(model.path))

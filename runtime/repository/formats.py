@@ -27,6 +27,13 @@ SKOPS = "skops"
 GRAPH = "graph"
 
 _PLANS = (".pretzel", ".plan")
+#: How joblib, and people with pickles, name what is compressed: it is read as it is.
+_PACKED = (".gz", ".z", ".bz2", ".xz", ".lzma")
+#: How models of other libraries end, which a folder says that it leaves out.
+_OTHERS = (
+    *(".cbm", ".pmml", ".dill", ".cloudpickle", ".sav", ".rds", ".h5", ".hdf5", ".keras"),
+    *(".pt", ".pth", ".pb", ".tflite", ".safetensors", ".mlmodel", ".npz"),
+)
 _HEAD = 16
 
 
@@ -41,7 +48,24 @@ def by_name(path: Path) -> tuple[str, ...]:
     ending = path.suffix.lower()
     if is_graph_file(path):
         return (GRAPH,)
+    if ending in _PACKED:
+        known = with_ending(path.with_suffix("").suffix)
+        return tuple(each.name for each in known if each.runs_code)
     return (PLAN,) if ending in _PLANS else tuple(each.name for each in with_ending(ending))
+
+
+def looks_like_model(path: Path) -> bool:
+    """Whether a file's name says that it is a model, also one that cannot be read."""
+    return bool(by_name(path) or _is_packed(path) or path.suffix.lower() in _OTHERS)
+
+
+def stem(path: Path) -> str:
+    """The name of a model's file without its ending, and that of the compression."""
+    return path.with_suffix("").stem if _is_packed(path) else path.stem
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() in _PACKED and bool(by_name(path.with_suffix("")))
 
 
 def of(folder: Folder, path: Path) -> str:
@@ -51,6 +75,7 @@ def of(folder: Folder, path: Path) -> str:
         raise UnsupportedModel(
             "this is not a model in a supported format",
             where=shown(path),
+            found=shown("".join(path.suffixes[-2:])) or None,
             hint="supported are " + ", ".join(endings()),
         )
     if len(possible) == 1:
@@ -88,11 +113,13 @@ def estimator(raw: bytes, where: str) -> Any:
 
 
 def pickled(raw: bytes, where: str) -> tuple[Any, dict[str, str]]:
-    """The fitted estimator in a pickle that is trusted, and which library wrote it."""
+    """The fitted estimator in a pickle that is trusted, and which libraries wrote it."""
+    from flour.sklearn import versions
     from flour.sklearn.file import read_with_version
 
     found, version = read_with_version(raw, where)
-    return found, {"sklearn": version}
+    written = {"sklearn": versions.version_in(raw) and version, "xgboost": versions.xgboost_in(raw)}
+    return found, {library: each for library, each in written.items() if each}
 
 
 def program(form: str, raw: bytes, where: str, *, covers: bool = False) -> Flow:

@@ -29,14 +29,14 @@ _SETTINGS |= {"requirements.txt", "input_example.json", "serving_input_example.j
 
 
 def is_model(path: Path) -> bool:
-    """Whether a file's name says that it is a model."""
-    return bool(formats.by_name(path)) and path.name.lower() not in _SETTINGS
+    """Whether a file's name says that it is a model, be it one that cannot be read."""
+    return formats.looks_like_model(path) and path.name.lower() not in _SETTINGS
 
 
 def file(folder: Folder, path: Path, into: Findings) -> None:
     """A model file in the folder that is served."""
     if is_model(path):
-        stem = path.stem.removesuffix(".graph")
+        stem = formats.stem(path).removesuffix(".graph")
         name, _, version = stem.partition("@")
         rows = path.with_name(f"{stem}.{ROWS}")
         add(folder, path, rows, (name, version or FIRST_VERSION), into)
@@ -51,7 +51,7 @@ def named_folder(folder: Folder, directory: Path, into: Findings) -> None:
 def _versions(folder: Folder, directory: Path, into: Findings) -> Iterator[tuple[str, Path]]:
     entries = folder.entries(directory)
     files = [path for path in entries if is_model(path) and folder.is_file(path)]
-    if files:
+    if any(map(formats.by_name, files)) or not any(map(folder.is_folder, entries)):
         yield from _only(directory, files, (directory.name, FIRST_VERSION), into)
         return
     for version in entries:
@@ -64,6 +64,7 @@ def _only(
     directory: Path, files: list[Path], address: tuple[str, str], into: Findings
 ) -> Iterator[tuple[str, Path]]:
     """The model of a folder; several are reported as a problem, none is allowed."""
+    files = [path for path in files if formats.by_name(path)] or files[:1]
     if len(files) > 1:
         names = ", ".join(shown(path.name) for path in files[:8])
         into.trouble(*address, directory, f"a version has one model file; found {names}")

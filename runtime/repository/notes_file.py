@@ -28,6 +28,7 @@ from typing import Any
 from flour.core.errors import FlourError, is_number, nearest
 from runtime.repository.errors import BadConfig
 from runtime.repository.files import Folder, shown
+from runtime.repository.formats import stem
 from runtime.repository.listing import Model, Scan, Trouble, reason_of
 
 NAME = "notes.toml"
@@ -83,7 +84,7 @@ def _places(folder: Folder, model: Model) -> Iterator[Path]:
     """Where notes of a model may be, the most general ones first."""
     directory = model.path.parent
     if directory == folder.root:
-        yield model.path.with_name(f"{model.path.stem}.{NAME}")
+        yield model.path.with_name(f"{stem(model.path)}.{NAME}")
         return
     if directory.name == model.version and directory.parent != folder.root:
         yield directory.parent / NAME
@@ -100,7 +101,7 @@ def of_file(path: Path) -> dict[str, object]:
     """The notes of a model's file that is opened alone: those beside it, and above its version."""
     own = path.absolute().parent
     above = [own.parent / NAME] if own.name.isdecimal() else []
-    files = [*above, own / NAME, own / f"{path.stem}.{NAME}"]
+    files = [*above, own / NAME, own / f"{stem(path)}.{NAME}"]
     return _merged(Folder(own.parent), {}, [each for each in files if each.is_file()])
 
 

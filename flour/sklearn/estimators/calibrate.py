@@ -12,11 +12,12 @@ from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.isotonic import isotonic
 from flour.ops.structure import Concat
+from flour.sklearn.versions import renewed
 
 
 @adapts("sklearn.calibration.CalibratedClassifierCV")
 def _calibrated(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    each = [_member(item, x, to) for item in fit.calibrated_classifiers_]
+    each = [_member(renewed(item), x, to) for item in fit.calibrated_classifiers_]
     total = each[0]
     for other in each[1:]:
         total = total + other

@@ -142,7 +142,11 @@ def _bagged(fit: Fitted, x: Flow, to: Importer) -> list[dict[str, Flow]]:
     return children
 
 
-@adapts("sklearn.ensemble.BaggingClassifier")
+@adapts(
+    "sklearn.ensemble.BaggingClassifier",
+    "imblearn.ensemble.BalancedBaggingClassifier",
+    "imblearn.ensemble.EasyEnsembleClassifier",
+)
 def _bagging_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     children, count = _bagged(fit, x, to), len(fit.classes_)
     each = [
@@ -194,7 +198,7 @@ def _bagging_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 # --- boosting ---------------------------------------------------------------------------------
 
 
-@adapts("sklearn.ensemble.AdaBoostClassifier")
+@adapts("sklearn.ensemble.AdaBoostClassifier", "imblearn.ensemble.RUSBoostClassifier")
 def _ada_boost_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     count = len(fit.classes_)
     to.need(count > 1, "AdaBoostClassifier of one class is not imported")

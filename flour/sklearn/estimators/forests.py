@@ -97,7 +97,11 @@ def _tree_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _votes(fit, forest(to.floats(x), _shares(fit, [fit], to), to, mean=False))
 
 
-@adapts("sklearn.ensemble.RandomForestClassifier", "sklearn.ensemble.ExtraTreesClassifier")
+@adapts(
+    "sklearn.ensemble.RandomForestClassifier",
+    "sklearn.ensemble.ExtraTreesClassifier",
+    "imblearn.ensemble.BalancedRandomForestClassifier",
+)
 def _forest_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _votes(fit, forest(to.floats(x), _shares(fit, fit.estimators_, to), to, mean=True))
 

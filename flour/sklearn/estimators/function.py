@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.callables import called
 from flour.core.op import Op
-from flour.core.types import DTYPES
+from flour.core.types import DTYPES, FLOATS, Record, Vector
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops import trigonometry, unary
 from flour.ops.elementwise import NumpyFloat
-from flour.ops.python import PythonColumns
+from flour.ops.python import PythonColumns, columns_of
 
 #: Functions that turn whole numbers into floats.
 _TO_FLOAT: dict[str, type[Op]] = {
@@ -64,15 +66,14 @@ _NUMBERS = (int, float)
 @adapts("sklearn.preprocessing.FunctionTransformer")
 def _function_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     if fit.func is None:
-        return to.matrix(x)
-    x = to.matrix(x)
+        return x if isinstance(x.type, Record) else to.matrix(x)
     if fit.kw_args:
         clipped = _clipped(fit, x, to)
         if clipped is not None:
             return clipped
         call = partial(fit.func, **fit.kw_args)
         return python_columns(call, fit, x, to, "the function is called with arguments of its own")
-    made = _of_numpy(fit.func, x) if isinstance(fit.func, np.ufunc) else None
+    made = _of_numpy(fit.func, to.matrix(x)) if isinstance(fit.func, np.ufunc) else None
     if made is not None:
         return made
     return python_columns(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
@@ -98,6 +99,7 @@ def _clipped(fit: Fitted, x: Flow, to: Importer) -> Flow | None:
     fine = type(low) in _NUMBERS and type(high) in _NUMBERS and low <= high
     if not fine:
         return None
+    x = to.matrix(x)
     clipped = to.floats(x).clip([float(low)], [float(high)])
     return clipped.cast_like(x) if {type(low), type(high)} == {int} else clipped
 
@@ -106,17 +108,54 @@ def python_columns(call: object, fit: Fitted, x: Flow, to: Importer, what: str) 
     """The function as a Python stage; its result for the sample gives the width and dtype."""
     function = to.python(call, what, "or " + _HINT)
     to.need(not to.is_sparse(x), "the function would be handed a sparse matrix")
-    rows = to.rows(x)
+    columns, names = _as_fitted(fit, x, to)
+    rows = [to.rows(each) for each in columns]
     hint = "pass sample=, a few rows: they show how many columns the function makes"
-    to.need(rows is not None and len(rows), "the width of the function's result is not known", hint)
-    names = tuple(map(str, getattr(fit, "feature_names_in_", ())))
-    answer = PythonColumns(function, 0, names=names).answer(rows)
-    fine = answer.shape[:1] == rows.shape[:1] and answer.ndim == 2 and answer.dtype.name in DTYPES
-    found = f"{answer.dtype} {answer.shape} of {rows.shape} rows"
+    known = rows and rows[0] is not None and len(rows[0])
+    to.need(known, "the width of the function's result is not known", hint)
+    series = not isinstance(x.type, Record | Vector)
+    answer = PythonColumns(function, 0, names=names, series=series).answer(*rows)
+    texts = series and answer.ndim == 1 and answer.dtype.kind in "OU"
+    found = f"{getattr(answer, 'dtype', 'a frame')} {answer.shape} of {len(rows[0])} rows"
+    fine = answer.shape[:1] == (len(rows[0]),) and (answer.ndim == 2 or texts)
     to.need(fine, f"the function's result is not a matrix of numbers: {found}")
+    width, dtype = 0 if texts else answer.shape[1], str(getattr(answer, "dtype", ""))
     # The float width of the sample; columns of whole numbers may have fractions later.
-    columns = x.cast(str(rows.dtype)) if rows.dtype.kind == "f" else x
-    return PythonColumns(function, answer.shape[1], str(answer.dtype.name), names)(columns)
+    columns = [
+        column.cast(str(row.dtype)) if row.dtype.kind == "f" else column
+        for column, row in zip(columns, rows, strict=True)
+    ]
+    if texts or dtype in DTYPES:
+        dtype = "string" if texts else dtype
+        return PythonColumns(function, width, dtype, names, series)(*columns)
+    kind = "object" if isinstance(answer, np.ndarray) else "float64"
+    gives = tuple((name, _kind(name, column, to)) for name, column in columns_of(answer).items())
+    return PythonColumns(function, width, kind, names, series, gives)(*columns)
 
 
-_HINT = "use one of numpy's own functions: " + ", ".join(f"np.{n}" for n in (*_TO_FLOAT, *_ANY))
+def _as_fitted(fit: Fitted, x: Flow, to: Importer) -> tuple[list[Flow], tuple[str, ...]]:
+    """The columns as a function reads them, and their names if it is handed a frame."""
+    if isinstance(x.type, Record):
+        names = to.frame_names(x) or (() if x.type.positional else x.type.names)
+        dtypes = {getattr(kind, "dtype", "string") for _, kind in x.type.fields}
+        if len(dtypes) == 1 and dtypes != {"string"}:
+            return [to.matrix(x)], names
+        return [x.field(name) for name in x.type.names], names
+    if isinstance(x.type, Vector):
+        return [x], to.frame_names(x) or tuple(map(str, getattr(fit, "feature_names_in_", ())))
+    return [x], to.frame_names(x) or (
+        (x.node.op.fields()["label"],) if x.node.op.name == "Field" else ()
+    )
+
+
+def _kind(name: str, column: NDArray[Any], to: Importer) -> str:
+    """The dtype of a column that a function has answered: whole numbers may be missing later."""
+    if column.dtype.kind in "OU":
+        return "string" if any(isinstance(value, str) for value in column) else "float64"
+    kind = str(column.dtype.name)
+    to.need(kind in DTYPES, f"the function answers with a column {name!r} of {kind}")
+    return kind if kind in FLOATS else "float64"
+
+
+_NAMES = (f"np.{name}" for name in (*_TO_FLOAT, *_ANY) if hasattr(np, name))
+_HINT = "use one of numpy's own functions, such as " + ", ".join(_NAMES)

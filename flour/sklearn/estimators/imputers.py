@@ -61,6 +61,10 @@ def _filled(fit: Fitted, x: Flow, to: Importer, columns: Any, *, text: bool) -> 
     values = [fit.statistics_[j] for j in columns]
     x = x if isinstance(x.type, Vector) else x.as_vector()
     if not text:
+        if any(isinstance(value, str) for value in values):
+            fine = isinstance(x.type, Vector) and x.type.dtype == "bool"
+            to.need(fine, "a column of numbers is filled with a string", _INDICATOR)
+            return x  # a bool is never missing
         return x.impute(number_marker(fit.missing_values, to), np.array(values, np.float64))
     fine = all(isinstance(value, str) for value in values)
     to.need(fine, "a column of strings is filled with something that is no string")
@@ -108,7 +112,9 @@ def with_indicator(fit: Fitted, imputed: Flow, source: Flow, to: Importer) -> Fl
 def _missing_indicator(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(not fit._precomputed, "a precomputed mask is no input of a program")
     columns, kinds = [int(j) for j in fit.features_], text_columns(x)
-    if not any(kinds):
+    if not columns:
+        flags = x.fill(np.zeros(0, np.bool_))
+    elif not any(kinds):
         flags = _kept(to.matrix(x), columns).is_missing(number_marker(fit.missing_values, to))
     else:
         to.need(all(kinds[j] for j in columns), "one indicator for strings and numbers")

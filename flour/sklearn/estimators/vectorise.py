@@ -10,6 +10,7 @@ from flour.language.adapters import Fitted, Importer, adapts, declines
 from flour.language.flow import Flow
 from flour.ops.python import PythonText, PythonWords
 from flour.ops.require import RequirePresent
+from flour.sklearn.versions import renewed
 
 
 def _document(fit: Fitted, x: Flow, to: Importer) -> Flow:
@@ -94,7 +95,7 @@ def _count(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 @adapts("sklearn.feature_extraction.text.TfidfVectorizer")
 def _tfidf(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    return _weighted(fit._tfidf, _counts(fit, x, to).as_float())
+    return _weighted(renewed(fit._tfidf), _counts(fit, x, to).as_float())
 
 
 @adapts("sklearn.feature_extraction.text.TfidfTransformer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,19 @@ def test_other_estimators_read_whole_numbers_as_floats() -> None:
     """One plan answers arrays of all dtypes where no function of numpy's reads them."""
     plan = flour.from_sklearn(StandardScaler().fit(NARROW)).plan()
     assert native_types(plan.inputs, NARROW) == plan.inputs
+
+
+def test_hints_name_what_there_is() -> None:
+    with pytest.raises(FlourError, match="numpy's own functions") as refused:
+        flour.from_sklearn(FunctionTransformer(len), sample=NARROW)
+    named = re.findall(r"np\.(\w+)", refused.value.hint or "")
+    assert len(named) > 20
+    assert all(hasattr(np, name) for name in named)
+    with pytest.raises(TypeMismatch, match=r"astype\(float\)"):
+        flour.from_sklearn(FunctionTransformer(np.abs), sample=NARROW > 0)
+
+
+def test_the_identity_over_columns_of_several_kinds() -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0], "s": ["x", "y"]})
+    got = flour.from_sklearn(FunctionTransformer().fit(frame), frame).reference(frame)["features"]
+    assert [list(each) for each in got.values()] == [[1.0, 2.0], ["x", "y"]]

@@ -155,6 +155,21 @@ def test_indicators_of_sparse_data_are_stored_as_the_library_stores_them() -> No
         np.testing.assert_array_equal(sp.csr_array(made).toarray(), sp.csr_array(want).toarray())
 
 
+def test_bools_beside_strings_that_are_filled_with_a_string() -> None:
+    frame = pd.DataFrame(
+        {"b": [True, False, True], "s": ["x", None, "y"], "c": [False, True, True]}
+    )
+    fitted = SimpleImputer(strategy="constant", fill_value="?").fit(frame.astype(object))
+    got = flour.from_sklearn(fitted, frame).plan().run(frame)["features"]
+    want = fitted.transform(frame.astype(object))
+    for column, values in zip(want.T, got.values(), strict=True):
+        assert column.tolist() == list(values)
+    numbers = frame.assign(c=[1.0, 2.0, 3.0])
+    fitted.fit(numbers.astype(object))
+    with pytest.raises(UnsupportedSetting, match="numbers is filled with a string"):
+        flour.from_sklearn(fitted, numbers)
+
+
 def test_strings_beside_numbers() -> None:
     frame = pd.DataFrame({"a": GAPS["nan"][0][:, 0], "n": HOLES[:, 0], "b": NAMES[:, 1]})
     imputer = SimpleImputer(strategy="most_frequent")

@@ -93,6 +93,22 @@ def test_of_points_equally_far_the_same_are_taken(algorithm: str, rows: int) -> 
         check(by_closeness.fit(points, values), new, narrow=False)
 
 
+@pytest.mark.parametrize("metric", ["hamming", "canberra", "braycurtis"])
+@pytest.mark.parametrize(("rows", "width", "leaf"), [(40, 4, 3), (300, 6, 20), (9, 2, 30)])
+def test_of_points_equally_far_balls_take_the_same(
+    metric: str, rows: int, width: int, leaf: int
+) -> None:
+    """Bray and Curtis's distances obey no triangle: a tree of them misses some that are nearer."""
+    rng = np.random.default_rng(rows)
+    points, new = rng.integers(0, 4, (rows, width)) * 1.0, rng.integers(0, 4, (50, width)) * 1.0
+    how: dict[str, Any] = {"algorithm": "ball_tree", "metric": metric, "leaf_size": leaf}
+    for count in (1, 4, 7):
+        fit = KNeighborsRegressor(count, **how).fit(points, rng.normal(size=rows))
+        check(fit, new, tolerance=1e-12, narrow=False)
+    fit = KNeighborsClassifier(5, weights="distance", **how).fit(points, np.arange(rows) % 3)
+    check(fit, new, tolerance=1e-12, narrow=False)
+
+
 def test_hamming_ties_go_to_the_first() -> None:
     codes = _rng.permutation(64)[:40]
     bits = ((codes[:, None] >> np.arange(6)) & 1).astype(float)

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import pickle
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -73,18 +74,53 @@ def models() -> dict[str, tuple[Any, Any, Any]]:
         "ties.joblib": (OneVsRestClassifier(tree), X, THREE),
         "boosted.joblib": (GradientBoostingClassifier(n_estimators=1, max_depth=1), X, TWO),
         "words.pkl": (TfidfVectorizer(), WORDS, None),
+        **renamed(),
     }
+
+
+def renamed() -> dict[str, tuple[Any, Any, Any]]:
+    """Models with attributes that have another name now, or came later."""
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.decomposition import KernelPCA
+    from sklearn.ensemble import StackingClassifier
+    from sklearn.impute import KNNImputer, SimpleImputer
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier
+    from sklearn.multioutput import ClassifierChain
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.pipeline import make_pipeline, make_union
+    from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder
+
+    scaled = make_union(MaxAbsScaler(), KernelPCA(2, kernel="rbf"))
+    stack = StackingClassifier([("b", GaussianNB())], LogisticRegression(), cv=2)
+    calibrated = CalibratedClassifierCV(GaussianNB(), cv=2)
+    return {
+        "renamed.joblib": (make_pipeline(SimpleImputer(), scaled, calibrated), X, THREE),
+        "coded.pkl": (make_pipeline(OneHotEncoder(drop="first"), RidgeClassifier()), X, THREE),
+        "chain.pkl": (ClassifierChain(GaussianNB()), X, np.c_[TWO, THREE > 1].astype(int)),
+        "stack.joblib": (make_pipeline(KNNImputer(), stack), X, THREE),
+        "spline.joblib": (spline(), X, None),
+    }
+
+
+def spline() -> Any:
+    """A transformer that versions before 1.0 have not."""
+    try:
+        from sklearn.preprocessing import SplineTransformer
+    except ImportError:
+        return None
+    return SplineTransformer(4, degree=2)
 
 
 #: Which models are kept of each version.
 MODELS = {
-    "0.24.2": "right.joblib tree.pkl ovr.pkl",
-    "1.0.2": "right.joblib ovr.pkl",
-    "1.2.2": "right.joblib imputer.pkl samme_r.pkl forest.joblib",
+    "0.24.2": "right.joblib tree.pkl ovr.pkl renamed.joblib coded.pkl chain.pkl stack.joblib",
+    "1.0.2": "right.joblib ovr.pkl renamed.joblib coded.pkl chain.pkl stack.joblib spline.joblib",
+    "1.2.2": "right.joblib imputer.pkl samme_r.pkl forest.joblib renamed.joblib coded.pkl "
+    "spline.joblib",
     "1.3.2": "right.joblib numbers.joblib tree.pkl forest.joblib bagged.joblib vote.joblib "
     "samme_r.pkl pls.pkl words.pkl boosted.joblib",
     "1.5.2": "right.joblib samme_r.pkl",
-    "1.6.1": "right.joblib ovr.pkl",
+    "1.6.1": "right.joblib ovr.pkl renamed.joblib coded.pkl chain.pkl spline.joblib",
     "1.7.2": "right.joblib ovr.pkl liblinear.pkl multinomial2.pkl ovr_cv.pkl ovr2.pkl "
     "calibrated.pkl ties.joblib boosted.joblib",
     "1.8.0": "right.joblib ties.joblib boosted.joblib",
@@ -92,7 +128,7 @@ MODELS = {
 
 
 def main() -> None:
-    """Write the models of the installed version."""
+    """Write the models of the installed version, or those that the arguments name."""
     import joblib
     import sklearn
 
@@ -101,7 +137,7 @@ def main() -> None:
     path = FOLDER / "answers.json"
     answers = json.loads(path.read_text()) if path.exists() else {}
     packed: list[Any] = [bytes, bz2.compress, gzip.compress, lzma.compress]
-    for place, name in enumerate(MODELS[version].split()):
+    for place, name in enumerate(sys.argv[1:] or MODELS[version].split()):
         estimator, data, target = models()[name]
         estimator.fit(data, target)
         file = FOLDER / f"{version}-{name}"

@@ -42,7 +42,7 @@ def test_import_begins_with_both_versions(
     first, second, _ = ran.out.splitlines()
     assert ran.code == 0
     assert first.startswith(f"written by scikit-learn {version}, installed is {HERE}")
-    assert "12 rows answer as the installed scikit-learn does" in second
+    assert "12 rows answer as the installed libraries do" in second
     assert "as before" not in ran.out
     assert "OtherVersionWarning" not in ran.err  # it is said once
 
@@ -64,7 +64,7 @@ def test_with_json_it_is_a_fact(pretzel: Pretzel, tmp_path: Path, place: Place) 
     [
         ("1.7.2-ovr.pkl", "one against the rest"),
         ("1.3.2-tree.pkl", "weights of rows"),
-        ("1.3.2-words.pkl", "lacks what the installed version"),
+        ("1.3.2-pls.pkl", "coefficients"),
         ("1.3.2-boosted.joblib", "cannot be read"),
     ],
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -308,3 +312,51 @@ def test_rows_that_stand_beside_a_model_are_checked(tmp_path: Path, runtime: Run
     assert "answers differ from those" in states["bad"].reason
     assert "wanted 4.1" in states["bad"].reason
     assert "a line is" in states["odd"].reason
+
+
+# --- compressed pickles, and models of others ----------------------------------------------------
+
+PACKED = ("joblib.gz", "joblib.z", "pkl.gz", "pickle.bz2", "pkl.xz", "joblib.lzma", "PKL.GZ")
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_compressed_pickles_are_models(tmp_path: Path, runtime: Runtime, ending: str) -> None:
+    model = LogisticRegression().fit(np.nan_to_num(X), TWO)
+    pack: Any = {"gz": gzip, "xz": lzma, "bz2": bz2, "lzma": lzma}.get(ending.rpartition(".")[2])
+    for path in (tmp_path / f"a@3.{ending}", tmp_path / "b" / f"any.{ending}"):
+        path.parent.mkdir(exist_ok=True)
+        if ending.startswith("joblib") or pack is None:
+            method = {"z": "zlib", "gz": "gzip"}.get(ending[7:], ending[7:] or "gzip")
+            joblib.dump(model, path, compress=(method if ending != "PKL.GZ" else "gzip", 3))
+        else:
+            path.write_bytes(pack.compress(pickle.dumps(model)))
+    (tmp_path / "a@3.notes.toml").write_text("cache_bytes = 4096\n")
+    repository = loaded(tmp_path, runtime, trust_pickle=True)
+    states = {(line.name, line.version): line.state for line in repository.index()}
+    assert states == {("a", "3"): "READY", ("b", "1"): "READY"}
+    rows = np.nan_to_num(X)
+    assert (runtime.predict("a", rows)["label"] == model.predict(rows)).all()
+
+
+def test_compressed_pickles_need_trust_as_others(tmp_path: Path, runtime: Runtime) -> None:
+    joblib.dump(LogisticRegression().fit(np.nan_to_num(X), TWO), tmp_path / "m.pkl.gz", compress=3)
+    assert "pickle, which runs code" in reason(loaded(tmp_path, runtime))
+
+
+@pytest.mark.parametrize("name", ["m.cbm", "m.h5", "m.onnx.gz", "m.ubj.xz", "m.SAV"])
+def test_models_that_cannot_be_read_are_told_of(
+    tmp_path: Path, runtime: Runtime, name: str
+) -> None:
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        for each in (folder / name, folder / "n" / name):
+            each.parent.mkdir(parents=True, exist_ok=True)
+            each.write_bytes(b"x")
+    save_plan(tmp_path / "b" / "n" / "n.pretzel", 1.0)
+    for file in ("rows.csv.gz", "notes.md", "data.parquet"):
+        (tmp_path / "a" / file).write_bytes(b"x")
+    told = loaded(tmp_path / "a", runtime).index()
+    assert [line.name for line in told] == ["m", "n"]
+    assert all("not a model in a supported format" in line.reason for line in told)
+    assert Path(name).suffix in told[0].reason
+    beside = {line.name: line.state for line in loaded(tmp_path / "b", runtime).index()}
+    assert beside == {"m": "UNAVAILABLE", "n": "READY"}, "a model beside it is served"
