@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -20,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from objectstore import Closing
 from runtime.routing.pairs import Pair
 from runtime.routing.row import MANY, values_of
 from runtime.routing.shares import psi
@@ -212,7 +214,7 @@ class Compared:
         return made
 
 
-class Comparison:
+class Comparison(Closing):
     """Takes pairs of answers, as `Runtime.observe` hands them over, and counts what differs.
 
     Floating-point numbers agree within `tolerance`, absolute or relative; all else has to be equal,
@@ -232,6 +234,26 @@ class Comparison:
         self._tolerance, self._segment, self._differing = tolerance, segment, differing
         self._lock, self._counts = Lock(), Compared(segment)
         self._disagreements: deque[Pair] = deque(maxlen=keep)
+        self._shown: Callable[[Pair], Pair] | None = None
+        #: Closed with the comparison, as what hands it pairs no more.
+        self.ended = ExitStack()
+
+    def close(self) -> None:
+        """Take no more pairs; what was counted stays."""
+        self.ended.close()
+
+    def conceal(self, shown: Callable[[Pair], Pair], columns: Collection[str]) -> None:
+        """Keep pairs as `shown` gives them from now on, also those that were kept before.
+
+        Nothing is counted by the values of these columns, nor kept of what was.
+        """
+        with self._lock:
+            self._shown = shown
+            kept = map(shown, self._disagreements)
+            self._disagreements = deque(kept, self._disagreements.maxlen)
+            if self._segment in columns:
+                self._segment, self._counts.column = None, None
+                self._counts.segments.clear()
 
     def add(self, pair: Pair) -> None:
         """Take a pair in."""
@@ -262,6 +284,7 @@ class Comparison:
 
     def _noted(self, pair: Pair, *, agrees: bool) -> None:
         counts = self._counts
+        pair = pair if self._shown is None else self._shown(pair)
         counts.pairs, counts.last = counts.pairs + 1, time.time()
         counts.champion, counts.challenger = pair.champion, pair.challenger
         if pair.challenger_seconds is not None is not pair.champion_seconds:

@@ -145,6 +145,7 @@ class Runtime(RoutedEndpoints):
         self._endpoints.add(model, activate=activate)
         if former is not None or model.private:
             self.mirrors.refresh(name)
+            self._conceal(name)
         self._memory.admit(model, plan, seconds)
         if former is not None:
             former.residence.retired = True
