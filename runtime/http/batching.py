@@ -226,8 +226,9 @@ class Batched:
 
     def _one_by_one(self, ready: list[_Waiting]) -> None:
         self._alone += len(ready)
-        for one in ready:
-            self._by_itself(one)
+        with unseen():
+            for one in ready:
+                self._by_itself(one)
 
     def _by_itself(self, one: _Waiting) -> None:
         _after(self.inner, one.rest(monotonic()), partial(_passed_on, one.future))

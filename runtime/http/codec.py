@@ -113,7 +113,7 @@ class ModelCodec:
         if self.rows is None:
             return self._numbers(body)
         decoded = self.rows.read(body)
-        return None if decoded is None else (self.version.reader.read(decoded[0]), decoded[1])
+        return None if decoded is None else (self.version.read(decoded[0]), decoded[1])
 
     def _numbers(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
         try:
@@ -148,12 +148,27 @@ class ModelCodec:
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
         wished = response_options(asked, request)
         data = call_data(self.version.inputs, tensors)
-        return self.call(self.version.reader.read(data).as_block, wished), wished
+        return self.call(self.version.read(data).as_block, wished), wished
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
         items: Sequence[RequestInput | LooseInput] = asked.inputs
-        tensors = []
+        try:
+            tensors = [*self._each(items, reader, common)]
+        except Exception:
+            loose = {item.name: _rows_of(item) for item in items}
+            only = len(loose) == 1 and len(self.version.inputs) == 1
+            self.version.refused(next(iter(loose.values())) if only else loose)
+            raise
+        reader.finish()
+        return tensors
+
+    def _each(
+        self,
+        items: Sequence[RequestInput | LooseInput],
+        reader: codec_binary.Reader,
+        common: str | None,
+    ) -> Iterator[Tensor]:
         for index, item in enumerate(items):
             where = f"$.inputs[{index}]"
             size = codec_binary.binary_size(item.parameters, where)
@@ -163,9 +178,7 @@ class ModelCodec:
                 raw = reader.take(size, where)
                 array = codec_binary.values(raw, item.datatype, item.shape, where)
             tensor = Tensor(item.name, item.datatype, array)
-            tensors.append(read(tensor, content_type(item.parameters, where) or common, where))
-        reader.finish()
-        return tensors
+            yield read(tensor, content_type(item.parameters, where) or common, where)
 
     def _raw(self, body: bytes | memoryview) -> InferCall:
         """A body that is the one input and nothing else."""
@@ -186,7 +199,7 @@ class ModelCodec:
             shape = [len(body) // size, *spec.shape[1:]]
             array = codec_binary.values(view, spec.datatype, shape, spec.name)
         data = call_data(self.version.inputs, [Tensor(spec.name, spec.datatype, array)])
-        return self.call(self.version.reader.read(data).as_block, NOTHING)
+        return self.call(self.version.read(data).as_block, NOTHING)
 
     def call(self, batch: Batch, wished: ResponseOptions) -> InferCall:
         """The call for a batch."""
@@ -294,6 +307,17 @@ class ModelCodec:
                 yield from self._arrays(value, f"{before}{name}.")
             else:
                 yield before + name, _array(value)
+
+
+def _rows_of(item: RequestInput | LooseInput) -> list[Any]:
+    """What can be told of a tensor that cannot be read, a value or a list of them for each row."""
+    data, rows = item.data, max(item.shape[0], 1) if item.shape else 1
+    if isinstance(data, msgspec.Raw):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            data = msgspec.json.decode(data)
+    values = data if isinstance(data, list) and len(data) % rows == 0 else [None] * rows
+    wide = len(values) // rows
+    return values if wide == 1 else [values[at : at + wide] for at in range(0, len(values), wide)]
 
 
 def _usual(version: ModelVersion) -> tuple[str, ...] | None:

@@ -266,7 +266,7 @@ class Runtime(RoutedEndpoints):
             call = Call.of(version, outputs, timeout, priority, engine)
         if version.waits:
             return self._graphs.submit(version, data, call, apart=True).result()
-        batch = version.reader.read(data)
+        batch = version.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
             values = self._by_entry(version, batch)
@@ -391,7 +391,7 @@ class Runtime(RoutedEndpoints):
                 return self._submit_by_route(name, data, headers, tenant, options)
             if version.waits:
                 return self._graphs.submit(version, data, call)
-            batch = version.reader.read(data)
+            batch = version.read(data)
             choice = self._policy.choose(batch, version, call)
             return self._submit(version, batch, choice, call)
 
@@ -411,25 +411,37 @@ class Runtime(RoutedEndpoints):
         function = entry.function
         if function is None:
             return None
-        return function(batch.data) if entry.tick() & UNTIMED else self._timed(version, batch)
+        number = entry.tick()
+        if not number & entry.rest & UNTIMED:
+            return self._timed(version, batch, number)
+        try:
+            return function(batch.data)
+        except Exception:
+            version.refused(batch)
+            raise
 
-    def _timed(self, version: ModelVersion, batch: Batch) -> Outputs | None:
-        """A call by the entry, with a look at the clock and at what is due."""
+    def _timed(self, version: ModelVersion, batch: Batch, number: int = 0) -> Outputs | None:
+        """A call by the entry that is looked at; of some, with a look at what is due."""
         function = version.entry.function
         if function is None:
             return None
         start = version.clock()
-        values = function(batch.data)
+        try:
+            values = function(batch.data)
+        except Exception:
+            version.refused(batch)
+            raise
         seconds = version.clock() - start
         version.timed(batch, seconds)
-        learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
-        self._learn(version, batch, seconds)
+        if not number & UNTIMED:
+            learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
+            self._learn(version, batch, seconds)
         return values
 
-    def _timed_natively(self, version: ModelVersion, data: object) -> Answers:
+    def _timed_natively(self, version: ModelVersion, data: object, number: int) -> Answers:
         """The same for machine code, which has counted the call."""
-        batch = version.reader.read(data)
-        values = self._timed(version, batch)
+        batch = version.read(data)
+        values = self._timed(version, batch, number)
         if values is None:  # closed meanwhile; the version may have gone, too, but has the call
             choice = self._policy.weigh(batch, version, PLAIN)
             return self._answer(version, batch, choice, PLAIN)
@@ -442,7 +454,7 @@ class Runtime(RoutedEndpoints):
 
         Data that the entry refuses takes another way, where the error says what is wrong.
         """
-        batch = data if isinstance(data, Batch) else version.reader.read(data)
+        batch = data if isinstance(data, Batch) else version.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
             try:
