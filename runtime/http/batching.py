@@ -26,6 +26,7 @@ import numpy as np
 from flour.data.batch import row_count
 from runtime.http.interfaces import Answering
 from runtime.http.messages import InferCall
+from runtime.service.asking import unseen
 from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
 

@@ -311,13 +311,14 @@ class ModelCodec:
 
 def _rows_of(item: RequestInput | LooseInput) -> list[Any]:
     """What can be told of a tensor that cannot be read, a value or a list of them for each row."""
-    data, rows = item.data, max(item.shape[0], 1) if item.shape else 1
+    data, rows = item.data, item.shape[0] if item.shape else 1
     if isinstance(data, msgspec.Raw):
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             data = msgspec.json.decode(data)
-    values = data if isinstance(data, list) and len(data) % rows == 0 else [None] * rows
-    wide = len(values) // rows
-    return values if wide == 1 else [values[at : at + wide] for at in range(0, len(values), wide)]
+    if not isinstance(data, list) or not 0 < rows <= len(data) or len(data) % rows:
+        return [None]
+    wide = len(data) // rows
+    return data if wide == 1 else [data[at : at + wide] for at in range(0, len(data), wide)]
 
 
 def _usual(version: ModelVersion) -> tuple[str, ...] | None:
