@@ -248,6 +248,7 @@ class Watch(Closing):
         told = {n: each for n, each in self.reference.columns.items() if n not in private}
         self.reference = Reference(told)
         self._follow_steps(version)
+        self.inside = self.inside if self._steps is not None else Reference({})
         self.outliers = tuple(each for each in self.outliers if each.hide(private))
         columns = self.segments.columns if self.segments else ()
         if any(each.name in private for each in columns):
@@ -389,7 +390,7 @@ class Watch(Closing):
         """What was counted of each column of the window; windows of several processes add up."""
         found, sketches = [], {**self.inside.columns, **self.reference.columns}
         older, newer = self._older, self._window  # the background may begin another half
-        for name in {**older, **newer}:
+        for name in [each for each in {**older, **newer} if each in sketches]:
             parts = [each[name] for each in (older, newer) if name in each]
             counts = np.add.reduce([part[0] for part in parts])
             missing = sum(part[1] for part in parts)
