@@ -7,6 +7,8 @@ from html import escape
 
 from flour.language.show_html import document
 
+__all__ = ["document", "page", "preformatted", "table"]
+
 
 def page(title: str, head: str, body: str) -> str:
     """A page about a plan."""

@@ -113,7 +113,13 @@ class ModelCodec:
         if self.rows is None:
             return self._numbers(body)
         decoded = self.rows.read(body)
-        return None if decoded is None else (self.version.read(decoded[0]), decoded[1])
+        if decoded is None:
+            return None
+        try:
+            return self.version.reader.read(decoded[0]), decoded[1]
+        except Exception:
+            self.version.refused(decoded[0])
+            raise
 
     def _numbers(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
         try:

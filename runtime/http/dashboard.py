@@ -93,8 +93,8 @@ _MODELS = {
 def _panels() -> Iterator[dict[str, object]]:
     down, number = 0, 0
     for title, panels in SECTIONS.items():
-        place = {"x": 0, "y": down, "w": _WIDTH * _ACROSS, "h": 1}
-        yield {"id": 1000 + down, "type": "row", "title": title, "gridPos": place, "panels": []}
+        spot = {"x": 0, "y": down, "w": _WIDTH * _ACROSS, "h": 1}
+        yield {"id": 1000 + down, "type": "row", "title": title, "gridPos": spot, "panels": []}
         down += 1
         for place, panel in enumerate(panels):
             number += 1

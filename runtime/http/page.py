@@ -15,7 +15,7 @@ from html import escape
 from urllib.parse import parse_qs, quote
 
 from flour.core.hidden import hiding
-from flour.language.show_html import document
+from oven.explain.page import document
 from runtime.http import page_html as html
 from runtime.http.clients import may_change
 from runtime.http.health import server_version
@@ -279,7 +279,9 @@ def _watched(figures: Figures, wanted: str) -> str:
         if rows:
             cells = (*_who(labels, ""), Cell("rows not looked at", "wait"))
             found.append((0.0, -math.inf, (*cells, *map(Cell, ("", "", "", "", number(rows))))))
-    rows_of = [each for *_, each in sorted(found, key=lambda one: one[:2]) if wanted in each[0].text]
+    rows_of = [
+        each for *_, each in sorted(found, key=lambda one: one[:2]) if wanted in each[0].text
+    ]
     if not rows_of:
         return ""
     return html.section("Watched", html.table(_WATCHED, rows_of[:SHOWN]), _MEANING)

@@ -10,7 +10,6 @@ from html import escape
 from typing import NamedTuple
 
 
-
 class Cell(NamedTuple):
     """A cell of a table: text, and style classes."""
 

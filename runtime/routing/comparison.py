@@ -436,9 +436,11 @@ def _rows(answers: Mapping[str, Any] | Exception) -> int:
 
 def _told(counts: Mapping[str, Any]) -> str:
     """The counts of an output in words."""
-    parts = [] if counts["agreement"] is None else [
-        f"{counts['agreement']:.2%} ±{counts['agreement_error']:.2%} agree"
-    ]
+    parts = (
+        []
+        if counts["agreement"] is None
+        else [f"{counts['agreement']:.2%} ±{counts['agreement_error']:.2%} agree"]
+    )
     if counts["mean_difference"] is not None:
         mean, most = counts["mean_difference"], counts["largest_difference"]
         parts.append(f"difference {mean:.3g} in the mean, {most:.3g} at most")

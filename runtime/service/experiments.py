@@ -152,13 +152,14 @@ class Experiments:
         It goes on counting until it is closed; one of another `tolerance` or `segment` is beside
         it.
         """
-        return self._compared(name, (tolerance, segment), tolerance=tolerance, segment=segment)
+        key = tolerance, segment
+        made = Comparison(tolerance, segment=segment, differing=self._differing)
+        return self._compared(name, key, made)
 
-    def _compared(self, name: str, key: object, **options: Any) -> Comparison:
+    def _compared(self, name: str, key: object, made: Comparison) -> Comparison:
         with self._observing:
             known = self._comparisons.setdefault(name, {})
             if key not in known:
-                made = Comparison(differing=self._differing, **options)
                 made.ended = self.observe(name, made)
                 known[key] = made
                 self._conceal(name)
@@ -166,7 +167,7 @@ class Experiments:
 
     def agreement(self, name: str) -> tuple[int, int]:
         """How many values of a shadow agreed, of how many, since its rollout compares them."""
-        return self._compared(name, "agreement", keep=0).agreement()
+        return self._compared(name, "agreement", Comparison(keep=0)).agreement()
 
     def _conceal(self, name: str) -> None:
         """Have comparisons forget the values of columns that are private now."""

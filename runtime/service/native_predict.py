@@ -279,7 +279,8 @@ def open_native_predict(
     """`predict` over these routes, or None where this interpreter can have no such function.
 
     `general(...)` is called for whatever it does not do itself, and for one call in so many
-    `timed(version, row, number)`. A name that is no route may have a mirror: what that version answers is
+    `timed(version, row, number)`. A name that is no route may have a mirror: what that version
+    answers is
     noted for its shadow, by `mirrored(mirror, row, answers)` where machine code cannot.
     """
     at_entry, places = slots(ModelVersion, ("entry",)), slots(InlineEntry, _SLOTS)

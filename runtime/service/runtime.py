@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from runtime.graph.facts import GraphFacts
     from runtime.graph.links import Linked
 
-#: What materialisation may keep, unless told otherwise.
-RESULT_BYTES = 32 << 20
+RESULT_BYTES = 32 << 20  # what materialisation may keep, unless told otherwise
 
 
 class Runtime(RoutedEndpoints):
@@ -94,8 +93,6 @@ class Runtime(RoutedEndpoints):
         self._switched = self._graphs.changed
         self._closed = self._has_native = False
 
-    # --- registering -------------------------------------------------------------------------
-
     def register(  # noqa: PLR0913 (each has a default)
         self,
         name: str,
@@ -123,7 +120,6 @@ class Runtime(RoutedEndpoints):
         self._endpoints.check(name, number, replace=replace)
         start, compiled = time.perf_counter(), cache.counters.compile_seconds
         plan, path, linked = self._plan(source, exact, background, f"{name}@{number}")
-        # What bringing it back would take: its code stays, so compiling is no part of that.
         compiled = cache.counters.compile_seconds - compiled
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         written = None
@@ -235,8 +231,6 @@ class Runtime(RoutedEndpoints):
     def graph(self, owner: str) -> GraphFacts | None:
         """The models and steps of a graph ("name@version"), and why it has not followed a model."""
         return self._graphs.facts(owner)
-
-    # --- answering ---------------------------------------------------------------------------
 
     def predict(  # noqa: PLR0913 (each has a default)
         self,
@@ -397,8 +391,6 @@ class Runtime(RoutedEndpoints):
 
         return batches.answers(submit, blocks, ahead or 2 * self._engines.executors)
 
-    # --- the way of a call -------------------------------------------------------------------
-
     def _find(self, name: str | ModelVersion) -> ModelVersion:
         self._check_open()
         if self._catalog.departed:
@@ -412,10 +404,9 @@ class Runtime(RoutedEndpoints):
         if function is None:
             return None
         number = entry.tick()
-        if not number & entry.rest & UNTIMED:
-            return self._timed(version, batch, number)
         try:
-            return function(batch.data)
+            looked = not number & entry.rest & UNTIMED
+            return self._timed(version, batch, number) if looked else function(batch.data)
         except Exception:
             version.refused(batch)
             raise
@@ -426,11 +417,7 @@ class Runtime(RoutedEndpoints):
         if function is None:
             return None
         start = version.clock()
-        try:
-            values = function(batch.data)
-        except Exception:
-            version.refused(batch)
-            raise
+        values = function(batch.data)
         seconds = version.clock() - start
         version.timed(batch, seconds)
         if not number & UNTIMED:
@@ -441,7 +428,11 @@ class Runtime(RoutedEndpoints):
     def _timed_natively(self, version: ModelVersion, data: object, number: int) -> Answers:
         """The same for machine code, which has counted the call."""
         batch = version.read(data)
-        values = self._timed(version, batch, number)
+        try:
+            values = self._timed(version, batch, number)
+        except Exception:
+            version.refused(batch)
+            raise
         if values is None:  # closed meanwhile; the version may have gone, too, but has the call
             choice = self._policy.weigh(batch, version, PLAIN)
             return self._answer(version, batch, choice, PLAIN)
@@ -526,8 +517,6 @@ class Runtime(RoutedEndpoints):
         if version.learned.inline_ok is not (version.entry.function is not None):
             version.open()
 
-    # --- looking ------------------------------------------------------------------------------
-
     def stats(self) -> RuntimeStats:
         """What was done so far, and what is there now."""
         every = self._endpoints.all()
@@ -559,8 +548,6 @@ class Runtime(RoutedEndpoints):
         text = explained(version, self._policy.decide(version, call, rows), rows)
         graph = self._graphs.facts(version.owner)
         return "\n".join([text, *graph.lines()]) if graph else text
-
-    # --- the end ------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:

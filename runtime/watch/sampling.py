@@ -1,4 +1,4 @@
-"""Which of the rows in service are looked at: a share of them, or so many a minute and some more."""
+"""Which rows in service are looked at: a share of them, or so many a minute and some more."""
 
 from __future__ import annotations
 

@@ -101,7 +101,9 @@ def numbered(values: NDArray[Any], *, floored: bool = False) -> tuple[NDArray[np
     """The number of each value among the distinct ones, and these; without sorting if it can."""
     if values.dtype == object:
         codes, found = numbered_objects(values)
-        return codes, [each if isinstance(each, str | float | None) else str(each) for each in found]
+        return codes, [
+            each if isinstance(each, str | float | None) else str(each) for each in found
+        ]
     if len(values):
         least, most = float(values.min()), float(values.max())
         few = most - least < _FEW and abs(least) < 1 << 53  # not so where NaN is

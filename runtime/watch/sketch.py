@@ -1,7 +1,8 @@
 """What reference rows look like, by column, and counters of a window in the same bins.
 
 A column of numbers is kept as the counts between its quantiles, and below and above all of them,
-where the reference has none; one of words as the counts of its most frequent words. Both count what is missing, and words also what the reference has never seen.
+where the reference has none; one of words as the counts of its most frequent words.
+Both count what is missing, and words also what the reference has never seen.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import FlourError, ParameterError
+from flour.core.errors import FlourError
 from flour.data.batch import Batch
 from objectstore import Closing
 from oven import Plan

@@ -144,10 +144,7 @@ class Watch(Closing):
         for column in self.segments.columns if self.segments else ():
             if column.width and texts.get(column.name):
                 raise ParameterError("a column of texts has no buckets", where=column.text)
-        for each in detectors:
-            if isinstance(each, type) or not callable(getattr(each, "update", None)):
-                found = f"the class {each.__name__}" if isinstance(each, type) else repr(each)[:80]
-                raise ParameterError("a detector has a method `update`", found=found)
+        _check_detectors(detectors)
         self.detectors = tuple(detectors)
         rows = {name: each for name, each in rows.items() if name not in private}
         #: What finds outliers, and what it has found.
@@ -315,7 +312,8 @@ class Watch(Closing):
         The block is halved again and again. One that takes too long is counted as refused.
         """
         version, end = self.version, min(monotonic() + _REFUSED_SECONDS, self._observer.until)
-        whole = rows == 1 or version.mixes_rows or version.waits or version.plan is None
+        plan: Any = version.plan
+        whole = rows == 1 or version.mixes_rows or version.waits or plan is None
         parts, bad = [np.arange(rows)], [np.arange(rows)[:0]]
         while parts and self.segments is not None:
             part = parts.pop()
@@ -325,7 +323,7 @@ class Watch(Closing):
             for half in np.array_split(part, 2):
                 some = {name: each[half] for name, each in table.items()}
                 with suppress(Exception):  # it is refused, with whatever is wrong in it
-                    answers = version.plan.run(taken_rows(block, half.tolist()))
+                    answers = plan.run(taken_rows(block, half.tolist()))
                     labels = answers.get("label")
                     self.segments.add(some, _scores(answers), labels, weight)
                     continue
@@ -450,6 +448,13 @@ def _check(name: str, *given: object) -> None:
     pairs = zip(kinds, given, strict=True)
     told = ((option, value, fits(value), meaning) for (option, fits, meaning), value in pairs)
     check_values(told, "an endpoint cannot be watched like this", name)
+
+
+def _check_detectors(given: Sequence[object]) -> None:
+    for each in given:
+        if isinstance(each, type) or not callable(getattr(each, "update", None)):
+            found = f"the class {each.__name__}" if isinstance(each, type) else repr(each)[:80]
+            raise ParameterError("a detector has a method `update`", found=found)
 
 
 def _are_texts(given: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -102,7 +103,9 @@ def test_a_rollout_has_a_comparison_of_its_own(runtime: Runtime) -> None:
     runtime.predict("m", ROW)
     until(lambda: loose.counts().pairs == 1)
     assert loose.agreement()[0] > 0
-    rollout = runtime.rollout("m", "m@2", steps=(50,), header="x-user", require=("agreement > 98 %",))
+    rollout = runtime.rollout(
+        "m", "m@2", steps=(50,), header="x-user", require=("agreement > 98 %",)
+    )
     default = runtime.compare("m")
     for number in range(20):
         runtime.predict("m", ROW + number, headers={"x-user": str(number)})
@@ -157,9 +160,13 @@ def test_a_comparison_forgets_what_becomes_private() -> None:
         assert "4455667788.5" in repr([each.disagreements for each in every])
         notes = {"private": ("ssn",)}
         runtime.register("m", flow, 3, activate=False, notes=notes, background=False)
+
+        def reached(many: int) -> bool:
+            return all(each.counts().disagreements == many for each in every)
+
         for asked in (1, 2):
             texts = repr([(each.disagreements, each.to_dict(), str(each)) for each in every])
             assert "445566778" not in texts
             assert "4455667788" not in repr([vars(each) for each in every])
             runtime.predict("m", {"ssn": 4455667788.5, "amount": 3.0})
-            until(lambda many=asked + 1: all(e.counts().disagreements == many for e in every))
+            until(partial(reached, asked + 1))

@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -131,7 +130,7 @@ def test_closing_under_traffic_is_short(runtime: Runtime, block: int) -> None:
     assert sum(cell.rows for cell in watch.cells()) == counted
 
 
-def test_a_full_disk_ends_no_runtime(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_ends_no_runtime(caplog: pytest.LogCaptureFixture) -> None:
     class Full:
         def write(self, _: bytes) -> int:
             raise OSError(28, "no space left")
@@ -168,8 +167,17 @@ def test_sketches_of_a_former_release_are_read() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"counts": [-1] * 14}, {"counts": [1e300] * 14}, {"missing": -1}, {"least": "low"}]
-    + [{"edges": ["nan"] * 13}, {"counts": [[1]]}, {"least": 5.0}, {"edges": "1"}, {"missing": ""}],
+    [
+        {"counts": [-1] * 14},
+        {"counts": [1e300] * 14},
+        {"missing": -1},
+        {"least": "low"},
+        {"edges": ["nan"] * 13},
+        {"counts": [[1]]},
+        {"least": 5.0},
+        {"edges": "1"},
+        {"missing": ""},
+    ],
 )
 def test_damaged_sketches_are_refused(change: dict[str, Any]) -> None:
     data = Reference({"x": Numbers.of(np.random.default_rng(0).normal(size=500))}).to_data()
@@ -205,9 +213,7 @@ def test_errors_of_drift_are_those_of_many_samples() -> None:
     rng = np.random.default_rng(0)
     for shift in (0.0, 0.5):
         sketch = Numbers.of(rng.normal(size=4000))
-        found = [
-            drift("x", sketch, *sketch.counted(rng.normal(shift, 1, 500))) for _ in range(200)
-        ]
+        found = [drift("x", sketch, *sketch.counted(rng.normal(shift, 1, 500))) for _ in range(200)]
         spread = np.std([each.psi for each in found])
         told = np.mean([each.psi_error for each in found])
         assert 0.5 < spread / told < 2

@@ -115,7 +115,6 @@ def counted(watch: Any) -> dict[str, tuple[int, int]]:
     return {cell.segment[0]: (cell.rows, cell.errors) for cell in watch.cells()}
 
 
-
 @pytest.mark.parametrize(
     ("door", "bad"),
     [
@@ -179,7 +178,7 @@ def _binary(client: Client, rows: list[dict[str, Any]]) -> None:
 
 
 HTTP = [_plain, _plain_blocks, _instances, _json, _json_block, _binary]
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "cached": {"cache_bytes": 1 << 20},
     "batched": {"batch_wait": 0.002},

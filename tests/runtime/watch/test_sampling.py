@@ -143,10 +143,17 @@ def test_a_clock_that_jumps_changes_little(clock: Clock) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"sample": 0}, {"sample": 1.5}, {"sample": "all"}, {"sample": float("nan")}]
-    + [{"rows_a_minute": -1}, {"rows_a_minute": None}, {"rows_a_minute": float("nan")}],
+    [
+        {"sample": 0},
+        {"sample": 1.5},
+        {"sample": "all"},
+        {"sample": float("nan")},
+        {"rows_a_minute": -1},
+        {"rows_a_minute": None},
+        {"rows_a_minute": float("nan")},
+    ],
 )
 def test_what_is_no_sample_is_refused(runtime: Runtime, options: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match="sample is a share|so many rows"):
+    with pytest.raises(ParameterError, match=r"sample is a share|so many rows"):
         runtime.watch("m", **options)
     assert runtime.find("m").watcher is None
