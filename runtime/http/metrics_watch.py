@@ -84,7 +84,17 @@ def _drift(windows: Family) -> list[Family]:
         if one.rows >= (known.rows if (known := found.get(tuple(where))) else 0):
             found[tuple(where)] = one
     families = []
-    for name in ("psi", "psi_error", "ks", "p_value", "missing", "unseen", "rows", "alarms"):
+    for name in (
+        "psi",
+        "psi_error",
+        "ks",
+        "p_value",
+        "missing",
+        "unseen",
+        "beyond",
+        "rows",
+        "alarms",
+    ):
         text = f"Columns against the reference: {name}."
         family = Family(f"pretzel_drift_{name}", "gauge", text)
         for labels, one in found.items():

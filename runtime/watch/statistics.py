@@ -44,7 +44,9 @@ class Drift(NamedTuple):
     missing: float
     """The share of missing values beyond that of the reference."""
     unseen: float
-    """The share of words that the reference does not have, or of numbers beyond its range."""
+    """The share of words that the reference does not have."""
+    beyond: float = 0.0
+    """The share of numbers out of the reference's range."""
     psi_error: float = 0.0
     """The standard error of the PSI, which few rows make large."""
     ks_error: float | None = None
@@ -58,13 +60,13 @@ class Drift(NamedTuple):
         twentieth, or less where samples of the same are hardly so.
         """
         moved = self.psi > max(0.2, 2 * self.psi_error)
-        beyond = self.unseen > (0.005 if self.p_value < 1e-6 else 0.05)
-        return self.rows >= ALARMING and (moved or beyond)
+        new = self.unseen + self.beyond > (0.005 if self.p_value < 1e-6 else 0.05)
+        return self.rows >= ALARMING and (moved or new)
 
     @property
     def score(self) -> float:
-        """What columns are ordered by: PSI, and what is newly missing or unseen."""
-        return self.psi + max(self.missing, 0.0) + self.unseen
+        """What columns are ordered by: PSI, and what is newly missing, unseen or out of range."""
+        return self.psi + max(self.missing, 0.0) + self.unseen + self.beyond
 
 
 def window(column: str, sketch: Sketch, counts: Counts, missing: int) -> Window:
@@ -85,7 +87,7 @@ def drift_of(of: Window) -> Drift:
     statistic, p_value = chi_square(old, new)
     # Some numbers of the reference's own kind are beyond its ends, which are those of a sample.
     ends = of.is_numbers and len(new) > 3 and not (old[0] or old[-2])
-    unseen = int(new[0] + new[-2]) if ends else 0 if of.is_numbers else int(new[-2])
+    beyond = int(new[0] + new[-2]) if ends else 0
     return Drift(
         of.column,
         rows,
@@ -94,7 +96,8 @@ def drift_of(of: Window) -> Drift:
         statistic,
         p_value,
         int(new[-1]) / max(rows, 1) - int(old[-1]) / max(int(old.sum()), 1),
-        unseen / max(rows, 1),
+        0.0 if of.is_numbers else int(new[-2]) / max(rows, 1),
+        beyond / max(rows, 1),
         psi_error(old, new),
         ks_error(old[:-1], new[:-1]) if of.is_numbers else None,
     )

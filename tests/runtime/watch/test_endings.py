@@ -206,7 +206,7 @@ def test_numbers_beyond_the_reference_alarm(share: float, scale: float) -> None:
     sketch = Numbers.of(drawn(5000))
     same, moved = (drift("x", sketch, *sketch.counted(drawn(3000) * by)) for by in (1, scale))
     assert (same.alarms, moved.alarms) == (False, True)
-    assert moved.unseen == pytest.approx(share, rel=0.4)
+    assert moved.beyond == pytest.approx(share, rel=0.4)
 
 
 def test_errors_of_drift_are_those_of_many_samples() -> None:
