@@ -37,7 +37,7 @@ class Drift(NamedTuple):
     """0.1 is commonly called a small shift, 0.2 one to be looked at."""
     ks: float | None
     """The largest distance of the cumulative shares at the bins' ends; None for words. Of what is
-    there: values that are missing count in none."""
+    there: values that are missing count in none. It is 1 where all are."""
     chi_square: float
     p_value: float
     """How likely such a chi-square is if both have the same shares."""
@@ -88,11 +88,13 @@ def drift_of(of: Window) -> Drift:
     # Some numbers of the reference's own kind are beyond its ends, which are those of a sample.
     ends = of.is_numbers and len(new) > 3 and not (old[0] or old[-2])
     beyond = int(new[0] + new[-2]) if ends else 0
+    gone = rows and old[:-1].any() and not new[:-1].any()  # nothing is as far as it can be
+    distance = 1.0 if gone else ks(old[:-1], new[:-1])
     return Drift(
         of.column,
         rows,
         psi(old, new),
-        ks(old[:-1], new[:-1]) if of.is_numbers else None,
+        distance if of.is_numbers else None,
         statistic,
         p_value,
         int(new[-1]) / max(rows, 1) - int(old[-1]) / max(int(old.sum()), 1),
