@@ -113,12 +113,13 @@ class ModelCodec:
         if self.rows is None:
             return self._numbers(body)
         decoded = self.rows.read(body)
-        if decoded is None:
-            return None
+        return None if decoded is None else (self._batch(decoded[0]), decoded[1])
+
+    def _batch(self, data: object) -> Batch:
         try:
-            return self.version.reader.read(decoded[0]), decoded[1]
+            return self.version.reader.read(data)
         except Exception:
-            self.version.refused(decoded[0])
+            self.version.refused(data)
             raise
 
     def _numbers(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
@@ -154,13 +155,13 @@ class ModelCodec:
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
         wished = response_options(asked, request)
         data = call_data(self.version.inputs, tensors)
-        return self.call(self.version.read(data).as_block, wished), wished
+        return self.call(self._batch(data).as_block, wished), wished
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
         items: Sequence[RequestInput | LooseInput] = asked.inputs
         try:
-            tensors = [*self._each(items, reader, common)]
+            tensors = self._each(items, reader, common)
         except Exception:
             loose = {item.name: _rows_of(item) for item in items}
             only = len(loose) == 1 and len(self.version.inputs) == 1
@@ -174,7 +175,8 @@ class ModelCodec:
         items: Sequence[RequestInput | LooseInput],
         reader: codec_binary.Reader,
         common: str | None,
-    ) -> Iterator[Tensor]:
+    ) -> list[Tensor]:
+        tensors = []
         for index, item in enumerate(items):
             where = f"$.inputs[{index}]"
             size = codec_binary.binary_size(item.parameters, where)
@@ -184,7 +186,8 @@ class ModelCodec:
                 raw = reader.take(size, where)
                 array = codec_binary.values(raw, item.datatype, item.shape, where)
             tensor = Tensor(item.name, item.datatype, array)
-            yield read(tensor, content_type(item.parameters, where) or common, where)
+            tensors.append(read(tensor, content_type(item.parameters, where) or common, where))
+        return tensors
 
     def _raw(self, body: bytes | memoryview) -> InferCall:
         """A body that is the one input and nothing else."""
@@ -205,7 +208,7 @@ class ModelCodec:
             shape = [len(body) // size, *spec.shape[1:]]
             array = codec_binary.values(view, spec.datatype, shape, spec.name)
         data = call_data(self.version.inputs, [Tensor(spec.name, spec.datatype, array)])
-        return self.call(self.version.read(data).as_block, NOTHING)
+        return self.call(self._batch(data).as_block, NOTHING)
 
     def call(self, batch: Batch, wished: ResponseOptions) -> InferCall:
         """The call for a batch."""
