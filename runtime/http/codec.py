@@ -144,38 +144,30 @@ class ModelCodec:
         """Any request, as a call and what is wished of its answer."""
         header = request.header(HEADER_LENGTH)
         body = request.body
-        if header is None:
-            asked = codec_json.decode(body)
-            tensors = self._tensors(asked, codec_binary.Reader(body, len(body)))
-        else:
-            size = _header_size(header, len(body))
-            if size == 0:
-                return self._raw(body), NOTHING
-            asked = codec_json.decode(body[:size])
+        size = len(body) if header is None else _header_size(header, len(body))
+        if header is not None and size == 0:
+            return self._raw(body), NOTHING
+        asked = codec_json.decode(body if header is None else body[:size])
+        told: Any = None
+        try:
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
+            told = call_data(self.version.inputs, tensors)
+            batch = self.version.reader.read(told).as_block
+        except Exception:
+            self.version.refused(self._loose(asked) if told is None else told)
+            raise
         wished = response_options(asked, request)
-        data = call_data(self.version.inputs, tensors)
-        return self.call(self._batch(data).as_block, wished), wished
+        return self.call(batch, wished), wished
+
+    def _loose(self, asked: Envelope) -> object:
+        """What can be told of tensors that cannot be read."""
+        found = {item.name: _rows_of(item) for item in asked.inputs}
+        only = len(found) == 1 and len(self.version.inputs) == 1
+        return next(iter(found.values())) if only else found
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
         items: Sequence[RequestInput | LooseInput] = asked.inputs
-        try:
-            tensors = self._each(items, reader, common)
-        except Exception:
-            loose = {item.name: _rows_of(item) for item in items}
-            only = len(loose) == 1 and len(self.version.inputs) == 1
-            self.version.refused(next(iter(loose.values())) if only else loose)
-            raise
-        reader.finish()
-        return tensors
-
-    def _each(
-        self,
-        items: Sequence[RequestInput | LooseInput],
-        reader: codec_binary.Reader,
-        common: str | None,
-    ) -> list[Tensor]:
         tensors = []
         for index, item in enumerate(items):
             where = f"$.inputs[{index}]"
@@ -187,6 +179,7 @@ class ModelCodec:
                 array = codec_binary.values(raw, item.datatype, item.shape, where)
             tensor = Tensor(item.name, item.datatype, array)
             tensors.append(read(tensor, content_type(item.parameters, where) or common, where))
+        reader.finish()
         return tensors
 
     def _raw(self, body: bytes | memoryview) -> InferCall:
