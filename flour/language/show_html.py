@@ -13,33 +13,63 @@ from flour.language.show import Line, lines, mermaid, text
 
 WIDTH, HEIGHT, ACROSS, DOWN, EDGE = 236, 74, 24, 46, 16
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1c2733; --soft: #5d6b7a; --paper: #fbfaf7;
-  --box: #fff; --line: #c9c2b4; --mark: #b5651d; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e4da; --soft: #9aa5b1; --paper: #14181d;
-  --box: #1e242b; --line: #414b57; --mark: #e0a458; } }
-body { margin: 1.5rem; background: var(--paper); color: var(--ink);
-  font: 14px/1.4 system-ui, sans-serif; }
-h1 { font-size: 1.1rem; } p { color: var(--soft); }
+#: The look of all pages: of programs, of plans, and of a server.
+STYLE = """\
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; --dim: #888;
+  --mark: #d9822b33; --bar: #3b7dd8;
+  --good: #2a7d46; --bad: #c0392b; --wait: #b7791f; --link: #2563a8; }
+@media (prefers-color-scheme: dark) {
+  :root { --good: #6cc48a; --bad: #f08a7d; --wait: #e3b35c; --link: #7db4f0; } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 88rem;
+  padding: 0 1.2rem; }
+header { display: flex; gap: 1rem; align-items: baseline; flex-wrap: wrap; }
+h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
+nav { margin-left: auto; display: flex; flex-wrap: wrap; gap: 0 1rem; } a { color: var(--link); }
+dl { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0 0; }
+dl div { background: var(--soft); border-radius: 8px; padding: .5rem .9rem; }
+dt { color: var(--dim); font-size: .8rem; } dd { margin: 0; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
+th { color: var(--dim); font-size: .8rem; font-weight: 600; }
+th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left;
+  vertical-align: top; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums;
+  white-space: nowrap; }
+td.short { white-space: nowrap; }
+td.name { overflow-wrap: anywhere; min-width: 8rem; max-width: 26rem; }
+.good { color: var(--good); } .bad { color: var(--bad); } .wait { color: var(--wait); }
+.dim, footer { color: var(--dim); } footer { margin: 2rem 0; font-size: .85rem; }
+details { margin: .3rem 0 .3rem 1rem; } summary { cursor: pointer; }
+form { display: flex; gap: .5rem; margin: .4rem 0 .8rem; }
+input, button { font: inherit; padding: .2rem .6rem; }
+h2 code, pre { font: 13px/1.45 ui-monospace, monospace; }
+pre { border: 1px solid var(--line); border-radius: 6px; overflow-x: auto; padding: .8rem; }
+tr.black { background: var(--mark); }
+.bar { background: var(--bar); border-radius: 3px; height: .45rem; margin-top: .3rem; }
 .graph { overflow: auto; }
-svg text { fill: var(--ink); font: 12px ui-monospace, monospace; }
-svg .name { font-weight: 600; } svg .soft { fill: var(--soft); font-size: 11px; }
-svg rect { fill: var(--box); stroke: var(--line); }
-svg .end rect { stroke: var(--mark); stroke-width: 2; }
-svg path { fill: none; stroke: var(--line); stroke-width: 1.5; }
-"""
+svg text { fill: currentColor; font: 12px ui-monospace, monospace; }
+svg .name { font-weight: 600; } svg .soft { fill: var(--dim); font-size: 11px; }
+svg rect { fill: var(--soft); stroke: var(--line); }
+svg .end rect { stroke: var(--bar); stroke-width: 2; }
+svg path { fill: none; stroke: var(--line); stroke-width: 1.5; }"""
+
+
+def document(title: str, body: str, *, nav: str = "", refresh: int = 0, name: str = "") -> str:
+    """A whole page in the one look of all, which reloads after `refresh` seconds."""
+    again = f'<meta http-equiv="refresh" content="{refresh}">\n' if refresh else ""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"{again}<title>{escape(name or title)}</title>\n"
+        f"<style>\n{STYLE}\n</style>\n</head>\n<body>\n"
+        f"<header><h1>{escape(title)}</h1>{nav}</header>\n{body}</body>\n</html>\n"
+    )
 
 
 def page(flow: Flow) -> str:
-    """The whole page."""
+    """The page of a program."""
     summary = f"{len(flow.nodes())} values, outputs {', '.join(flow.outputs)}"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>Program</title><style>{STYLE}</style></head><body>\n"
-        f"<h1>Program {escape(flow.digest[:12])}</h1><p>{escape(summary)}</p>\n"
-        f"{drawing(flow, summary)}\n</body></html>\n"
-    )
+    drawn = f"<p>{escape(summary)}</p>\n{drawing(flow, summary)}\n"
+    return document(f"Program {flow.digest[:12]}", drawn, name="Program")
 
 
 def drawing(flow: Flow, summary: str) -> str:

@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from html import escape
 
-from flour.language.show_html import STYLE
+from flour.language.show_html import document
 
-_STYLE = """\
-:root { color-scheme: light dark; --line: #8885; --mark: #d9822b33;
-        --bar: #3b7dd8; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; } h2 { font: 600 1rem ui-monospace, monospace; margin: 1.5rem 0 .3rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left;
-         vertical-align: top; }
-tr.black { background: var(--mark); }
-.bar { background: var(--bar); border-radius: 3px; height: .45rem; margin-top: .3rem; }
-pre { border: 1px solid var(--line); border-radius: 6px; overflow-x: auto; padding: .8rem;
-      font: 13px/1.45 ui-monospace, monospace; }"""
+__all__ = ["document", "page", "preformatted", "table"]
 
 
 def page(title: str, head: str, body: str) -> str:
-    """A whole document."""
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>Pretzel: {escape(title)}</title>\n"
-        f"<style>\n{STYLE}{_STYLE}\n</style>\n</head>\n<body>\n"
-        f"<h1>{escape(title)}</h1>\n<p>{escape(head)}</p>\n{body}</body>\n</html>\n"
-    )
+    """A page about a plan."""
+    said = f"<p>{escape(head)}</p>\n" if head else ""
+    return document(title, said + body, name=f"Pretzel: {title}")
 
 
 def table(
@@ -40,11 +25,11 @@ def table(
 ) -> str:
     """A table; `marked` rows stand out, and percentages in the column called `bars` have a bar."""
     drawn = columns.index(bars) if bars else -1
-    lines = ["<table>", _row("th", columns, black=False)]
+    lines = ['<div class="wide"><table>', _row("th", columns, black=False)]
     lines += [
         _row("td", row, black=number in marked, drawn=drawn) for number, row in enumerate(rows)
     ]
-    return "\n".join([*lines, "</table>\n"])
+    return "\n".join([*lines, "</table></div>\n"])
 
 
 def _row(cell: str, texts: Sequence[str], *, black: bool, drawn: int = -1) -> str:

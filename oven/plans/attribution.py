@@ -57,7 +57,8 @@ class Attribution:
 
     `values` has a row for each row of the data, and a column for each of `columns`; with several
     scores (classes), they are its last axis. `base` is the score that nothing has been added to.
-    `method` is "exact" or "sampled"; sampled values have `errors`, one standard error each.
+    `method` is "exact" or "sampled"; sampled values have `errors`, one standard error each, and the
+    base `base_error`, which is that of the background rows that were drawn for the mean of all.
     """
 
     output: str
@@ -67,6 +68,7 @@ class Attribution:
     score: NDArray[np.float64]
     method: str = "exact"
     errors: NDArray[np.float64] | None = None
+    base_error: NDArray[np.float64] | None = None
     #: What the scores stand for, where there are several: the classes.
     names: tuple[Any, ...] = ()
     #: Whether the score is the one that the output is made of: log-odds, where it is a probability.
@@ -117,6 +119,8 @@ class Attribution:
         made["shares"] = dict(zip(self.columns, self.values[row].tolist(), strict=True))
         if self.errors is not None:
             made["errors"] = dict(zip(self.columns, self.errors[row].tolist(), strict=True))
+        if self.base_error is not None:
+            made["base_error"] = self.base_error.tolist()
         if self.words is not None:
             found = self.words(row, self._score(row, None))
             made["words"] = [part.to_dict() for part in found]
@@ -157,10 +161,12 @@ class Attribution:
         """What is explained, from the base to the score."""
         score, single = self._score(row, None), self.values.ndim == 2
         base = self.base if single else self.base[score]
+        error = self.base_error if single or self.base_error is None else self.base_error[score]
+        unsure = f" ±{float(error):.2g}" if error is not None and error > 0 else ""
         total = self.score[row] if single else self.score[row, score]
         name = f" {self.names[score]}" if not single and self.names else ""
         raw = " (raw score)" if self.raw_score else ""
-        return f"{self.output}{name}{raw}: {float(base):.6g} -> {float(total):.6g}"
+        return f"{self.output}{name}{raw}: {float(base):.6g}{unsure} -> {float(total):.6g}"
 
     # --- a page ---------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ import numpy as np
 from flour.data.batch import row_count
 from runtime.http.interfaces import Answering
 from runtime.http.messages import InferCall
+from runtime.service.asking import unseen
 from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
 
@@ -226,8 +227,9 @@ class Batched:
 
     def _one_by_one(self, ready: list[_Waiting]) -> None:
         self._alone += len(ready)
-        for one in ready:
-            self._by_itself(one)
+        with unseen():
+            for one in ready:
+                self._by_itself(one)
 
     def _by_itself(self, one: _Waiting) -> None:
         _after(self.inner, one.rest(monotonic()), partial(_passed_on, one.future))

@@ -113,7 +113,14 @@ class ModelCodec:
         if self.rows is None:
             return self._numbers(body)
         decoded = self.rows.read(body)
-        return None if decoded is None else (self.version.reader.read(decoded[0]), decoded[1])
+        return None if decoded is None else (self._batch(decoded[0]), decoded[1])
+
+    def _batch(self, data: object) -> Batch:
+        try:
+            return self.version.reader.read(data)
+        except Exception:
+            self.version.refused(data)
+            raise
 
     def _numbers(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
         try:
@@ -137,18 +144,26 @@ class ModelCodec:
         """Any request, as a call and what is wished of its answer."""
         header = request.header(HEADER_LENGTH)
         body = request.body
-        if header is None:
-            asked = codec_json.decode(body)
-            tensors = self._tensors(asked, codec_binary.Reader(body, len(body)))
-        else:
-            size = _header_size(header, len(body))
-            if size == 0:
-                return self._raw(body), NOTHING
-            asked = codec_json.decode(body[:size])
+        size = len(body) if header is None else _header_size(header, len(body))
+        if header is not None and size == 0:
+            return self._raw(body), NOTHING
+        asked = codec_json.decode(body if header is None else body[:size])
+        told: Any = None
+        try:
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
+            told = call_data(self.version.inputs, tensors)
+            batch = self.version.reader.read(told).as_block
+        except Exception:
+            self.version.refused(self._loose(asked) if told is None else told)
+            raise
         wished = response_options(asked, request)
-        data = call_data(self.version.inputs, tensors)
-        return self.call(self.version.reader.read(data).as_block, wished), wished
+        return self.call(batch, wished), wished
+
+    def _loose(self, asked: Envelope) -> object:
+        """What can be told of tensors that cannot be read."""
+        found = {item.name: _rows_of(item) for item in asked.inputs}
+        only = len(found) == 1 and len(self.version.inputs) == 1
+        return next(iter(found.values())) if only else found
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
@@ -186,7 +201,7 @@ class ModelCodec:
             shape = [len(body) // size, *spec.shape[1:]]
             array = codec_binary.values(view, spec.datatype, shape, spec.name)
         data = call_data(self.version.inputs, [Tensor(spec.name, spec.datatype, array)])
-        return self.call(self.version.reader.read(data).as_block, NOTHING)
+        return self.call(self._batch(data).as_block, NOTHING)
 
     def call(self, batch: Batch, wished: ResponseOptions) -> InferCall:
         """The call for a batch."""
@@ -294,6 +309,18 @@ class ModelCodec:
                 yield from self._arrays(value, f"{before}{name}.")
             else:
                 yield before + name, _array(value)
+
+
+def _rows_of(item: RequestInput | LooseInput) -> list[Any]:
+    """What can be told of a tensor that cannot be read, a value or a list of them for each row."""
+    data, rows = item.data, item.shape[0] if item.shape else 1
+    if isinstance(data, msgspec.Raw):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            data = msgspec.json.decode(data)
+    if not isinstance(data, list) or not 0 < rows <= len(data) or len(data) % rows:
+        return [None]
+    wide = len(data) // rows
+    return data if wide == 1 else [data[at : at + wide] for at in range(0, len(data), wide)]
 
 
 def _usual(version: ModelVersion) -> tuple[str, ...] | None:

@@ -118,7 +118,7 @@ async def _by_documents(
     made: list[dict[str, Any]] = []
     try:
         for at in range(0, call.batch.rows, DOCUMENTS):
-            batch = front.version.reader.read(call.batch.data[at : at + DOCUMENTS]).as_block
+            batch = front.version.read(call.batch.data[at : at + DOCUMENTS]).as_block
             timeout = None if deadline is None else left(deadline)
             part = replace(call, batch=batch, timeout=timeout)
             made.append(await asyncio.wrap_future(service.answering.answer(part)))

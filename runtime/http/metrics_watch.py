@@ -18,6 +18,8 @@ from runtime.watch.statistics import Drift, Window, drift_of
 from runtime.watch.watching import Watch, watches_of
 
 _WINDOWS = "pretzel_drift_windows"
+#: Of windows of less rows, nothing but that is told: any two rows have a PSI of several.
+_LEAST_ROWS = 100
 
 
 def families(versions: Iterable[ModelVersion]) -> list[Family]:
@@ -82,11 +84,22 @@ def _drift(windows: Family) -> list[Family]:
         if one.rows >= (known.rows if (known := found.get(tuple(where))) else 0):
             found[tuple(where)] = one
     families = []
-    for name in ("psi", "ks", "missing", "unseen", "rows"):
+    for name in (
+        "psi",
+        "psi_error",
+        "ks",
+        "p_value",
+        "missing",
+        "unseen",
+        "beyond",
+        "rows",
+        "alarms",
+    ):
         text = f"Columns against the reference: {name}."
         family = Family(f"pretzel_drift_{name}", "gauge", text)
         for labels, one in found.items():
-            if (figure := getattr(one, name)) is not None:
+            told = one.rows >= _LEAST_ROWS or name in {"rows", "alarms"}
+            if told and (figure := getattr(one, name)) is not None:
                 family.put(figure, labels)
         families.append(family)
     return families

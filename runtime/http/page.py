@@ -7,6 +7,7 @@ answers. No script: filtering is a form, and the browser refreshes.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,6 +15,7 @@ from html import escape
 from urllib.parse import parse_qs, quote
 
 from flour.core.hidden import hiding
+from oven.explain.page import document
 from runtime.http import page_html as html
 from runtime.http.clients import may_change
 from runtime.http.health import server_version
@@ -37,6 +39,7 @@ LONGEST_REFRESH = 3600
 #: Steps of `explain` that are shown: those that take milliseconds and show no machine code.
 STEPS = ("stages", "logical", "optimised", "source")
 _TIMES = "Times are from the last byte of a request to its answer, by the buckets of /metrics."
+_TIERS = "Tier 1 is answered by native code, tier 0 by the operators' definitions, which is slower."
 _HEADERS = (
     # No external resources, no scripts.
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),
@@ -92,8 +95,8 @@ async def _explained(service: HandlerContext, version: ModelVersion, step: str) 
     ]
     facts = service.runtime.graph(version.owner)
     drawn = "" if facts is None else graph(version.owner, facts, opened=True)
-    nav = f"{html.links(pages)}\n<p><b>{escape(version.owner)}</b></p>\n{drawn}"
-    body = text.replace("<body>\n", f"<body>\n{nav}", 1).encode("utf-8", "replace")
+    nav = f"</h1>{html.links(pages)}</header>\n<p><b>{escape(version.owner)}</b></p>\n{drawn}"
+    body = text.replace("</h1></header>\n", nav, 1).encode("utf-8", "replace")
     return Response(body, content_type=HTML, headers=_HEADERS)
 
 
@@ -129,6 +132,12 @@ class Figures:
         values = self._families.get(f"pretzel_{name}", {}).values()
         return sum(each for each in values if not isinstance(each, Distribution))
 
+    def samples(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
+        """The labels and values of a name."""
+        for labels, value in self._families.get(f"pretzel_{name}", {}).items():
+            if not isinstance(value, Distribution):
+                yield dict(labels), value
+
     def most(self, name: str) -> float:
         """The largest sample of a name."""
         values = self._families.get(f"pretzel_{name}", {}).values()
@@ -161,13 +170,15 @@ def _page(
     parts = [
         html.facts(_facts(service, figures)),
         _models(service, figures, wanted),
+        _watched(figures, wanted),
         graphs(service.runtime, wanted),
         drawn(),
         _repository(service),
         _engines(service),
-        html.footer(f"Pretzel {server_version()}. {_TIMES}"),
+        html.footer(f"Pretzel {server_version()}. {_TIMES} {_TIERS}"),
     ]
-    return html.document("Pretzel", parts, nav=nav, refresh=refresh)
+    made = document("Pretzel", "".join(parts), nav=nav, refresh=refresh)
+    return made.encode("utf-8", "replace")
 
 
 def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str, str]]:
@@ -180,6 +191,8 @@ def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str
     yield "processes", number(figures.one("workers")), ""
     yield "requests", number(figures.total("http_requests_total")), ""
     yield "waiting", number(figures.one("http_requests_waiting")), ""
+    if alarms := figures.total("drift_alarms") + figures.total("watch_alarms_total"):
+        yield "alarms", number(alarms), "bad"
     yield "memory", size(figures.one("process_resident_bytes")), ""
     yield "parameters", size(figures.one("unique_parameter_bytes")), ""
     yield "as copies", size(figures.one("unshared_parameter_bytes")), ""
@@ -235,6 +248,50 @@ def _model(
         Cell(size(figures.one("parameter_bytes", **labels, kind="shared"))),
         Cell("", "", tuple((step, _plan(each.name, each.version, step)) for step in STEPS)),
     )
+
+
+_WATCHED = (
+    *(Cell("model", "name"), Cell("version"), Cell("column or detector", "name"), Cell("state")),
+    *(Cell(name, "number") for name in ("PSI", "±", "missing", "unseen", "rows")),
+)
+_MEANING = (
+    "Columns against the reference; an alarm takes 500 rows, and a PSI above 0.2 and two of its "
+    "errors, or values that the reference does not have."
+)
+
+
+def _watched(figures: Figures, wanted: str) -> str:
+    """What watches found: alarms of detectors, and columns, those that alarm and moved first."""
+    found = []
+    for labels, alarms in figures.samples("drift_alarms"):
+        told = [figures.one(f"drift_{name}", **labels) for name in _FIGURES]
+        state = Cell("alarm", "bad") if alarms else Cell("as the reference", "good")
+        if told[0] is None:
+            state = Cell("too few rows", "wait")
+        shown = ("–" if each is None else f"{each:.3g}" for each in told[:-1])
+        cells = (*_who(labels, "column"), state, *map(Cell, shown), Cell(number(told[-1])))
+        found.append((-alarms, -(told[0] or 0.0), cells))
+    for labels, alarms in figures.samples("watch_alarms_total"):
+        if alarms:
+            cells = (*_who(labels, ""), Cell(f"{alarms:,.0f} alarms on scores", "bad"))
+            found.append((-1.0, -math.inf, (*cells, *(Cell("") for _ in _FIGURES))))
+    for labels, rows in figures.samples("watch_dropped_rows_total"):
+        if rows:
+            cells = (*_who(labels, ""), Cell("rows not looked at", "wait"))
+            found.append((0.0, -math.inf, (*cells, *map(Cell, ("", "", "", "", number(rows))))))
+    rows_of = [
+        each for *_, each in sorted(found, key=lambda one: one[:2]) if wanted in each[0].text
+    ]
+    if not rows_of:
+        return ""
+    return html.section("Watched", html.table(_WATCHED, rows_of[:SHOWN]), _MEANING)
+
+
+_FIGURES = ("psi", "psi_error", "missing", "unseen", "rows")
+
+
+def _who(labels: dict[str, str], part: str) -> tuple[Cell, ...]:
+    return Cell(labels["model"]), Cell(labels["version"]), Cell(labels.get(part, "scores"))
 
 
 _LOOKS = {"READY": "good", "UNAVAILABLE": "bad"}

@@ -1,4 +1,4 @@
-"""Parts of the status page: self-contained HTML, in light and dark.
+"""Parts of the status page, which has the look of oven.explain.page.
 
 Everything that comes from models, files or clients is escaped where it is put in.
 """
@@ -9,33 +9,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-_STYLE = """\
-:root { color-scheme: light dark; --line: #8884; --soft: #8882; --dim: #888;
-  --good: #2a7d46; --bad: #c0392b; --wait: #b7791f; --link: #2563a8; }
-@media (prefers-color-scheme: dark) {
-  :root { --good: #6cc48a; --bad: #f08a7d; --wait: #e3b35c; --link: #7db4f0; } }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 88rem;
-  padding: 0 1.2rem; }
-header { display: flex; gap: 1rem; align-items: baseline; flex-wrap: wrap; }
-h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
-nav { margin-left: auto; display: flex; gap: 1rem; } a { color: var(--link); }
-dl { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0 0; }
-dl div { background: var(--soft); border-radius: 8px; padding: .5rem .9rem; }
-dt { color: var(--dim); font-size: .8rem; } dd { margin: 0; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
-th { color: var(--dim); font-size: .8rem; font-weight: 600; }
-th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left;
-  vertical-align: top; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums;
-  white-space: nowrap; }
-td.short { white-space: nowrap; }
-td.name { overflow-wrap: anywhere; min-width: 8rem; max-width: 26rem; }
-.good { color: var(--good); } .bad { color: var(--bad); } .wait { color: var(--wait); }
-.dim, footer { color: var(--dim); } footer { margin: 2rem 0; font-size: .85rem; }
-details { margin: .3rem 0 .3rem 1rem; } summary { cursor: pointer; }
-form { display: flex; gap: .5rem; margin: .4rem 0 .8rem; }
-input, button { font: inherit; padding: .2rem .6rem; }"""
-
 
 class Cell(NamedTuple):
     """A cell of a table: text, and style classes."""
@@ -45,18 +18,6 @@ class Cell(NamedTuple):
     """Classes of the style: number, name, short, good, bad, wait, dim."""
     links: tuple[tuple[str, str], ...] = ()
     """Links instead of the text: labels and targets."""
-
-
-def document(title: str, parts: Iterable[str], *, nav: str = "", refresh: int = 0) -> bytes:
-    """A whole page, which reloads after `refresh` seconds."""
-    again = f'<meta http-equiv="refresh" content="{refresh}">\n' if refresh else ""
-    text = (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"{again}<title>{escape(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
-        f"<header><h1>{escape(title)}</h1>{nav}</header>\n{''.join(parts)}</body>\n</html>\n"
-    )
-    return text.encode("utf-8", "replace")
 
 
 def links(known: Iterable[tuple[str, str]]) -> str:

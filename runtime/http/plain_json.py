@@ -100,8 +100,8 @@ def _read(front: ModelCodec, body: bytes | memoryview | dict[str, Any]) -> Batch
         return _batch(front, body)
     if codec_arrow.is_stream(body):
         rows = codec_arrow.rows(body, front.version.inputs)
-        reader = front.version.reader
-        return reader.read(reader.nulls.settled(rows)).as_block
+        version = front.version
+        return version.read(version.reader.nulls.settled(rows)).as_block
     return _numbers(front, body) or _batch(front, decoded(body, _anything, Any))
 
 
@@ -115,7 +115,7 @@ def _numbers(front: ModelCodec, body: bytes | memoryview) -> Batch | None:
     if numbers is None or numbers.end != len(body) or numbers.width != width:
         return None
     rows = numbers.values.reshape(-1, width)
-    return None if np.isnan(rows).any() else front.version.reader.read(rows)
+    return None if np.isnan(rows).any() else front.version.read(rows)
 
 
 _OPENING = ord("[")
@@ -176,7 +176,7 @@ def _instances_answered(
     if not asked.instances:
         raise HttpError("there is no instance", where="$.instances")
     if len(asked.instances) == 1 and (request.plain or not tells(request)):
-        row = front.version.reader.read(asked.instances[0])
+        row = front.version.read(asked.instances[0])
         outputs = quick(service, front, row) if row.single else None
         if outputs is not None:
             answers_of_row = front.told(outputs)
@@ -217,7 +217,7 @@ def _batch(front: ModelCodec, data: object) -> Batch:
     rows = data if len(inputs) > 1 and isinstance(data, list) else []
     if rows and all(isinstance(row, dict) and row.keys() == inputs.keys() for row in rows):
         data = {name: [row[name] for row in rows] for name in inputs}
-    return front.version.reader.read(data)
+    return front.version.read(data)
 
 
 def _row(front: ModelCodec, answers: Mapping[str, Any]) -> dict[str, Any]:

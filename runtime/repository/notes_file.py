@@ -41,6 +41,8 @@ _WATCH = {
     "limit": int,
     "costs": bool,
     "window": int,
+    "sample": _NUMBER,
+    "rows_a_minute": _NUMBER,
 }
 _KEEP = {
     "inputs": bool,

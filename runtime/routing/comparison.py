@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -20,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from objectstore import Closing
 from runtime.routing.pairs import Pair
 from runtime.routing.row import MANY, values_of
 from runtime.routing.shares import psi
@@ -46,6 +48,7 @@ class OutputCounts:
     differences: int = 0
     total: float = 0.0
     largest: float = 0.0
+    squares: float = 0.0
     #: Ends of bins by the first values of the champion, and how many of either are in each.
     histograms: list[tuple[NDArray[np.float64], NDArray[np.int64]]] = field(default_factory=list)
 
@@ -64,6 +67,7 @@ class OutputCounts:
             apart = apart[np.isfinite(apart)]
             self.differences += apart.size
             self.total += float(apart.sum())
+            self.squares += float((apart**2).sum())
             self.largest = max(self.largest, float(apart.max(initial=0.0)))
             if one.dtype.kind == "f":
                 self._bin(one.ravel(), other.ravel())
@@ -87,6 +91,7 @@ class OutputCounts:
         self.shapes += other.shapes
         self.differences += other.differences
         self.total += other.total
+        self.squares += other.squares
         self.largest = max(self.largest, other.largest)
         for ends, bins in other.histograms:
             same = [mine for known, mine in self.histograms if np.array_equal(known, ends)]
@@ -102,12 +107,22 @@ class OutputCounts:
         return float(np.average(parts, weights=weights)) if sum(weights) else None
 
     def to_dict(self) -> dict[str, float | int | None]:
-        """The counts by name; a share or mean of nothing is None."""
+        """The counts by name; a share or mean of nothing is None.
+
+        Errors are standard errors, as what was asked of a shadow is a sample of what will be; that
+        of a share is of two more values, one of which agrees, as none is sure.
+        """
+        many, of, pairs = self.agreeing, self.values, self.differences
+        near = (many + 1) / (of + 2)
+        mean = self.total / pairs if pairs else 0.0
+        spread = max(self.squares / pairs - mean * mean, 0.0) if pairs else 0.0
         return {
             "values": self.values,
-            "agreement": self.agreeing / self.values if self.values else None,
+            "agreement": many / of if of else None,
+            "agreement_error": (near * (1 - near) / of) ** 0.5 if of else None,
             "shapes_that_differ": self.shapes,
-            "mean_difference": self.total / self.differences if self.differences else None,
+            "mean_difference": mean if pairs else None,
+            "mean_difference_error": (spread / pairs) ** 0.5 if pairs else None,
             "largest_difference": self.largest if self.differences else None,
             "psi": self._psi(),
         }
@@ -212,7 +227,7 @@ class Compared:
         return made
 
 
-class Comparison:
+class Comparison(Closing):
     """Takes pairs of answers, as `Runtime.observe` hands them over, and counts what differs.
 
     Floating-point numbers agree within `tolerance`, absolute or relative; all else has to be equal,
@@ -232,6 +247,26 @@ class Comparison:
         self._tolerance, self._segment, self._differing = tolerance, segment, differing
         self._lock, self._counts = Lock(), Compared(segment)
         self._disagreements: deque[Pair] = deque(maxlen=keep)
+        self._shown: Callable[[Pair], Pair] | None = None
+        #: Closed with the comparison, as what hands it pairs no more.
+        self.ended = ExitStack()
+
+    def close(self) -> None:
+        """Take no more pairs; what was counted stays."""
+        self.ended.close()
+
+    def conceal(self, shown: Callable[[Pair], Pair], columns: Collection[str]) -> None:
+        """Keep pairs as `shown` gives them from now on, also those that were kept before.
+
+        Nothing is counted by the values of these columns, nor kept of what was.
+        """
+        with self._lock:
+            self._shown = shown
+            kept = map(shown, self._disagreements)
+            self._disagreements = deque(kept, self._disagreements.maxlen)
+            if self._segment in columns:
+                self._segment, self._counts.column = None, None
+                self._counts.segments.clear()
 
     def add(self, pair: Pair) -> None:
         """Take a pair in."""
@@ -262,6 +297,7 @@ class Comparison:
 
     def _noted(self, pair: Pair, *, agrees: bool) -> None:
         counts = self._counts
+        pair = pair if self._shown is None else self._shown(pair)
         counts.pairs, counts.last = counts.pairs + 1, time.time()
         counts.champion, counts.challenger = pair.champion, pair.challenger
         if pair.challenger_seconds is not None is not pair.champion_seconds:
@@ -400,7 +436,11 @@ def _rows(answers: Mapping[str, Any] | Exception) -> int:
 
 def _told(counts: Mapping[str, Any]) -> str:
     """The counts of an output in words."""
-    parts = [] if counts["agreement"] is None else [f"{counts['agreement']:.2%} agree"]
+    parts = (
+        []
+        if counts["agreement"] is None
+        else [f"{counts['agreement']:.2%} ±{counts['agreement_error']:.2%} agree"]
+    )
     if counts["mean_difference"] is not None:
         mean, most = counts["mean_difference"], counts["largest_difference"]
         parts.append(f"difference {mean:.3g} in the mean, {most:.3g} at most")

@@ -71,13 +71,13 @@ class Shadows:
         self,
         ask: Callable[..., Answers],
         elsewhere: Callable[[Callable[[], object]], Task],
-        pairs: Callable[[str], Pairs | None],
+        pairs: Callable[[str], Sequence[Pairs]],
         waits: Callable[[Route], bool] = lambda _: False,
     ) -> None:
         """Make a queue; its thread starts with the first route that has a shadow.
 
         `ask(address, rows, **options)` answers; `elsewhere` hands a task to the executors, or
-        raises; `pairs(name)` takes the pairs of an endpoint; `waits` says where a graph does.
+        raises; `pairs(name)` take the pairs of an endpoint; `waits` says where a graph does.
         """
         self._ask, self._elsewhere, self._pairs, self._waits = ask, elsewhere, pairs, waits
         self._waiter = threading.Thread()
@@ -222,18 +222,16 @@ class Shadows:
         return found, perf_counter() - start
 
     def _compare(self, challenger: str, some: Sequence[Pair]) -> None:
-        """Hand pairs over, all at once where that can be."""
-        pairs = self._pairs(challenger.partition("@")[0])
-        if pairs is None:
-            return
-        together = getattr(pairs, "add_all", None)
-        calls = [partial(together, some)] if together else [partial(pairs.add, e) for e in some]
-        for call in calls:
-            try:
-                call()
-            except Exception as problem:
-                if self._failures.is_due((challenger, type(problem))):
-                    log.exception("what %s answers was not compared", challenger)
+        """Hand pairs to all that observe them; each gets them, whatever the others raise."""
+        for pairs in self._pairs(challenger.partition("@")[0]):
+            together = getattr(pairs, "add_all", None)
+            calls = [partial(together, some)] if together else [partial(pairs.add, e) for e in some]
+            for call in calls:
+                try:
+                    call()
+                except Exception as problem:
+                    if self._failures.is_due((challenger, type(pairs), type(problem))):
+                        log.exception("what %s answers was not compared", challenger)
 
     def _count(
         self, challenger: str | None, asked: int = 0, failed: int = 0, shed: int = 0

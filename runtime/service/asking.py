@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
 class _Asking(threading.local):
-    tenant = ""
+    tenant, seen = "", True
 
 
 _asking = _Asking()
@@ -28,3 +29,18 @@ def asked_by(tenant: str, call: Callable[[], T]) -> T:
         return call()
     finally:
         _asking.tenant = ""
+
+
+def is_seen() -> bool:
+    """Whether what this thread asks now is shown to what watches."""
+    return _asking.seen
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Ask again what has been shown to what watches."""
+    _asking.seen = False
+    try:
+        yield
+    finally:
+        _asking.seen = True

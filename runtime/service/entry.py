@@ -11,6 +11,9 @@ from flour.data.batch import DOCUMENT, Batch, BatchReader, Kind
 Outputs = tuple[Any, ...]
 #: Of SAMPLE calls by the entry one is timed, and of INLINE_SAMPLE other calls; powers of two.
 SAMPLE = 64
+#: A call by machine code that takes less time than a look at the clock is timed once in so many: a
+#: look among a hundred calls would be what the slowest of them are known by.
+RARE = 1024
 INLINE_SAMPLE = 8
 UNTIMED = SAMPLE - 1
 #: Calls by the entry that take longer than this release the GIL, so that two threads compute at
@@ -41,8 +44,8 @@ class InlineEntry:
     """
 
     __slots__ = (
-        *("calls", "coarse_timing", "function", "inline_characters", "inline_rows", "named"),
-        *("outputs", "text", "tick", "vector"),
+        *("calls", "function", "inline_characters", "inline_rows", "named", "outputs", "rest"),
+        *("text", "tick", "vector", "watched"),
     )
 
     def __init__(self, reader: BatchReader, outputs: tuple[str, ...], counter: Counter) -> None:
@@ -53,8 +56,11 @@ class InlineEntry:
         self.vector, self.text, self.named = reader.vector, reader.text, reader.by_column
         #: How many rows, and how many characters of documents, may take the entry.
         self.inline_rows = self.inline_characters = 0
-        #: Whether calls take so long that one in SAMPLE is timed, and not one in RARE.
-        self.coarse_timing = True
+        #: Calls are looked at whose number has none of these bits: one in SAMPLE, or in RARE where
+        #: they take little time, or more if a watch wants to see more of them.
+        self.rest = UNTIMED
+        #: Whether something watches, and wants to know of every call that is refused.
+        self.watched = False
 
     def takes(self, batch: Batch) -> bool:
         """Whether the batch is small enough to go straight to the entry."""

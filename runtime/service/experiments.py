@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from threading import Lock
+from contextlib import ExitStack, suppress
+from threading import Lock, RLock
 from typing import Any
 
 from flour.core.errors import check_names
@@ -27,8 +27,10 @@ class Experiments:
     mirrors: Mirrors
 
     def __init__(self) -> None:
-        self._pairs: dict[str, Pairs] = {}
-        self._comparisons: dict[str, tuple[tuple[float, str | None], Comparison]] = {}
+        self._pairs: dict[str, tuple[Pairs, ...]] = {}
+        #: By endpoint and options; "agreement" is that of a rollout, which begins with it.
+        self._comparisons: dict[str, dict[object, Comparison]] = {}
+        self._observing = RLock()
         #: What counts the requests of endpoints in this process, by name; see runtime.rollout.
         self.tallies: dict[str, Noting] = {}
         #: The rollouts that are judged in this process.
@@ -93,6 +95,8 @@ class Experiments:
         known = self.tallies.get(name)
         if (None if known is None else known.id) == counted.get("id"):
             return
+        if (former := self._comparisons.get(name, {}).get("agreement")) is not None:
+            former.close()
         if counted:
             self.tallies[name] = extension("tally")(self, name, counted)
         else:
@@ -115,45 +119,80 @@ class Experiments:
     def settle(self, seconds: float) -> None:
         """Return: there is no other process that could be behind."""
 
-    def observe(self, name: str, pairs: Pairs) -> None:
-        """Hand what the champion and its shadow answer to this, pair by pair."""
+    def observe(self, name: str, pairs: Pairs) -> ExitStack:
+        """Hand what the champion and its shadow answer to this, too, pair by pair.
+
+        Any number may observe an endpoint; closing what this returns ends this one alone.
+        """
         self._endpoints.find(name)
         if not callable(getattr(pairs, "add", None)):
             raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
-        self._pairs[name] = pairs
+        with self._observing:
+            known = self._pairs.get(name, ())
+            if not any(each is pairs for each in known):
+                self._pairs[name] = (*known, pairs)
+        self.mirrors.refresh(name)
+        ended = ExitStack()
+        ended.callback(self._unobserve, name, pairs)
+        return ended
+
+    def _unobserve(self, name: str, pairs: Pairs) -> None:
+        with self._observing:
+            left = tuple(each for each in self._pairs.get(name, ()) if each is not pairs)
+            if left:
+                self._pairs[name] = left
+            else:
+                self._pairs.pop(name, None)
+            known = self._comparisons.get(name, {})
+            for options in [options for options, each in known.items() if each is pairs]:
+                del known[options]
         self.mirrors.refresh(name)
 
-    def observer(self, name: str) -> Pairs | None:
+    def observers(self, name: str) -> tuple[Pairs, ...]:
         """What pairs of an endpoint are handed to, without values that are private now."""
-        pairs, version = self._pairs.get(name), self._endpoints.champions.get(name)
-        hides = pairs is not None and version is not None and version.private
-        return WithoutPrivate(pairs, version) if hides else pairs  # type: ignore[arg-type]  # neither is None
+        every, version = self._pairs.get(name, ()), self._endpoints.champions.get(name)
+        hides = version is not None and version.private
+        return tuple(WithoutPrivate(each, version) for each in every) if hides else every  # type: ignore[arg-type]  # there is a version
 
     def compare(
         self, name: str, *, tolerance: float = 1e-6, segment: str | None = None
     ) -> Comparison:
         """How the shadow's answers differ from the champion's, from the first call of this on.
 
-        It goes on counting; a call with another `tolerance` or `segment` begins anew.
+        It goes on counting until it is closed; one of another `tolerance` or `segment` is beside
+        it.
         """
-        options = (tolerance, segment)
-        known = self._comparisons.get(name)
-        if known is not None and known[0] == options:
-            return known[1]
+        key = tolerance, segment
         made = Comparison(tolerance, segment=segment, differing=self._differing)
-        self.observe(name, made)
-        self._comparisons[name] = options, made
-        return made
+        return self._compared(name, key, made)
+
+    def _compared(self, name: str, key: object, made: Comparison) -> Comparison:
+        with self._observing:
+            known = self._comparisons.setdefault(name, {})
+            if key not in known:
+                made.ended = self.observe(name, made)
+                known[key] = made
+                self._conceal(name)
+            return known[key]
 
     def agreement(self, name: str) -> tuple[int, int]:
-        """How many values of a shadow agreed, of how many, since they are compared."""
-        known = self._comparisons.get(name)
-        return (self.compare(name) if known is None else known[1]).agreement()
+        """How many values of a shadow agreed, of how many, since its rollout compares them."""
+        return self._compared(name, "agreement", Comparison(keep=0)).agreement()
+
+    def _conceal(self, name: str) -> None:
+        """Have comparisons forget the values of columns that are private now."""
+        version = self._endpoints.champions.get(name)
+        if version is not None and version.private:
+            hides = WithoutPrivate(None, version)
+            with self._observing:
+                for each in self._comparisons.get(name, {}).values():
+                    each.conceal(hides.shown, version.private)
 
     def _forgotten(self, name: str) -> list[Judged | Noting | None]:
         """An endpoint is gone; what judged and counted it, to be ended."""
-        self._pairs.pop(name, None)
-        self._comparisons.pop(name, None)
+        with self._observing:
+            self._pairs.pop(name, None)
+            self._comparisons.pop(name, None)
         with self._judging:
             return [self.rollouts.pop(name, None), self.tallies.pop(name, None)]
 

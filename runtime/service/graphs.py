@@ -208,7 +208,7 @@ class Graphs:
         self, version: ModelVersion, data: object, call: Call, *, apart: bool = False
     ) -> Future[Answers]:
         """A future of the answers of a graph that waits; `apart`, never on this thread's loop."""
-        batch = data if isinstance(data, Batch) else version.reader.read(data)
+        batch = data if isinstance(data, Batch) else version.read(data)
         counter = version.counts.inline
         if call.engine is Engine.BATCH:
             counter, apart = version.counts.batch, True

@@ -22,13 +22,13 @@ from oven.entry.generator import Template
 from oven.entry.interpreter import slots
 from oven.entry.parts import PARTS
 from runtime.routing.mirror import Mirror
-from runtime.service.entry import SAMPLE, InlineEntry
+from runtime.service.entry import InlineEntry
 from runtime.service.version import ModelVersion
 
 #: The slots of a version's entry that the code reads: see runtime.service.entry.
 _SLOTS = (
     *("function", "calls", "outputs", "inline_rows", "inline_characters"),
-    *("vector", "text", "named", "coarse_timing"),
+    *("vector", "text", "named", "rest", "watched"),
 )
 #: The slots of a mirror, and what copies an array.
 _MIRROR_SLOTS, _COPY = ("version", "names", "joined", "waiting", "shed", "most"), np.ndarray.copy
@@ -108,11 +108,10 @@ def native_predict(self, arguments, count, names):
 """
 #: Count the call, make it, name the answers. What is used is held: the version may go meanwhile.
 _ANSWER = """\
-    turn = PyIter_Next(ld_int64(entry, table.AT_CALLS))
-    if turn == 0:
+    ticket = PyIter_Next(ld_int64(entry, table.AT_CALLS))
+    if ticket == 0:
         return 0
-    number = PyLong_AsLong(turn)
-    Py_DecRef(turn)
+    number = PyLong_AsLong(ticket)
     outputs, joined = ld_int64(entry, table.AT_OUTPUTS), False
     if mirror != 0:
         outputs, joined = ld_int64(mirror, table.AT_NAMES), ld_int64(mirror, table.AT_JOINED) == yes
@@ -120,15 +119,11 @@ _ANSWER = """\
     Py_IncRef(version)
     Py_IncRef(call)
     made = 0
-    rest = table.RARE
-    if ld_int64(entry, table.AT_COARSE_TIMING) == Py_True:
-        rest = table.REST
+    rest = PyLong_AsLong(ld_int64(entry, table.AT_REST))
     if number & rest == 0 and joined:
         made = PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
     elif number & rest == 0:
-        st_int64(pair, 0, version)
-        st_int64(pair, 1, data)
-        made = PyObject_Vectorcall(table.TIMED, pair, 2, 0)
+        $looked
         if mirror != 0 and made != 0:
             $mirrored
     else:
@@ -145,8 +140,12 @@ _ANSWER = """\
         elif mirror != 0:
             PyErr_Clear()
             made = PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
+        elif ld_int64(entry, table.AT_WATCHED) == Py_True:
+            PyErr_Clear()
+            $looked
     if mirror != 0:
         Py_DecRef(mirror)
+    Py_DecRef(ticket)
     Py_DecRef(call)
     Py_DecRef(version)
     return made
@@ -233,6 +232,13 @@ for place in range(both.SIZE):
     PyList_Append(waiting, item)
     Py_DecRef(item)
 """
+#: A call that is looked at, or that was refused: Python makes it, under the number that it has.
+_LOOKED = """\
+st_int64(pair, 0, version)
+st_int64(pair, 1, data)
+st_int64(pair, 2, ticket)
+made = PyObject_Vectorcall(table.TIMED, pair, 3, 0)
+"""
 _MIRRORED = """\
 st_int64(pair, 0, mirror)
 st_int64(pair, 1, data)
@@ -249,6 +255,7 @@ _PARTS = {
     "row_copy": _ROW_COPY,
     "plain": _PLAIN,
     "mirrored": _MIRRORED,
+    "looked": _LOOKED,
     "noted_answers": _NOTED_ANSWERS,
 }
 _TEMPLATE = Template("native_predict", _LOOK + _ANSWER, _PARTS)
@@ -258,10 +265,6 @@ _STYLE = any_arguments(
     " headers=None, tenant='')",
     "The outputs by name: see Runtime.predict.",
 )
-
-#: A call that takes less time than a look at the clock is timed once in so many: a look among a
-#: hundred calls would be what the slowest of them are known by.
-RARE = 1024
 
 Predict = Callable[..., dict[str, Any]]
 
@@ -276,7 +279,8 @@ def open_native_predict(
     """`predict` over these routes, or None where this interpreter can have no such function.
 
     `general(...)` is called for whatever it does not do itself, and for one call in so many
-    `timed(version, row)`. A name that is no route may have a mirror: what that version answers is
+    `timed(version, row, number)`. A name that is no route may have a mirror: what that version
+    answers is
     noted for its shadow, by `mirrored(mirror, row, answers)` where machine code cannot.
     """
     at_entry, places = slots(ModelVersion, ("entry",)), slots(InlineEntry, _SLOTS)
@@ -286,7 +290,7 @@ def open_native_predict(
 
     def fill() -> Contents:
         words = {f"AT_{name.upper()}": place for name, place in zip(_SLOTS, places, strict=True)}
-        words |= {"ROUTES": id(routes), "REST": SAMPLE - 1, "RARE": RARE - 1, "DOCUMENT": DOCUMENT}
+        words |= {"ROUTES": id(routes), "DOCUMENT": DOCUMENT}
         words |= {"FALLBACK": id(general), "TIMED": id(timed), "AT_ENTRY": at_entry[0]}
         noted = zip(_MIRROR_SLOTS, mirror_places, strict=True)
         words |= {f"AT_{name.upper()}": place for name, place in noted}

@@ -72,7 +72,7 @@ class RoutedEndpoints(Experiments):
         #: Endpoints of whose calls the tenant is wanted, with how many want it.
         self.by_tenant: Counter[str] = Counter()
         hand_over = partial(engines.elsewhere, priority=LOWEST)
-        self._shadows = Shadows(self.predict, hand_over, self.observer, self._may_wait)
+        self._shadows = Shadows(self.predict, hand_over, self.observers, self._may_wait)
         #: What machine code answers although there is a route.
         self.mirrors = Mirrors(
             *(self._endpoints, self._histories, self._shadows, self.tallies, self._pairs)

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from runtime.graph.facts import GraphFacts
     from runtime.graph.links import Linked
 
-#: What materialisation may keep, unless told otherwise.
-RESULT_BYTES = 32 << 20
+RESULT_BYTES = 32 << 20  # what materialisation may keep, unless told otherwise
 
 
 class Runtime(RoutedEndpoints):
@@ -97,8 +96,6 @@ class Runtime(RoutedEndpoints):
         self._switched = self._graphs.changed
         self._closed = self._has_native = False
 
-    # --- registering -------------------------------------------------------------------------
-
     def register(  # noqa: PLR0913 (each has a default)
         self,
         name: str,
@@ -126,7 +123,6 @@ class Runtime(RoutedEndpoints):
         self._endpoints.check(name, number, replace=replace)
         start, compiled = time.perf_counter(), cache.counters.compile_seconds
         plan, path, linked = self._plan(source, exact, background, f"{name}@{number}")
-        # What bringing it back would take: its code stays, so compiling is no part of that.
         compiled = cache.counters.compile_seconds - compiled
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         written = None
@@ -148,6 +144,7 @@ class Runtime(RoutedEndpoints):
         self._endpoints.add(model, activate=activate)
         if former is not None or model.private:
             self.mirrors.refresh(name)
+            self._conceal(name)
         self._memory.admit(model, plan, seconds)
         if former is not None:
             former.residence.retired = True
@@ -235,8 +232,6 @@ class Runtime(RoutedEndpoints):
         """The models and steps of a graph, by its address, and why it has not followed a model."""
         return self._graphs.facts(owner)
 
-    # --- answering ---------------------------------------------------------------------------
-
     def predict(  # noqa: PLR0913 (each has a default)
         self,
         name: str,
@@ -265,7 +260,7 @@ class Runtime(RoutedEndpoints):
             call = Call.of(version, outputs, timeout, priority, engine)
         if version.waits:
             return self._graphs.submit(version, data, call, apart=True).result()
-        batch = version.reader.read(data)
+        batch = version.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
             values = self._by_entry(version, batch)
@@ -390,13 +385,11 @@ class Runtime(RoutedEndpoints):
                 return self._submit_by_route(name, data, headers, tenant, options)
             if version.waits:
                 return self._graphs.submit(version, data, call)
-            batch = version.reader.read(data)
+            batch = version.read(data)
             choice = self._policy.choose(batch, version, call)
             return self._submit(version, batch, choice, call)
 
         return batches.answers(submit, blocks, ahead or 2 * self._engines.executors)
-
-    # --- the way of a call -------------------------------------------------------------------
 
     def _find(self, name: str | ModelVersion) -> ModelVersion:
         self._check_open()
@@ -410,10 +403,16 @@ class Runtime(RoutedEndpoints):
         function = entry.function
         if function is None:
             return None
-        return function(batch.data) if entry.tick() & UNTIMED else self._timed(version, batch)
+        number = entry.tick()
+        try:
+            looked = not number & entry.rest & UNTIMED
+            return self._timed(version, batch, number) if looked else function(batch.data)
+        except Exception:
+            version.refused(batch)
+            raise
 
-    def _timed(self, version: ModelVersion, batch: Batch) -> Outputs | None:
-        """A call by the entry, with a look at the clock and at what is due."""
+    def _timed(self, version: ModelVersion, batch: Batch, number: int = 0) -> Outputs | None:
+        """A call by the entry that is looked at; of some, with a look at what is due."""
         function = version.entry.function
         if function is None:
             return None
@@ -421,14 +420,19 @@ class Runtime(RoutedEndpoints):
         values = function(batch.data)
         seconds = version.clock() - start
         version.timed(batch, seconds)
-        learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
-        self._learn(version, batch, seconds)
+        if not number & UNTIMED:
+            learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
+            self._learn(version, batch, seconds)
         return values
 
-    def _timed_natively(self, version: ModelVersion, data: object) -> Answers:
+    def _timed_natively(self, version: ModelVersion, data: object, number: int) -> Answers:
         """The same for machine code, which has counted the call."""
-        batch = version.reader.read(data)
-        values = self._timed(version, batch)
+        batch = version.read(data)
+        try:
+            values = self._timed(version, batch, number)
+        except Exception:
+            version.refused(batch)
+            raise
         if values is None:  # closed meanwhile; the version may have gone, too, but has the call
             choice = self._policy.weigh(batch, version, PLAIN)
             return self._answer(version, batch, choice, PLAIN)
@@ -441,7 +445,7 @@ class Runtime(RoutedEndpoints):
 
         Data that the entry refuses takes another way, where the error says what is wrong.
         """
-        batch = data if isinstance(data, Batch) else version.reader.read(data)
+        batch = data if isinstance(data, Batch) else version.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
             try:
@@ -513,8 +517,6 @@ class Runtime(RoutedEndpoints):
         if version.learned.inline_ok is not (version.entry.function is not None):
             version.open()
 
-    # --- looking ------------------------------------------------------------------------------
-
     def stats(self) -> RuntimeStats:
         """What was done so far, and what is there now."""
         every = self._endpoints.all()
@@ -546,8 +548,6 @@ class Runtime(RoutedEndpoints):
         text = explained(version, self._policy.decide(version, call, rows), rows)
         graph = self._graphs.facts(version.owner)
         return "\n".join([text, *graph.lines()]) if graph else text
-
-    # --- the end ------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._closed:

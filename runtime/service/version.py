@@ -25,7 +25,7 @@ from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.errors import BadRegistration
-from runtime.service.entry import SAMPLE, Counter, InlineEntry
+from runtime.service.entry import RARE, UNTIMED, Counter, InlineEntry
 from runtime.service.private import private_columns, spelt
 
 if TYPE_CHECKING:
@@ -116,6 +116,13 @@ class Watcher(Protocol):
     def __call__(self, batch: Batch, weight: int, seconds: float) -> None:
         """See a batch that stands for `weight` like it, and how long it took, if that is known."""
 
+    @property
+    def rest(self) -> int:
+        """Which calls by the entry are to be looked at: see InlineEntry."""
+
+    def refused(self, data: object) -> None:
+        """See a batch that the entry refuses, or data that cannot be read."""
+
     def close(self) -> None:
         """The runtime is closed: no more will come."""
 
@@ -181,8 +188,8 @@ class ModelVersion:
         self.entry = InlineEntry(self.reader, self.outputs, self.counts.inline)
         self.shared: Shared | None = None
         self.front: object | None = None
-        #: Is shown all batches that take no entry, and one in SAMPLE that does, with the calls that
-        #: each stands for; None where nothing watches: see runtime.watch.
+        #: Is shown all batches that take no entry or are refused by it, and some others that take
+        #: it, with the calls that each stands for; None where nothing watches: see runtime.watch.
         self.watcher: Watcher | None = None
         #: Set once its code is there, and what calls go through is opened; or there can be none.
         self.settled = threading.Event()
@@ -279,10 +286,24 @@ class ModelVersion:
 
     def timed(self, batch: Batch, seconds: float) -> None:
         """A call by the entry was timed: show it to what watches; how often to time is learned."""
-        watcher = self.watcher
-        self.entry.coarse_timing = seconds > COARSE_SECONDS or watcher is not None
+        watcher, rest = self.watcher, UNTIMED if seconds > COARSE_SECONDS else RARE - 1
         if watcher is not None:
-            watcher(batch, SAMPLE, seconds)
+            watcher(batch, 1 + (self.entry.rest & UNTIMED), seconds)
+            rest = watcher.rest
+        self.entry.rest = rest
+
+    def read(self, data: object) -> Batch:
+        """The batch of a call's data; what watches is told of data that cannot be read."""
+        try:
+            return self.reader.read(data)
+        except Exception:
+            self.refused(data)
+            raise
+
+    def refused(self, data: object) -> None:
+        """A batch, or data that cannot be read, is not answered: tell what watches."""
+        if self.watcher is not None:
+            self.watcher.refused(data)
 
     def _least_rows(self) -> int:
         """How many rows may take the entry, whatever time they take."""

@@ -18,6 +18,7 @@ import oven
 from flour.core.errors import FlourError, ParameterError, nearest
 from flour.language.flow import Flow
 from oven import Plan
+from runtime.service.private import column_names
 from runtime.watch.rows import Table, answers_of
 
 #: The share of reference rows beyond the threshold of a detector that is made of them.
@@ -83,6 +84,16 @@ class Outliers:
         ]
         both = sorted([*self.strangest, *new], key=lambda each: each.score)
         self.strangest = both[:_KEPT]
+
+    def hide(self, columns: frozenset[str]) -> bool:
+        """Show nothing more of these columns; whether it can go on without reading them."""
+        self._private |= columns
+        kept = [(each.score, each.row.items()) for each in self.strangest]
+        self.strangest = [
+            Stranger(score, {name: value for name, value in row if name not in columns})
+            for score, row in kept
+        ]
+        return columns.isdisjoint(column_names(self.plan.inputs))
 
     def restart(self) -> None:
         """Count anew."""

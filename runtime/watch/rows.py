@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from flour.data.arrow_strings import CELLS, as_texts
 from flour.data.batch import Batch, Kind
 from flour.data.coerce import coerce
 from oven import Plan
+from runtime.routing.blocks import rows_of
+from runtime.routing.row import names_by_position
 
 #: Columns by name. The columns of an array without names are called "0", "1", ...
 Table = dict[str, NDArray[Any]]
@@ -32,6 +35,36 @@ def table_of(block: object, inputs: Mapping[str, Type]) -> Table:
         names = _names(inputs, len(block[0]))
         return {n: _column(v) for n, v in zip(names, zip(*block, strict=True), strict=True)}
     return {}
+
+
+def loose_table(
+    block: object, inputs: Mapping[str, Type], wanted: Collection[str], rows: int
+) -> Table:
+    """The wanted columns of rows that may not be readable; what is no value is missing."""
+    table, found = dict[str, Any](), list[Any]()
+    with suppress(Exception):  # whatever it is that a client has sent
+        table = table_of(block, inputs)
+    if not all(name in table and table[name].shape == (rows,) for name in wanted):
+        names = names_by_position(inputs)
+        for form in ([block] if isinstance(block, Mapping) and rows == 1 else block, [block]):
+            with suppress(Exception):
+                found = found or rows_of(form, wanted, names) or []
+        found = found if len(found) == rows else [{}] * rows
+        table = {name: as_objects([row.get(name) for row in found]) for name in wanted}
+    return {
+        name: as_objects(each.tolist()) if each.dtype == object else each
+        for name, each in table.items()
+        if name in wanted
+    }
+
+
+def as_objects(values: Sequence[Any]) -> NDArray[Any]:
+    """A column of values; lists and whatever else is no value are missing."""
+    column = np.empty(len(values), object)
+    for place, value in enumerate(values):
+        inner = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+        column[place] = inner if isinstance(inner, str | int | float | np.generic) else None
+    return column
 
 
 def read_table(batch: Batch, inputs: Mapping[str, Type]) -> Table:
@@ -108,6 +141,11 @@ class Sample:
         self._keys = np.zeros(0)
         #: The rows by column; replaced, and never written into.
         self.table: Table = {}
+
+    def hide(self, columns: Collection[str]) -> None:
+        """Keep nothing of these columns, from now on and of what is here."""
+        self._without = columns
+        self.table = {name: each for name, each in self.table.items() if name not in columns}
 
     def fade(self) -> None:
         """Let all rows that come later go before those that are here."""

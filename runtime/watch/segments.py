@@ -50,9 +50,9 @@ class Column(NamedTuple):
             )
         return cls(text, found[1], width)
 
-    def values(self, table: Table) -> NDArray[Any]:
-        """Each row's value, or the lower end of its bucket."""
-        values = table[self.name]
+    def values(self, table: Table, rows: int) -> NDArray[Any]:
+        """Each row's value, or the lower end of its bucket; missing where there is no column."""
+        values = table.get(self.name, np.full(rows, None, object))
         return np.floor(as_floats(values) / self.width) if self.width else values
 
 
@@ -101,7 +101,9 @@ def numbered(values: NDArray[Any], *, floored: bool = False) -> tuple[NDArray[np
     """The number of each value among the distinct ones, and these; without sorting if it can."""
     if values.dtype == object:
         codes, found = numbered_objects(values)
-        return codes, [each if isinstance(each, str | None) else str(each) for each in found]
+        return codes, [
+            each if isinstance(each, str | float | None) else str(each) for each in found
+        ]
     if len(values):
         least, most = float(values.min()), float(values.max())
         few = most - least < _FEW and abs(least) < 1 << 53  # not so where NaN is
@@ -125,6 +127,11 @@ class Cell(NamedTuple):
     """What its rows took to compute, where `costs` are watched; each row of a block the same."""
     latency: float | None = None
     """The mean seconds of the calls that were timed, which are of few rows."""
+
+
+def rows_in(table: Table) -> int:
+    """How many rows a table has."""
+    return len(next(iter(table.values()), ()))
 
 
 class Segments:
@@ -154,8 +161,9 @@ class Segments:
 
     def cells_of(self, table: Table) -> NDArray[np.int64]:
         """The cell of each row; the last cell is that of all segments beyond the limit."""
+        rows = rows_in(table)
         codes, *others = (
-            values.codes(column.values(table))
+            values.codes(column.values(table, rows))
             for column, values in zip(self.columns, self._values, strict=True)
         )
         sizes = tuple(values.size for values in self._values)
@@ -196,10 +204,10 @@ class Segments:
 
         They took `seconds` to compute together; their call took `latency`, where it was timed.
         """
-        rows = len(table[self.columns[0].name])
+        rows = rows_in(table)
         for start in range(0, rows, _BLOCK):
             part = slice(start, start + _BLOCK)
-            some = {each.name: table[each.name][part] for each in self.columns}
+            some = {name: each[part] for name, each in table.items()}
             cells = self.cells_of(some)
             counts = np.bincount(cells, minlength=self._limit + 1)
             self._rows += weight * counts

@@ -1,7 +1,8 @@
 """What reference rows look like, by column, and counters of a window in the same bins.
 
-A column of numbers is kept as the counts between its quantiles, one of words as the counts of its
-most frequent words. Both count what is missing, and words also what the reference has never seen.
+A column of numbers is kept as the counts between its quantiles, and below and above all of them,
+where the reference has none; one of words as the counts of its most frequent words.
+Both count what is missing, and words also what the reference has never seen.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ Counts = NDArray[np.int64]
 
 
 class Numbers(NamedTuple):
-    """A column of numbers: the upper ends of all bins but the last, and the reference's counts."""
+    """A column of numbers: the upper ends of all bins but the last, and the reference's counts.
+
+    The first bin is of what is less than the reference's least number, the last of what is more
+    than its most.
+    """
 
     edges: NDArray[np.float64]
     counts: Counts
@@ -43,10 +48,10 @@ class Numbers(NamedTuple):
         known = values[~np.isnan(values)].astype(np.float64)
         levels = np.arange(1, BINS) / BINS
         edges = np.unique(np.quantile(known, levels, method="lower")) if len(known) else known
-        counts, missing = Numbers(edges, np.zeros(0, np.int64), 0).counted(values)
         finite = known[np.isfinite(known)]
         ends = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
-        return cls(edges, counts, missing, *ends)
+        edges = _with_ends(edges, *ends)
+        return cls(edges, *Numbers(edges, np.zeros(0, np.int64), 0).counted(values), *ends)
 
     def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
         """How many values each bin has, and how many are missing.
@@ -108,6 +113,15 @@ class Words(NamedTuple):
 Sketch = Numbers | Words
 
 
+def _with_ends(
+    edges: NDArray[np.float64], least: float | None, most: float | None
+) -> NDArray[np.float64]:
+    """The ends of bins, with one below the least number and one at the most."""
+    if least is None or most is None:
+        return edges
+    return np.unique([*edges, np.nextafter(least, -np.inf), most])
+
+
 class Reference:
     """The sketches of reference rows, by column; data, which JSON holds."""
 
@@ -141,7 +155,7 @@ class Reference:
         """The sketches of `to_data`."""
         try:
             return cls({name: _sketch(each) for name, each in data.items()})
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as problem:
             raise InputError(
                 "this holds no sketches of reference rows",
                 found=str(problem)[:80],
@@ -174,14 +188,29 @@ def _plain(sketch: Sketch) -> dict[str, Any]:
 
 def _sketch(data: Mapping[str, Any]) -> Sketch:
     counts, missing = np.array(data["counts"], np.int64), int(data["missing"])
+    if counts.ndim != 1 or (counts < 0).any() or missing < 0:
+        raise ValueError("counts that are none")
     if "edges" in data:
         edges = np.array([float(each) for each in data["edges"]], np.float64)
-        if len(counts) != len(edges) + 1 or (np.diff(edges) <= 0).any():
+        if len(counts) != len(edges) + 1 or not (np.diff(edges) > 0).all():
             raise ValueError("edges that do not rise, or without counts")
-        return Numbers(edges, counts, missing, data.get("least"), data.get("most"))
-    if len(counts) != len(data["top"]) + 2:
+        ends = tuple(None if data.get(n) is None else float(data[n]) for n in ("least", "most"))
+        new = _with_ends(edges, *ends)
+        if len(new) == len(edges) + 2:  # of a former release, without bins beyond the ends
+            counts, edges = np.array([0, *counts, 0]), new
+        if len(new) != len(edges) or np.isnan(new).any():
+            raise ValueError("ends that are not those of the edges")
+        return Numbers(edges, counts, missing, *ends)
+    top, known = (tuple(map(_text, data[name])) for name in ("top", "known"))
+    if len(counts) != len(top) + 2:
         raise ValueError("words without counts")
-    return Words(tuple(data["top"]), frozenset(data["known"]), counts, missing)
+    return Words(top, frozenset(known), counts, missing)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("words that are no texts")
+    return value
 
 
 def _edge(value: float) -> float | str:

@@ -17,8 +17,9 @@ from threading import Lock
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flour.core.errors import FlourError, ParameterError, is_number
+from flour.core.errors import FlourError
 from flour.data.batch import Batch
 from objectstore import Closing
 from oven import Plan
@@ -26,6 +27,7 @@ from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.observers import Observer, attach, detach
 from runtime.watch.rows import taken
+from runtime.watch.sampling import Sampling
 from runtime.watch.sinks import sink
 from runtime.watch.steps import step_plan
 
@@ -38,24 +40,20 @@ class _Tapped(Observer):
     """Samples the rows of one version, and runs them through the step; the tap follows versions."""
 
     def __init__(self, tap: Tap, version: ModelVersion, plan: Plan) -> None:
-        super().__init__(self._copied, self._put, _MOST)
-        self.version, self._tap, self._plan = version, tap, plan
-        self._owed, self._last = 0.0, False
+        super().__init__(self._copied, self._put, _MOST, tap.sampling)
+        self._tap, self._plan, self._last = tap, plan, False
+        #: The version whose rows come, and what it hides; and whether the step is hidden now.
+        self.served, self.private, self.hidden = version, version.private, False
         attach(version, self)
         self.start()
 
-    def _copied(self, batch: Batch) -> tuple[Any, int]:
-        """Every n-th row, counted over batches."""
-        owed = self._owed + batch.rows * self._tap.sample
-        count, self._owed = int(owed), owed % 1.0
-        if not count:
-            return None, 0
-        places = np.linspace(0, batch.rows - 1, count).astype(np.int64)
-        return taken(batch, self.version.inputs, places), count
+    def _copied(self, batch: Batch, places: NDArray[np.int64] | None) -> Any:
+        return taken(batch, self.served.inputs, places)
 
     def _put(self, block: object, _weight: int, _seconds: float) -> None:
-        (values,) = self._plan.run(block).values()
-        self._tap.give(values)
+        if not self.hidden:
+            (values,) = self._plan.run(block).values()
+            self._tap.give(values)
 
     def fold(self) -> None:
         """Fold what has come so far, and look whether another version answers now."""
@@ -70,7 +68,7 @@ class _Tapped(Observer):
     def end(self) -> None:
         """Sample no more, and fold what is left."""
         self._last = True
-        detach(self.version, self)
+        detach(self.served, self)
         super().end()
 
 
@@ -79,9 +77,8 @@ class Tap(Closing):
 
     `to` is a function, the name of a file that ends in .parquet or .arrows and is not there yet, a
     binary file, which gets a stream of Arrow, or "opentelemetry", whose provider then has the mean,
-    least and most of each column. Without it, values are in `ring`. Of single rows by the shortest
-    way one in 64 is looked at; `sample` is a share of these. Where another version answers, the tap
-    goes on with it.
+    least and most of each column. Without it, values are in `ring`. `sample` is the share of the
+    rows. Where another version answers, the tap goes on with it.
     """
 
     def __init__(
@@ -93,10 +90,9 @@ class Tap(Closing):
         sample: float = 0.01,
         to: Callable[[Any], object] | str | Path | BinaryIO | None = None,
     ) -> None:
-        if not (is_number(sample) and 0 < sample <= 1):
-            raise ParameterError("a sample is a share of the rows", found=repr(sample), hint="0.01")
+        self.sampling = Sampling(sample)
         self._runtime, self._name, self._step = weakref.ref(runtime), name, step
-        self._moving, self._closed, self.sample = Lock(), False, sample
+        self._moving, self._closed = Lock(), False
         #: The rows' values that came last, a block for each sampled batch.
         self.ring: deque[Any] = deque(maxlen=_RING)
         #: The version that was looked at last; it may have no such step.
@@ -113,12 +109,16 @@ class Tap(Closing):
             if runtime is None or self._closed or "@" in self._name:
                 return
             version, former = runtime.find(self._name), self._observer
-            if version is self.version:
+            if version is self.version and version.private == former.private:
                 return
             try:
                 plan = step_plan(version, [self._step])
             except FlourError as problem:
-                detach(former.version, former)  # it goes on looking for versions
+                detach(former.served, former)  # it goes on looking for versions
+                if version.private - former.private:
+                    former.hidden = True
+                    self.ring.clear()
+                former.private = version.private
                 log.warning("%s: the tap has nothing to look at: %s", version.owner, problem.what)
             else:
                 self._observer = _Tapped(self, version, plan)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from threading import Lock
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import FlourError, ParameterError, check_values
+from flour.core.errors import FlourError, InputError, ParameterError, check_values
 from flour.data.batch import Batch
 from objectstore import Closing
 from oven import Plan
+from runtime.routing.blocks import length
+from runtime.routing.blocks import taken as taken_rows
 from runtime.routing.predicate import columns_of
+from runtime.routing.shadows import kept
 from runtime.service.asking import tenant_now
 from runtime.service.private import in_tables
 from runtime.service.runtime import Runtime
@@ -25,7 +30,8 @@ from runtime.watch.causes import Cause, causes_of
 from runtime.watch.costs import StageCosts
 from runtime.watch.observers import Observer, attach, detach, observers_of
 from runtime.watch.outliers import Detectors, outlier_plans
-from runtime.watch.rows import Sample, Table, read_table, table_of, taken
+from runtime.watch.rows import Sample, Table, loose_table, read_table, table_of, taken
+from runtime.watch.sampling import ROWS_A_MINUTE, Sampling
 from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
 from runtime.watch.statistics import Drift, Window, drift_of
@@ -39,6 +45,8 @@ TENANT = "@tenant"
 _MOST = 1 << 18
 #: Rows of the reference and of the window that are kept to find causes.
 _KEPT = 1000
+#: Time to find out which rows of a refused block are.
+_REFUSED_SECONDS = 10.0
 
 
 class Detector(Protocol):
@@ -64,8 +72,20 @@ class _Watching(Observer):
 
     def fold(self) -> None:
         """Fold what has come so far, and look whether another version answers now."""
+        self.watch.conceal()
         super().fold()
         self.watch.follow()
+
+    def refused(self, data: object) -> None:
+        """Count the rows of a refused call by segment."""
+        if self.watch.segments is not None:
+            batch = data if isinstance(data, Batch) else None
+            block = data if batch is None else batch.block
+            values = block.values() if isinstance(block, Mapping) else ()
+            rows = 1  # of a dict with a plain value, whatever else is in it
+            if not any(isinstance(each, str | float | int | None) for each in values):
+                rows = (batch.rows if batch is not None else 0) or length(block) or 1
+            self.put(partial(self.watch.refused, batch, block, rows), rows)
 
     def close(self) -> None:
         """The runtime is closed."""
@@ -83,6 +103,10 @@ class Watch(Closing):
     name. With `costs`, what rows take to compute is found out by segment and by stage. Drift is of
     the last `window` rows: the older half is forgotten where the newer one is full. Drift is also
     measured on what `steps` inside the plan compute, which takes reference rows.
+
+    All rows are looked at until calls of few rows have had `rows_a_minute`, and of more such calls
+    one in 64; with `sample`, that share of all rows. Rows of the segments stand for those that were
+    passed over; refused ones are counted one by one. `clock` is what minutes are measured by.
     """
 
     def __init__(  # noqa: PLR0913 (each has a default)
@@ -99,6 +123,9 @@ class Watch(Closing):
         costs: bool = False,
         window: int = 100_000,
         steps: Sequence[str] = (),
+        sample: float | None = None,
+        rows_a_minute: float = ROWS_A_MINUTE,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         _check(name, segments, steps, limit, window, drift, costs)
         if not isinstance(detectors, Sequence):
@@ -117,10 +144,7 @@ class Watch(Closing):
         for column in self.segments.columns if self.segments else ():
             if column.width and texts.get(column.name):
                 raise ParameterError("a column of texts has no buckets", where=column.text)
-        for each in detectors:
-            if isinstance(each, type) or not callable(getattr(each, "update", None)):
-                found = f"the class {each.__name__}" if isinstance(each, type) else repr(each)[:80]
-                raise ParameterError("a detector has a method `update`", found=found)
+        _check_detectors(detectors)
         self.detectors = tuple(detectors)
         rows = {name: each for name, each in rows.items() if name not in private}
         #: What finds outliers, and what it has found.
@@ -137,7 +161,8 @@ class Watch(Closing):
         self._window: dict[str, tuple[Counts, int]] = {}
         self._older: dict[str, tuple[Counts, int]] = {}
         self._rows, self._half = 0, max(window // 2, 1)
-        self._observer = _Watching(self._copied, self._fold, _MOST)
+        sampling = Sampling(sample, rows_a_minute, clock)
+        self._observer = _Watching(self._copied, self._fold, _MOST, sampling)
         self._observer.watch = self
         if self._by_tenant:
             runtime.want_tenants(version.name, wanted=True)
@@ -209,12 +234,53 @@ class Watch(Closing):
             self._steps = None
             log.warning("%s: steps are not looked at: %s", version.owner, problem.what)
 
-    def _copied(self, batch: Batch) -> tuple[Any, int]:
-        rows = batch.rows or 1
-        return (taken(batch, self.version.inputs), rows, tenant_now()), rows
+    def conceal(self) -> None:
+        """Forget the columns that are private now, as other versions of the name may have it."""
+        version, known = self.version, self._private
+        self._private = private = known | in_tables(version.private, version.inputs)
+        if private == known:
+            return
+        for sample in (self._usual, self._recent):
+            sample.hide(private)
+        told = {n: each for n, each in self.reference.columns.items() if n not in private}
+        self.reference = Reference(told)
+        self._follow_steps(version)
+        self.inside = self.inside if self._steps is not None else Reference({})
+        self.outliers = tuple(each for each in self.outliers if each.hide(private))
+        columns = self.segments.columns if self.segments else ()
+        if any(each.name in private for each in columns):
+            self.segments = None
+            log.warning("%s: a column of the segments is private now", version.owner)
+
+    def _copied(self, batch: Batch, places: NDArray[np.int64] | None) -> Any:
+        block = taken(batch, self.version.inputs, places)
+        rows = length(block) or 1 if places is None else len(places)
+        return block, rows, tenant_now()
+
+    def refused(self, batch: Batch | None, block: object, rows: int) -> Any:
+        """A copy of the rows of a call that was refused."""
+        with suppress(InputError):  # it is for a frame to be read, and cannot be
+            block = kept(block) if batch is None else taken(batch, self.version.inputs)
+        return block, rows, tenant_now()
 
     def _fold(self, copied: tuple[object, int, str], weight: int, latency: float) -> None:
         block, rows, tenant = copied
+        if not weight:
+            self._fold_refused(block, rows, tenant)
+            return
+        try:
+            self._fold_rows(block, rows, tenant, weight, latency)
+        except Exception:
+            plan, answered = self.version.plan, False
+            with suppress(Exception):  # of types that no column has, which the plan refuses, too
+                answered = plan is None or bool(plan.run(block))
+            if answered:
+                raise
+            self._fold_refused(block, rows, tenant)
+
+    def _fold_rows(
+        self, block: object, rows: int, tenant: str, weight: int, latency: float
+    ) -> None:
         table = table_of(block, self.version.inputs)
         if self._rows and self._rows + rows > self._half:
             self._older, self._window, self._rows = self._window, {}, 0
@@ -229,9 +295,43 @@ class Watch(Closing):
         for each in self.outliers:
             each.add(table, weight)
         if self.segments is not None or self.detectors or self.costs is not None:
-            if self._by_tenant:
-                table = {**table, TENANT: np.full(rows, tenant, object)}
-            self._fold_answers(block, table, weight, latency)
+            self._fold_answers(block, self._asked(table, rows, tenant), weight, latency)
+
+    def _asked(self, table: Table, rows: int, tenant: str) -> Table:
+        return {**table, TENANT: np.full(rows, tenant, object)} if self._by_tenant else table
+
+    def _fold_refused(self, block: object, rows: int, tenant: str) -> None:
+        if self.segments is not None:
+            wanted = [each.name for each in self.segments.columns if each.name != TENANT]
+            table = loose_table(block, self.version.inputs, wanted, rows)
+            self._count_refused(block, self._asked(table, rows, tenant), rows, 1)
+
+    def _count_refused(self, block: object, table: Table, rows: int, weight: int) -> None:
+        """Count which rows of a refused block are refused; others have what the plan answers.
+
+        The block is halved again and again. One that takes too long is counted as refused.
+        """
+        version, end = self.version, min(monotonic() + _REFUSED_SECONDS, self._observer.until)
+        plan: Any = version.plan
+        whole = rows == 1 or version.mixes_rows or version.waits or plan is None
+        parts, bad = [np.arange(rows)], [np.arange(rows)[:0]]
+        while parts and self.segments is not None:
+            part = parts.pop()
+            if whole or len(part) == 1 or monotonic() > end:
+                bad.append(part)
+                continue
+            for half in np.array_split(part, 2):
+                some = {name: each[half] for name, each in table.items()}
+                with suppress(Exception):  # it is refused, with whatever is wrong in it
+                    answers = plan.run(taken_rows(block, half.tolist()))
+                    labels = answers.get("label")
+                    self.segments.add(some, _scores(answers), labels, weight)
+                    continue
+                parts.append(half)
+        places = np.concatenate(bad)
+        if self.segments is not None and len(places):
+            found = {name: each[places] for name, each in table.items()}
+            self.segments.add_errors(found, weight)
 
     def _count(self, reference: Reference, table: Table) -> None:
         for name, sketch in reference.columns.items():
@@ -253,7 +353,7 @@ class Watch(Closing):
                 answers, seconds = self.costs.run(plan, block)
         except FlourError:
             if self.segments is not None:
-                self.segments.add_errors(table, weight)
+                self._count_refused(block, table, len(next(iter(table.values()))), weight)
             return
         scores = _scores(answers)
         if self.segments is not None:
@@ -288,7 +388,7 @@ class Watch(Closing):
         """What was counted of each column of the window; windows of several processes add up."""
         found, sketches = [], {**self.inside.columns, **self.reference.columns}
         older, newer = self._older, self._window  # the background may begin another half
-        for name in {**older, **newer}:
+        for name in [each for each in {**older, **newer} if each in sketches]:
             parts = [each[name] for each in (older, newer) if name in each]
             counts = np.add.reduce([part[0] for part in parts])
             missing = sum(part[1] for part in parts)
@@ -348,6 +448,13 @@ def _check(name: str, *given: object) -> None:
     pairs = zip(kinds, given, strict=True)
     told = ((option, value, fits(value), meaning) for (option, fits, meaning), value in pairs)
     check_values(told, "an endpoint cannot be watched like this", name)
+
+
+def _check_detectors(given: Sequence[object]) -> None:
+    for each in given:
+        if isinstance(each, type) or not callable(getattr(each, "update", None)):
+            found = f"the class {each.__name__}" if isinstance(each, type) else repr(each)[:80]
+            raise ParameterError("a detector has a method `update`", found=found)
 
 
 def _are_texts(given: object) -> bool:

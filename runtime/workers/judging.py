@@ -185,6 +185,9 @@ class FleetExperiments(FleetRoutes):
                 known[next(iter(known))].take(gone)
             for each in known.values():
                 found.take(each)
+        hides = any(each.notes.get("private") for each in self._named(name).versions.values())
+        if hides and found.first_difference:  # workers that have ended may have told values
+            found.first_difference = found.first_difference.partition(": ")[0]
         return found
 
     def _asked(self, kind: str, body: object, seconds: float) -> Iterator[Any]:

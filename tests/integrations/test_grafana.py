@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.http.dashboard import PANELS, dashboard
+from runtime.http.dashboard import PANELS, SECTIONS, dashboard
 
 pytestmark = pytest.mark.integrations
 
@@ -42,7 +42,7 @@ def lost(given: Any, kept: Any, where: str = "board") -> Iterator[str]:
 def test_the_board_is_in_grafanas_schema(board: dict[str, Any]) -> None:
     kept = read_and_written(board)
     assert not [*lost(board, kept)]
-    assert len(kept["panels"]) == len(PANELS)
+    assert len(kept["panels"]) == len(PANELS) + len(SECTIONS)
     assert all(target["expr"] for panel in kept["panels"] for target in panel["targets"])
 
 

@@ -279,7 +279,7 @@ def test_a_shadow_that_waits_is_compared() -> None:
                 pairs.append(pair)
                 ended.set()
 
-        runtime._pairs["m"] = Pairs()
+        runtime.observe("m", Pairs())
         runtime.route("m", "m@1", shadow="m@2")
         within(lambda: list(runtime.predict_batch("m", [BLOCK])))
         assert ended.wait(LIMIT)

@@ -19,8 +19,7 @@ import oven
 from flour.data.batch import Batch, Kind
 from runtime import Runtime
 from runtime.errors import RuntimeClosed, UnknownEndpoint
-from runtime.service.entry import SAMPLE
-from runtime.service.native_predict import RARE
+from runtime.service.entry import RARE, SAMPLE
 from tests.runtime.plans import WIDTH, documents, offset_of, record_flow, shift, text_flow
 
 ROW = np.arange(float(WIDTH))
@@ -132,7 +131,7 @@ def test_calls_are_counted_and_some_are_timed(runtime: Runtime) -> None:
     for slow, looks in ((True, RARE // SAMPLE), (False, 1)):
         timed.clear()
         for _ in range(RARE):
-            served.entry.coarse_timing = slow
+            served.entry.rest = (SAMPLE if slow else RARE) - 1
             assert offset_of(runtime.predict("numbers", ROW), ROW) == 1.0
         assert timed == [served] * looks
     assert served.counts.inline.value == 2 * RARE

@@ -132,6 +132,7 @@ class Explainer:
         score: NDArray[np.float64],
         documents: Documents | None = None,
         errors: NDArray[np.float64] | None = None,
+        base_error: NDArray[np.float64] | None = None,
     ) -> Attribution:
         """The answer; a single score has no axis of its own."""
         single, read = self.scores == 1, partial(self.raw, block)
@@ -146,6 +147,7 @@ class Explainer:
             score=score.reshape(-1) if single else score,
             method="exact" if errors is None else "sampled",
             errors=errors[:, :, 0] if single and errors is not None else errors,
+            base_error=base_error[0] if single and base_error is not None else base_error,
             names=self.names,
             read=read,
             words=None if documents is None else documents.words,

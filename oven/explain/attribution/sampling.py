@@ -50,11 +50,14 @@ def sampled(explainer: Explainer, rows: object, background: object, samples: int
     pairs = shares.reshape(count, samples // 2, 2, *shares.shape[2:]).mean(axis=2)
     errors = pairs.std(axis=1, ddof=1) / np.sqrt(samples // 2) if samples > 2 else None
     compared = densify(explainer.plan.run_columns(theirs, others)[SCORE])
-    base = np.asarray(compared, np.float64).reshape(others, -1)[chosen].mean(axis=0)
+    drawn = np.asarray(compared, np.float64).reshape(others, -1)[chosen]
+    base, left = drawn.mean(axis=0), max(0.0, 1 - samples / others)  # of rows that were not drawn
+    base_error = drawn.std(axis=0, ddof=1) * np.sqrt(left / samples)
     values = shares.mean(axis=1)
     missing = np.full_like(values, np.nan)
     score = steps[:, 0, -1]
-    return explainer.made(block, values, base, score, errors=missing if errors is None else errors)
+    errors = missing if errors is None else errors
+    return explainer.made(block, values, base, score, errors=errors, base_error=base_error)
 
 
 def _scored(

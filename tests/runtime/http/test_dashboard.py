@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runtime.cli import main
-from runtime.http.dashboard import ALERTS, PANELS, alert_rules, dashboard
+from runtime.http.dashboard import ALERTS, PANELS, SECTIONS, alert_rules, dashboard
 from tests.runtime.http.exposition import read
 from tests.runtime.http.monitored import monitored
 
@@ -54,14 +54,18 @@ def board() -> dict[str, Any]:
     return made
 
 
+def graphs() -> list[dict[str, Any]]:
+    return [each for each in board()["panels"] if each["type"] != "row"]
+
+
 def test_panels_stand_beside_one_another() -> None:
     panels = board()["panels"]
-    assert len({each["id"] for each in panels}) == len(panels) == len(PANELS)
+    assert len({each["id"] for each in panels}) == len(panels) == len(PANELS) + len(SECTIONS)
     assert len({each["title"] for each in panels}) == len(panels)
     for each in panels:
         place = each["gridPos"]
         assert 0 <= place["x"] <= 24 - place["w"]
-        marks = [target["refId"] for target in each["targets"]]
+        marks = [target["refId"] for target in each.get("targets", [])]
         assert len(set(marks)) == len(marks)
     for one, other in combinations([each["gridPos"] for each in panels], 2):
         apart = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
@@ -69,11 +73,24 @@ def test_panels_stand_beside_one_another() -> None:
         assert apart or below
 
 
+def test_panels_are_in_sections_say_what_they_mean_and_mark_their_bounds() -> None:
+    panels = board()["panels"]
+    rows = [each["gridPos"]["y"] for each in panels if each["type"] == "row"]
+    assert rows == sorted(rows)
+    assert len(rows) >= 4
+    assert all(len(each["description"]) > 20 for each in graphs())
+    marked = {e["title"] for e in graphs() if "thresholds" in e["fieldConfig"]["defaults"]}
+    assert {"Alarms", "Drift of columns (PSI)", "Time of a request", "Rows not looked at"} <= marked
+    told = json.dumps(board())
+    for name in ("drift_alarms", "watch_alarms", "watch_dropped_rows", "segment_errors"):
+        assert f"pretzel_{name}" in told
+
+
 def test_every_query_goes_to_the_chosen_prometheus() -> None:
     made = board()
     variables = {each["name"] for each in made["templating"]["list"]}
     assert variables == {"datasource", "model"}
-    for panel in made["panels"]:
+    for panel in graphs():
         for query in (panel, *panel["targets"]):
             assert query["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 

@@ -10,12 +10,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.interfaces import ModelState
+from runtime.http.page import STEPS
 from runtime.http.page_html import duration, number, size
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import filled
@@ -240,3 +242,31 @@ def test_a_browser_shows_it(server: Server, tmp_path: Path) -> None:
     image = shot.read_bytes()
     assert image[:8] == b"\x89PNG\r\n\x1a\n"
     assert len(image) > 20_000, "there is something on it"
+
+
+def test_drift_alarms_and_tiers_are_told() -> None:
+    row = flour.record(age=float, income=float)
+    reference = {"age": np.arange(2000.0), "income": np.arange(2000.0)}
+    with Runtime() as runtime:
+        runtime.register("m", flour.outputs(score=row["age"] + row["income"]), background=False)
+        watch = runtime.watch("m", reference=reference)
+        with Server(runtime, ServerSettings(port=0)) as server:
+            runtime.predict("m", {**reference, "age": np.full(2000, 9e9)}, engine="inline")
+            watch.fold()
+            found = page(server, "/").text
+    assert "Tier 1 is answered by native code" in found
+    watched = found[found.index("Watched") :]
+    assert watched.index("age") < watched.index("alarm", watched.index("age"))
+    assert watched.index("age") < watched.index("as the reference")
+    assert "alarms" in found[: found.index("Watched")]
+
+
+def test_all_pages_have_one_look_and_wide_tables_scroll(server: Server) -> None:
+    texts = [Client(server.port).get(path).body.decode() for path in ("/", "/explain/iris")]
+    texts += [Client(server.port).get(f"/explain/iris?step={s}").body.decode() for s in STEPS]
+    looks = {text[text.index("<style>") : text.index("</style>")] for text in texts}
+    assert len(looks) == 1
+    for text in texts:
+        assert '<meta name="viewport"' in text
+        assert text.count("<table>") == text.count('<div class="wide"><table>')
+        assert text.index("<nav>") < text.index("</header>")

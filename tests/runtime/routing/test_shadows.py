@@ -135,7 +135,7 @@ def test_a_shadow_that_hangs_holds_up_nobody() -> None:
         hangs.wait(20)
         return {}
 
-    shadows = Shadows(ask, Executors(), lambda _name: None)
+    shadows = Shadows(ask, Executors(), lambda _name: ())
     shadows.start()
     try:
         start = time.monotonic()
@@ -150,7 +150,7 @@ def test_a_shadow_that_hangs_holds_up_nobody() -> None:
 
 
 def test_full_executors_shed_shadows_first() -> None:
-    shadows = Shadows(lambda *_: {}, Executors(full=True), lambda _name: None)
+    shadows = Shadows(lambda *_: {}, Executors(full=True), lambda _name: ())
     shadows.start()
     try:
         for _ in range(100):
