@@ -45,12 +45,7 @@ def array_digest(array: NDArray[np.generic]) -> str:
 
 def strings_digest(offsets: str, data: str) -> str:
     """Digest of a string table from the digests of its two arrays."""
-    return combine(*strings_digested(offsets, data))
-
-
-def strings_digested(offsets: str, data: str) -> list[str]:
-    """The parts that a string table's digest is computed from."""
-    return [_STRINGS_TAG, offsets, data]
+    return combine(_STRINGS_TAG, offsets, data)
 
 
 def is_digest(text: object) -> bool:

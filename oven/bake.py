@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from functools import partial
 
 from flour.core.errors import TypeMismatch
 from flour.core.extension_points import extension, paused_collector
 from flour.core.types import Later
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks
-from flour.tracing.model_flow import ModelFlow
 from oven import debug
 from oven.plans.plan import Plan
 
@@ -34,11 +32,6 @@ def bake(
     if not refuses(on_missing):
         flow = without_checks(flow)
     with paused_collector():
-        if isinstance(flow, ModelFlow) and not exact and not debug.asked():
-            from oven.plans.template_lookup import bake_model
-
-            usual = partial(_bake, flow, background=background)
-            return bake_model(flow, usual, background=background)
         return _bake(flow, exact=exact, background=background)
 
 
@@ -56,11 +49,11 @@ def link(
     return Plan(written, rewritten(optimised), exact=exact, background=background)
 
 
-def rewritten(flow: Flow) -> Flow:
-    """The program after all rewrites that keep every bit."""
+def rewritten(flow: Flow, *, exact: bool = True) -> Flow:
+    """The program after all rewrites; with `exact`, after those that keep every bit."""
     from oven.optimise.rewrite import optimise
 
-    return optimise(flow, exact=True)
+    return optimise(flow, exact=exact)
 
 
 def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor | None) -> Plan:
@@ -83,8 +76,6 @@ def _check(flow: object) -> None:
             found=type(flow).__name__,
             hint="import a fitted estimator first: oven.bake(flour.from_sklearn(estimator))",
         )
-    if isinstance(flow, ModelFlow):
-        return
     if any(isinstance(kind, Later) for kind in flow.types.values()):
         raise TypeMismatch(
             "a graph has no plan before the models that it names are put in",

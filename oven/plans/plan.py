@@ -148,7 +148,7 @@ class Plan:
     def digest(self) -> str:
         """Equal programs have equal digests."""
         restored = self._restored
-        return self.flow.digest if restored is None or not restored.digest else restored.digest
+        return self.flow.digest if restored is None else restored.digest
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
@@ -162,7 +162,7 @@ class Plan:
         One after the other, as many texts of their own would take three times as much.
         """
         restored = self._restored
-        if restored is not None and restored.digest:
+        if restored is not None:
             return restored.nodes
         inside = self.flow.nodes()
         return "".join(item.digest for item in inside if not isinstance(item.op, Source))
