@@ -10,7 +10,9 @@ from flour.core.types import Later
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks
 from oven import debug
+from oven.plans import program_image
 from oven.plans.plan import Plan
+from oven.plans.program_image import ProgramImage
 
 
 def bake(
@@ -51,20 +53,27 @@ def link(
 
 def rewritten(flow: Flow, *, exact: bool = True) -> Flow:
     """The program after all rewrites; with `exact`, after those that keep every bit."""
+    # The rules and the operators they are about: who only loads plans does without them.
     from oven.optimise.rewrite import optimise
 
     return optimise(flow, exact=exact)
 
 
-def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor | None) -> Plan:
-    # The rules and the operators they are about: who only loads plans does without them.
-    from oven.optimise.rewrite import optimise, trace
+def _bake(flow: Flow, *, exact: bool, background: bool | Executor | None) -> Plan:
+    if debug.asked():
+        from oven.optimise.rewrite import trace
 
-    if not debug.asked():
-        return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
-    rewritten = trace(flow, exact)
-    plan = Plan(flow, rewritten.flow, exact=exact, background=background)
-    extension("bake_report")(plan, rewritten)
+        traced = trace(flow, exact)
+        plan = Plan(flow, traced.flow, exact=exact, background=background)
+        extension("bake_report")(plan, traced)
+        return plan
+    image = ProgramImage(flow, exact=exact) if program_image.KEPT[0] else None
+    known = None if image is None else image.plan(background=background)
+    if known is not None:
+        return known
+    plan = Plan(flow, rewritten(flow, exact=exact), exact=exact, background=background)
+    if image is not None:
+        image.keep(plan)
     return plan
 
 

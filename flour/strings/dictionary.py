@@ -52,7 +52,7 @@ def dictionary(texts: Strings) -> Dictionary:
 
 
 def _built(texts: Strings) -> Dictionary:
-    codes, short = _hashes(texts)
+    codes, short = hashes(texts)
     last = _last_ones(texts, codes)
     homes = max(len(last) * _SPARE // (_GROUP * 100), 1)
     return Dictionary(Blob.of(_slots(homes, codes, short, last)), homes)
@@ -152,7 +152,7 @@ def _built_triples(texts: Strings) -> Triples:
     return Triples(Blob.of(letters), Blob.of(cells), Blob.of(numbers), radix)
 
 
-def _hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The hash of every text, and the tag of those that are their own tags (else -1)."""
     offsets, data = texts.offsets, texts.data
     starts, sizes = offsets[:-1], np.diff(offsets)

@@ -117,7 +117,7 @@ def image_of(plan: Plan, archive: Archive | None = None) -> PlanImage | None:
     None where more than one native run of ours makes it.
     """
     flow, optimised = plan.flow, plan.optimised
-    if not all(_is_ours(item.op) for each in (flow, optimised) for item in each.nodes()):
+    if not all(_is_ours(item.op) for item in {*flow.nodes(), *optimised.nodes()}):
         return None
     layout = one_run(plan.stages, tuple(optimised.outputs.values()))
     if layout is None:
@@ -158,11 +158,8 @@ def _is_ours(op: Op) -> bool:
     """Whether an operator, and those it has inside, belong to this release."""
     if not type(op).__module__.startswith("flour."):
         return False
-    parts = [
-        part
-        for value in op.fields().values()
-        for part in (value if isinstance(value, tuple) else (value,))
-    ]
+    values = [value for value in op.fields().values() if isinstance(value, Op | tuple)]
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
     return all(_is_ours(part) for part in parts if isinstance(part, Op))
 
 

@@ -19,6 +19,7 @@ from weakref import ref
 
 import oven
 from flour.core.errors import FlourError, OpaqueFailed
+from flour.core.extension_points import paused_collector
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
 from flour.core.types import Record, Text, Type, Vector
@@ -107,9 +108,7 @@ class InferenceSession:
                 self._restore(kept)
                 return
             with proving(on=prove):
-                self._import(given or path_or_bytes, native_only, rows, compiled)
-            if image is not None and self._plan is not None:
-                self._plan.when_ready(partial(_keep, ref(self), image))
+                self._import(given or path_or_bytes, native_only, rows, compiled, image)
         except FlourError as problem:
             raise translated(problem) from problem
 
@@ -119,6 +118,7 @@ class InferenceSession:
         native_only: bool,  # noqa: FBT001 (the constructor's own)
         rows: bool | None,  # noqa: FBT001 (as above)
         compiled: bool,  # noqa: FBT001 (as above)
+        image: SessionImage | None,
     ) -> None:
         """Import the model, bake its plan, and find the shortest way to it."""
         model = opened(given)
@@ -130,7 +130,7 @@ class InferenceSession:
         self._overridable = overridable(model, program)
         # The model's own constants and nodes are not needed any more.
         self._program: OnnxProgram | StoredModel = program.without_model()
-        self._plan = oven.bake(_of_documents(program.flow)) if compiled else None
+        self._plan = _baked(_of_documents(program.flow), image) if compiled else None
         self._names = tuple(item.name for item in self._outputs)
         checks = {item.name: check_of(item) for item in self._inputs}
         self._checks: Mapping[str, Callable[[Any], Any]] = checks
@@ -148,8 +148,11 @@ class InferenceSession:
         self._count = len(self._inputs)
         #: The plan whose native code is being compiled; None once the shortest way is open.
         self._compiling = self._plan
-        if self._plan is not None:
-            self._plan.when_ready(partial(_open, ref(self)))
+        if self._plan is None:
+            return
+        self._plan.when_ready(partial(_open, ref(self)))
+        if image is not None:
+            self._plan.when_ready(partial(_keep, ref(self), image))
 
     @property
     def ready(self) -> bool:
@@ -435,6 +438,14 @@ def _as_whole(plan: oven.Plan, names: Sequence[str]) -> Callable[[Feed], list[An
             return None
 
     return run
+
+
+def _baked(flow: Flow, image: SessionImage | None) -> oven.Plan:
+    """The plan of a session's program; that of one with an image needs no image of its own."""
+    if image is None:
+        return oven.bake(flow)
+    with paused_collector():
+        return oven.Plan(flow, oven.rewritten(flow, exact=False))
 
 
 def _keep(known: ref[InferenceSession], image: SessionImage) -> None:
