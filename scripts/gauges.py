@@ -53,8 +53,8 @@ BOUNDS = {
     "HTTP: files": Bound(17, 12),
     "HTTP: rooms": Bound(3, 3),
     "HTTP: most entries into a file": Bound(8, 2),
-    "import: files": Bound(35, 24),
-    "import: rooms": Bound(9, 6),
+    "import: files": Bound(30, 24),
+    "import: rooms": Bound(6, 6),
     "import: most entries into a file": Bound(88, 8),
     "last scripts/test: minutes": Bound(float("inf"), 8),
 }
