@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from objectstore.blob import DTYPES, Blob, aligned_room
 from objectstore.closing import Closing
-from objectstore.digest import DIGEST_CHARS, array_digest, combine, strings_digested
+from objectstore.digest import combine
 from objectstore.errors import (
     ArchiveError,
     BadDigest,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from objectstore.store import FsckReport, MemoryStore, Store, StoreStats
 
 __all__ = [
-    "DIGEST_CHARS",
     "DTYPES",
     "Archive",
     "ArchiveError",
@@ -54,9 +53,7 @@ __all__ = [
     "Strings",
     "UnstorableValue",
     "aligned_room",
-    "array_digest",
     "combine",
-    "strings_digested",
 ]
 
 _LATER = {

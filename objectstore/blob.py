@@ -56,9 +56,6 @@ class Blob:
             if dtype is None or np.dtype(dtype) == values.dtype:
                 return values
             values = values.array
-        if hasattr(values, "__blob__"):  # objects in place of arrays convert themselves
-            blob: Blob = values.__blob__(dtype)
-            return blob
         array = _frozen(_canonical(values, dtype))
         return _BLOBS.keep_first(Blob(array, array_digest(array)))
 

@@ -8,7 +8,6 @@ parts hash the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
 
 import numpy as np
@@ -31,9 +30,12 @@ _STRINGS_TAG = "pretzel-strings-1"
 
 def combine(*parts: str | bytes) -> str:
     """Digest of a sequence of texts and byte strings; ("ab", "c") and ("a", "bc") differ."""
-    return _digest(
-        [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]
-    )
+    state = blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.hexdigest()
 
 
 def array_digest(array: NDArray[np.generic]) -> str:
@@ -45,12 +47,7 @@ def array_digest(array: NDArray[np.generic]) -> str:
 
 def strings_digest(offsets: str, data: str) -> str:
     """Digest of a string table from the digests of its two arrays."""
-    return combine(*strings_digested(offsets, data))
-
-
-def strings_digested(offsets: str, data: str) -> list[str]:
-    """The parts that a string table's digest is computed from."""
-    return [_STRINGS_TAG, offsets, data]
+    return combine(_STRINGS_TAG, offsets, data)
 
 
 def is_digest(text: object) -> bool:
@@ -74,11 +71,3 @@ def _array_header(array: NDArray[np.generic]) -> bytes:
     """The header hashed before an array; it ends in a mark that no dtype or shape contains."""
     shape = ",".join(map(str, array.shape))
     return f"{_ARRAY_TAG};{array.dtype.str};{shape};".encode("ascii")
-
-
-def _digest(parts: Iterable[bytes]) -> str:
-    state = blake2b(digest_size=DIGEST_BYTES)
-    for part in parts:
-        state.update(len(part).to_bytes(8, "little"))
-        state.update(part)
-    return state.hexdigest()

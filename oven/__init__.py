@@ -25,7 +25,6 @@ __all__ = ["Plan", "bake", "link", "load", "rewritten"]
 belongs_to_us(__file__)
 
 #: What lower modules call although it stands above them: flour/core/extension_points.py says how.
-declare("model_templates", "oven.plans.template_lookup:look_up")
 declare("explain", "oven.explain.explain:explain")
 declare("string_views", "oven.plans.string_views:fill")
 declare("attribution", "oven.explain.attribution:attribute")

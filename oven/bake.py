@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from functools import partial
 
 from flour.core.errors import TypeMismatch
 from flour.core.extension_points import extension, paused_collector
 from flour.core.types import Later
 from flour.language.flow import Flow, without_unread
 from flour.ops.require import OnMissing, refuses, without_checks
-from flour.tracing.model_flow import ModelFlow
 from oven import debug
+from oven.plans import program_image
 from oven.plans.plan import Plan
+from oven.plans.program_image import ProgramImage
 
 
 def bake(
@@ -34,11 +34,6 @@ def bake(
     if not refuses(on_missing):
         flow = without_checks(flow)
     with paused_collector():
-        if isinstance(flow, ModelFlow) and not exact and not debug.asked():
-            from oven.plans.template_lookup import bake_model
-
-            usual = partial(_bake, flow, background=background)
-            return bake_model(flow, usual, background=background)
         return _bake(flow, exact=exact, background=background)
 
 
@@ -56,23 +51,30 @@ def link(
     return Plan(written, rewritten(optimised), exact=exact, background=background)
 
 
-def rewritten(flow: Flow) -> Flow:
-    """The program after all rewrites that keep every bit."""
+def rewritten(flow: Flow, *, exact: bool = True) -> Flow:
+    """The program after all rewrites; with `exact`, after those that keep every bit."""
+    # The rules and the operators they are about: who only loads plans does without them.
     from oven.optimise.rewrite import optimise
 
-    return optimise(flow, exact=True)
+    return optimise(flow, exact=exact)
 
 
-def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor | None) -> Plan:
-    # The rules and the operators they are about: who only loads plans does without them.
-    from oven.optimise.rewrite import optimise, trace
-
+def _bake(flow: Flow, *, exact: bool, background: bool | Executor | None) -> Plan:
     flow = without_unread(flow)
-    if not debug.asked():
-        return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
-    rewritten = trace(flow, exact)
-    plan = Plan(flow, rewritten.flow, exact=exact, background=background)
-    extension("bake_report")(plan, rewritten)
+    if debug.asked():
+        from oven.optimise.rewrite import trace
+
+        traced = trace(flow, exact)
+        plan = Plan(flow, traced.flow, exact=exact, background=background)
+        extension("bake_report")(plan, traced)
+        return plan
+    image = ProgramImage(flow, exact=exact) if program_image.KEPT[0] else None
+    known = None if image is None else image.plan(background=background)
+    if known is not None:
+        return known
+    plan = Plan(flow, rewritten(flow, exact=exact), exact=exact, background=background)
+    if image is not None:
+        image.keep(plan)
     return plan
 
 
@@ -84,8 +86,6 @@ def _check(flow: object) -> None:
             found=type(flow).__name__,
             hint="import a fitted estimator first: oven.bake(flour.from_sklearn(estimator))",
         )
-    if isinstance(flow, ModelFlow):
-        return
     if any(isinstance(kind, Later) for kind in flow.types.values()):
         raise TypeMismatch(
             "a graph has no plan before the models that it names, or holds, are put in",

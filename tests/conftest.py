@@ -51,10 +51,14 @@ def pytest_configure() -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Bake compiles before it returns: else a test of native code would see the definition."""
-    from oven.plans import background
+    """Bake compiles before it returns: else a test of native code would see the definition.
+
+    And it bakes every program: else it would make no stages of those that earlier runs baked.
+    """
+    from oven.plans import background, program_image
 
     background.BY_DEFAULT[0] = False
+    program_image.KEPT[0] = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -29,14 +29,16 @@ def vector(kind: Type, who: str) -> Vector:
     """The type, which must be a numeric vector."""
     if not isinstance(kind, Vector):
         raise TypeMismatch(f"{who} needs a vector, got {kind}", hint=_to_vector(kind))
-    expect(kind.dtype != "string", f"{who} needs numbers, got {kind}", "encode the strings first")
+    if kind.dtype == "string":
+        raise TypeMismatch(f"{who} needs numbers, got {kind}", hint="encode the strings first")
     return kind
 
 
 def numeric(kind: Type, who: str) -> Vector | Scalar:
     """The type, which must be a number or a vector of numbers."""
     if isinstance(kind, Scalar):
-        expect(kind.dtype != "string", f"{who} needs numbers, got {kind}", _to_vector(kind))
+        if kind.dtype == "string":
+            raise TypeMismatch(f"{who} needs numbers, got {kind}", hint=_to_vector(kind))
         return kind
     return vector(kind, who)
 

@@ -73,7 +73,7 @@ def _made(op: Op, inputs: tuple[Node, ...], kind: Type, digest: str) -> Node:
 
 def _infer(op: Op, inputs: Sequence[Node]) -> Type:
     kinds = [item.type for item in inputs]
-    if Later() in kinds and not op.takes_later:
+    if Later in map(type, kinds) and not op.takes_later:
         return Later()
     try:
         return op.infer(*kinds)

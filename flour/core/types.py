@@ -361,9 +361,8 @@ def _names(data: object) -> tuple[str, ...]:
 
 
 # --- how large numbers are -----------------------------------------------------------------------
-# Extents say where a check for NaN or infinity is needed behind a step. A few levels tell sizes
-# apart: which one holds is one question about fitted numbers, with the same answer for most models
-# of a structure (see flour/tracing).
+# Extents say where a check for NaN or infinity is needed behind a step; a few levels tell sizes
+# apart.
 
 LARGEST = float(np.finfo(np.float64).max)
 #: The largest number that float32 does not round to infinity.

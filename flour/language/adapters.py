@@ -38,7 +38,6 @@ Adapter = Callable[[Fitted, Flow, "Importer"], Any]
 ADAPTERS: dict[str, Adapter] = {}
 #: Dotted name -> why it is not native yet ("planned: ...") or never will be ("refused: ...").
 NOT_NATIVE: dict[str, str] = {}
-_registered = [0]
 _F = TypeVar("_F", bound=Adapter)
 
 
@@ -50,7 +49,6 @@ def adapts(*names: str) -> Callable[[_F], _F]:
 
     def register(adapter: _F) -> _F:
         ours = belongs_to_flour(adapter.__module__)
-        _registered[0] += 0 if ours else len(names)
         for name in names:
             known = ADAPTERS.get(name)
             if known is None or not ours or belongs_to_flour(known.__module__):
@@ -58,11 +56,6 @@ def adapts(*names: str) -> Callable[[_F], _F]:
         return adapter
 
     return register
-
-
-def registered() -> int:
-    """The number of adapters registered from outside so far: a new one may change any import."""
-    return _registered[0]
 
 
 def declines(reason: str, *names: str) -> None:

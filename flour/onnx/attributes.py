@@ -6,18 +6,10 @@ node they are never read: see `flour.onnx.steps`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-from flour.strings.dictionary import differ, hashes
-from flour.tracing.replay import Called
-from flour.tracing.traced_array import TracedArray, noted
-from objectstore import Blob, Strings
 
 Later = Callable[[], Any]
 
@@ -46,75 +38,6 @@ class Attributes(Mapping[str, Any]):
         return [*self._values.values()]
 
 
-class FloatList(Sequence[float]):
-    """A list of floats that is a traced array; reading a number of it records that in the trace."""
-
-    def __init__(self, formula: TracedArray) -> None:
-        #: The numbers, in float32.
-        self.formula = formula
-
-    def _seen(self) -> tuple[float, ...]:
-        return tuple(map(float, self.formula.tolist()))
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._seen()[index]
-
-    def __len__(self) -> int:
-        return len(self.formula)
-
-    def __iter__(self) -> Iterator[float]:
-        return iter(self._seen())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 (numpy's protocol)
-        return np.array(self._seen(), dtype=dtype)
-
-
-class WordList(Sequence[str]):
-    """A list of words that is a traced array; reading a word of it records that in the trace."""
-
-    def __init__(self, offsets: TracedArray, data: TracedArray) -> None:
-        self._offsets, self._data = offsets, data
-        self._table: Strings | None = None
-
-    @property
-    def table(self) -> Strings:
-        """The words as a table of strings."""
-        if self._table is None:
-            self._table = Strings(Blob.of(self._offsets), Blob.of(self._data))
-        return self._table
-
-    def has(self, word: str) -> bool:
-        """Whether a word is one of them."""
-        raw = word.encode("utf-8", "surrogatepass")
-        test = Called(partial(_has_text, raw), f"has {raw!r}", any_length=True)
-        return bool(noted(test, self._offsets, self._data))
-
-    def differ(self) -> bool:
-        """Whether no two words are equal, as far as their hashes tell."""
-        return differ(hashes(self.table)[0])
-
-    def _seen(self) -> tuple[str, ...]:
-        letters = bytes(np.asarray(self._data, np.uint8))
-        return tuple(letters[a:b].decode() for a, b in pairwise(self._offsets.tolist()))
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._seen()[index]
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._seen())
-
-
-def _has_text(raw: bytes, offsets: NDArray[Any], data: NDArray[Any]) -> bool:
-    starts = offsets[:-1][np.diff(offsets) == len(raw)]
-    letters = data[starts[:, None] + np.arange(len(raw))]
-    return bool((letters == np.frombuffer(raw, np.uint8)).all(axis=1).any())
-
-
 def floats(values: object) -> Any:
-    """Fitted numbers in float32: an array, or a traced array."""
-    if isinstance(values, FloatList):
-        return values.formula
+    """Fitted numbers in float32."""
     return np.asarray(() if values is None else values, np.float32)

@@ -11,6 +11,7 @@ import numpy as np
 
 from flour.core import provenance
 from flour.core.errors import FlourError, OpaqueFailed, ParameterError
+from flour.core.extension_points import paused_collector
 from flour.core.reference import evaluate
 from flour.core.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
 from flour.language.flow import Flow, outputs, source
@@ -19,16 +20,14 @@ from flour.onnx.errors import NotNative, TooLarge
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.narrow import adapted, numpy_dtype, rounded
 from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
-from flour.onnx.parts import OnnxParts, take_apart
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
 from flour.onnx.proving import proving
-from flour.onnx.reading import Formulas, opened, raw, read_model
+from flour.onnx.reading import opened, read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
 from flour.onnx.words import Listed, Map, refuse_words
 from flour.ops.opaque import Opaque
-from flour.tracing.model_flow import model_program
 
 #: Operators that are named in the model's domain but come from this version on.
 LATEST = 1 << 30
@@ -60,19 +59,10 @@ def from_onnx(
     shapes, axes and thresholds that a model takes as inputs. With `prove`, parts for onnxruntime
     are first run in a process of their own, as onnxruntime can end the process that it is in.
     """
-    given = raw(model)
-
-    def parts() -> OnnxParts | None:
-        alone = not fixed and not prove
-        return take_apart(given, (native_only, rows, "program"), import_model) if alone else None
-
-    def usual() -> Flow:
-        with proving(on=prove):
-            whole = opened(given or model)
-            made = import_model(whole, native_only=native_only, rows=rows, fixed=fixed)
-            return _gathered(whole, made, rows=rows, fixed=fixed or {}).flow
-
-    return model_program(parts, usual)
+    with paused_collector(), proving(on=prove):
+        whole = opened(model)
+        made = import_model(whole, native_only=native_only, rows=rows, fixed=fixed)
+        return _gathered(whole, made, rows=rows, fixed=fixed or {}).flow
 
 
 def _gathered(
@@ -102,13 +92,9 @@ def import_model(
     native_only: bool = False,
     rows: bool | None = None,
     fixed: Mapping[str, Any] | None = None,
-    formulas: Formulas | None = None,
 ) -> OnnxProgram:
-    """The program of an ONNX model, and the means to call it with ONNX's own arrays.
-
-    With `formulas` for its weights, it is the program of all models of that structure.
-    """
-    definition = _definition(model, fixed or {}, formulas)
+    """The program of an ONNX model, and the means to call it with ONNX's own arrays."""
+    definition = _definition(model, fixed or {})
     try:
         program = _over_rows(Importer(definition, native_only=native_only, rows=rows), bool(fixed))
         return program or whole(model, definition)
@@ -131,10 +117,8 @@ def _over_rows(importer: Importer, fixed: bool) -> OnnxProgram | None:  # noqa: 
     return None
 
 
-def _definition(
-    model: object, fixed: Mapping[str, Any], formulas: Formulas | None = None
-) -> ModelDef:
-    definition = read_model(model, formulas)
+def _definition(model: object, fixed: Mapping[str, Any]) -> ModelDef:
+    definition = read_model(model)
     return _with_fixed(definition, fixed) if fixed else definition
 
 

@@ -8,20 +8,17 @@ of the model's folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
-from secrets import token_bytes
 from stat import S_ISCHR, S_ISFIFO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flour.onnx.attributes import Attributes, FloatList, Later, WordList
+from flour.onnx.attributes import Attributes, Later
 from flour.onnx.errors import DamagedModel
 from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.ordering import ordered
 from flour.onnx.protobuf import ModelProto
 from flour.onnx.tensors import Tensors, dtype_of
-from flour.tracing.traced_array import TracedArray
 
 if TYPE_CHECKING:
     from onnx import (
@@ -38,21 +35,17 @@ MAX_BYTES = 2**31 - 1
 #: The most nodes of all graphs, with functions inlined: half a minute's work or more.
 MAX_NODES = 1 << 17
 MAX_DEPTH = 20
-Formulas = Mapping[tuple[Any, ...], TracedArray | WordList]
 OLDEST, DOMAINS = 1, {"ai.onnx": ""}
 #: The newest known versions: in a later one any operator may have another meaning.
 NEWEST = {"": 28, "ai.onnx.ml": 5}
 
 
-def read_model(model: object, formulas: Formulas | None = None) -> ModelDef:
-    """The model in a file, in bytes, or parsed already.
-
-    With `formulas` for weights (by their owners: see flour.onnx.wire), these replace the weights.
-    """
+def read_model(model: object) -> ModelDef:
+    """The model in a file, in bytes, or parsed already."""
     proto, folder = _parsed(model)
     proto = _inlined(proto)
     opsets = _opsets(proto)
-    reader = _Reader(Tensors(folder), formulas or {})
+    reader = _Reader(Tensors(folder))
     try:
         graph = reader.graph(proto.graph, frozenset(), 0)
     except RecursionError:
@@ -243,9 +236,8 @@ def _opsets(proto: ModelProto) -> dict[str, int]:
 class _Reader:
     """Reads graphs and what is inside them."""
 
-    def __init__(self, tensors: Tensors, formulas: Formulas) -> None:
-        self._tensors, self._formulas = tensors, formulas
-        self._nodes = 0
+    def __init__(self, tensors: Tensors) -> None:
+        self._tensors, self._nodes = tensors, 0
 
     def graph(self, proto: GraphProto, outside: frozenset[str], depth: int) -> GraphDef:
         """A graph; `outside` are the names that graphs around it make."""
@@ -256,35 +248,16 @@ class _Reader:
             found = f"more than {MAX_NODES:,} nodes"
             raise DamagedModel("the graph is too large", where=str(proto.name), found=found)
         constants = self._constants(proto)
-        if not depth:
-            constants |= {
-                owner[1]: it for owner, it in self._formulas.items() if owner[0] == "tensor"
-            }
         inputs = tuple(port_of(item) for item in proto.input if item.name not in constants)
         _unique([port.name for port in inputs], "inputs")
         own = set(constants) | {port.name for port in inputs}
         inner = outside | own | {str(name) for item in proto.node for name in item.output}
         nodes = [self._node(item, inner, depth) for item in proto.node]
-        if self._formulas and not depth:
-            nodes = [self._with_formulas(item, index) for index, item in enumerate(nodes)]
         outputs = tuple(port_of(item) for item in proto.output)
         if any(not port.name for port in outputs):
             raise DamagedModel("an output has no name", where=f"the graph '{proto.name}'")
         order = ordered(nodes, own, outside, [port.name for port in outputs])
         return GraphDef(str(proto.name), tuple(order), inputs, outputs, constants)
-
-    def _with_formulas(self, node: NodeDef, index: int) -> NodeDef:
-        """A node with formulas instead of its lists of floats."""
-        own = {
-            owner[2]: FloatList(it) if isinstance(it, TracedArray) else it
-            for owner, it in self._formulas.items()
-            if owner[:2] == ("node", index)
-        }
-        if not own:
-            return node
-        values = {name: own.get(name) or node.attributes[name] for name in node.attributes}
-        # Its bytes hold other numbers, so a random token replaces them as the cache key.
-        return replace(node, attributes=Attributes(values, {}), data=token_bytes())
 
     def _constants(self, proto: GraphProto) -> dict[str, Any]:
         arrays = {str(item.name): self._tensors.array(item) for item in proto.initializer}

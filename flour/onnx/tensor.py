@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from flour.core.types import DTYPES, Scalar, Vector
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative, TooLarge
-from flour.tracing.traced_array import TracedArray
 
 #: ONNX's strings are never missing: onnxruntime reads None and NaN as these texts.
 NONE_TEXT, NAN_TEXT = "None", "nan"
@@ -106,7 +105,7 @@ class Tensor:
     @staticmethod
     def constant(value: object, axis: int | None = None) -> Tensor:
         """A value known at import."""
-        array: Any = value if isinstance(value, TracedArray) else np.asarray(value)
+        array = np.asarray(value)
         if array.dtype == object and array.size and _whole(array):
             array = array.astype(np.int64)
         if array.dtype.name in NARROW:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, compress, pairwise
 from math import prod
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from flour.language.flow import Flow
-from flour.onnx.attributes import WordList
 from flour.onnx.errors import DamagedModel, NotNative
 from flour.onnx.ml_categories import key_index
 from flour.onnx.ml_common import joined, narrow
@@ -20,7 +19,6 @@ from flour.onnx.steps import steps
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import EVERY
 from flour.onnx.words import Words
-from flour.ops.ngrams import WordNgrams
 from flour.ops.onnx_ngrams import Grams
 from flour.ops.onnx_text import LetterNgrams
 from flour.ops.source import Fill
@@ -42,17 +40,12 @@ class Pool:
     low: int
     high: int
     skips: int
-    #: The listed phrases of one word, where these are the columns in order and need not be read.
-    words: WordList | None = None
 
     @classmethod
     def of(cls, call: Call) -> Pool:
         """The pool of a node, with the n-grams of the node's lengths only."""
         low, high = (int(call.attribute(f"{end}_gram_length")) for end in ("min", "max"))
-        listed = call.attribute("pool_strings", ()) or call.attribute("pool_int64s", ())
-        if isinstance(listed, WordList) and (pool := cls._unseen(call, listed)) is not None:
-            return pool
-        flat = tuple(listed)
+        flat = tuple(call.attribute("pool_strings", ()) or call.attribute("pool_int64s", ()))
         counts = [*map(int, call.attribute("ngram_counts", ())), len(flat)]
         columns = tuple(map(int, call.attribute("ngram_indexes", ())))
         if not 1 <= low <= high or counts[0] != 0 or any(a > b for a, b in pairwise(counts)):
@@ -71,21 +64,6 @@ class Pool:
         skips = int(call.attribute("max_skip_count", 0))
         return cls(grams, chosen_columns, max(columns) + 1, low, high, skips)
 
-    @classmethod
-    def _unseen(cls, call: Call, words: WordList) -> Pool | None:
-        """The pool of a node without reading its words, where that is not needed."""
-        columns = tuple(map(int, call.attribute("ngram_indexes", ())))
-        one = all(call.attribute(f"{end}_gram_length") == 1 for end in ("min", "max"))
-        start = [*call.attribute("ngram_counts", ())] == [0]
-        if not (one and start and columns == tuple(range(len(words))) and words.differ()):
-            return None
-        skips = int(call.attribute("max_skip_count", 0))
-        return cls((), columns, len(columns), 1, 1, skips, words)
-
-    def seen(self) -> Pool:
-        """The same pool with its words read."""
-        return self if self.words is None else replace(self, grams=tuple((w,) for w in self.words))
-
     def in_order(self) -> list[tuple[Any, ...]] | None:
         """The n-gram of each column, if each has exactly one."""
         every = tuple(range(self.width))
@@ -102,7 +80,7 @@ def _tfidf(call: Call) -> Tensor:
     item = call[0]
     if isinstance(item, Words) and call.attribute("pool_strings", ()):
         return _of_words(call, item)
-    pool = Pool.of(call).seen()
+    pool = Pool.of(call)
     if (item.dtype == "string") != all(isinstance(key, str) for key in pool.grams[0]):
         return _of_another_kind(call, item, pool)
     if item.rank not in (1, 2) or item.axis not in (None, 0):
@@ -151,9 +129,6 @@ def letters_of(words: Flow) -> Flow | None:
 def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
     """Counts of phrases in a list of words, or of runs of characters in their document."""
     assert item.flow is not None
-    if pool.words is not None and letters is None:
-        return _counted(item.flow, pool.words, item.pads)
-    pool = pool.seen()
     grams = pool.in_order()
     if grams is None:
         raise NotNative("columns of no n-gram, or of several")
@@ -168,13 +143,6 @@ def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
     if len(set(vocabulary)) != len(vocabulary):
         raise NotNative("phrases that read the same")
     return item.flow.word_ngrams(vocabulary, pool.low, pool.high, "float32")
-
-
-def _counted(words: Flow, vocabulary: WordList, pads: Sequence[str]) -> Flow:
-    """Counts of the words of a list that has not been read."""
-    if any(map(vocabulary.has, pads)):
-        raise NotNative(FILLED)
-    return WordNgrams(vocabulary.table, 1, 1, "float32")(words)
 
 
 def _alone(grams: Sequence[tuple[Any, ...]]) -> list[str]:

@@ -20,7 +20,6 @@ from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Array, Columns, Op, Table
 from flour.core.types import Category, Scalar, Type, Vector, promote
-from flour.tracing.traced_array import as_array
 
 
 def check_runs(who: str, starts: Array, count: int, *columns: Array) -> None:
@@ -330,6 +329,6 @@ def hash_of(text: bytes) -> int:
 def flatten(runs: Sequence[Sequence[Any]], dtype: Any = None) -> tuple[NDArray[Any], Array]:
     """The runs one after the other, and where each starts."""
     starts = np.cumsum([0, *map(len, runs)]).astype(np.int64)
-    parts = [as_array(run, dtype) for run in runs]
+    parts = [np.asarray(run, dtype) for run in runs]
     flat = np.concatenate(parts) if parts else np.empty(0, dtype)
     return flat, Array.of(starts)

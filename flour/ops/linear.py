@@ -17,7 +17,6 @@ from flour.core.types import ANYTHING, FLOATS, Extent, Type, Vector, extent_of, 
 from flour.language.flow import Flow
 from flour.ops.product import multiply, product
 from flour.ops.reduce import zero
-from flour.tracing.traced_array import as_array
 
 #: Up to this many outputs of a sparse row are summed in a register each.
 _FEW = 4
@@ -194,7 +193,7 @@ def affine(x: Flow, weights: object, bias: object) -> Flow:
     table = np.atleast_2d(plain(weights))
     if type(bias) in (int, float):
         return x.linear(table, np.full(len(table), bias, table.dtype) if bias else [])
-    values = np.broadcast_to(as_array(bias), (len(table),))
+    values = np.broadcast_to(np.asarray(bias), (len(table),))
     if np.result_type(table, values) == table.dtype:
         return x.linear(table, values)
     return x.linear(table, []).cast("float64").add(values)
@@ -202,7 +201,7 @@ def affine(x: Flow, weights: object, bias: object) -> Flow:
 
 def plain(weights: object) -> Any:
     """Fitted weights as an array, also where `sparsify()` was called."""
-    return weights.toarray() if hasattr(weights, "toarray") else as_array(weights)
+    return weights.toarray() if hasattr(weights, "toarray") else np.asarray(weights)
 
 
 def in_place(x: Flow, change: Callable[[Flow], Flow]) -> Flow:

@@ -21,6 +21,7 @@ from flour.core.errors import (
     UnknownEstimator,
     UnsupportedSetting,
 )
+from flour.core.extension_points import paused_collector
 from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.sparse import densify
@@ -34,15 +35,11 @@ from flour.language.adapters import (
     adapter_of,
     public_name,
 )
-from flour.language.flow import Flow, outputs, source
+from flour.language.flow import Flow, outputs, source, without_unread
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.sklearn import versions
 from flour.sklearn.inputs import input_type, refuse_unreadable
-from flour.sklearn.parts import take_apart
-from flour.sklearn.validation import PICKS, Refused, refused_by, with_checks
-from flour.tracing.fitted import is_object
-from flour.tracing.model_flow import model_program
-from flour.tracing.traced_array import ArrayTrace
+from flour.sklearn.validation import Refused, refused_by, with_checks
 
 
 def from_sklearn(
@@ -77,24 +74,12 @@ def from_sklearn(
     caveat = warn(estimator, "it is read, and answers, as the installed version does")
     kind = _input_type(estimator, sample) if on is None else on.type
 
-    ways = (kind, allow_python, checks, covers, log_probabilities, caveat)
-
-    def program(fit: Fitted, *given: object, trace: ArrayTrace | None = None) -> Flow:
-        importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
-        importer.covers, importer.caveat = covers, caveat
-        made = _program(fit, kind, importer, log_probabilities=log_probabilities)
-        return _without_unread(
-            with_checks(made, importer.asked) if checks else without_checks(made)
-        )
-
-    def read(fit: Fitted, trace: ArrayTrace | None) -> Flow:
-        """Without the sample: where it decides something, there is no other estimator like this."""
-        return program(fit, trace=trace)
-
-    made = model_program(
-        lambda: take_apart(estimator, ways, read),
-        lambda: program(estimator, sample),
-    )
+    importer = EstimatorImporter(sample, allow_python=allow_python)
+    importer.covers, importer.caveat = covers, caveat
+    with paused_collector():
+        made = _program(estimator, kind, importer, log_probabilities=log_probabilities)
+        made = with_checks(made, importer.asked) if checks else without_checks(made)
+        made = without_unread(made)
     if on is None and isinstance(kind, Record) and kind.unread:
         refuse_unreadable(sample, made.inputs().get("X"))
     return made if on is None else made.on(on)
@@ -151,24 +136,6 @@ def _input_type(estimator: object, sample: object) -> Type:
         ) from problem
 
 
-def _without_unread(program: Flow) -> Flow:
-    """The program whose input type lists the named columns that it never reads."""
-    kind = program.inputs().get("X")
-    if not isinstance(kind, Record) or kind.positional:
-        return program
-    read: set[str] = set()
-    for item in program.nodes():
-        if any(isinstance(value.op, Source) for value in item.inputs):
-            fields = item.op.fields()
-            read.update(fields.get("labels", ()) or (fields.get("label", ""),))
-            if item.op.name not in {*PICKS, "Narrow"}:
-                read.update(kind.names)
-    unread = tuple(name for name in kind.names if name not in read)
-    unread = () if len(unread) == len(kind.names) else unread
-    known = unread == kind.unread
-    return program if known else program.retype(X=Record(kind.fields, unread=unread))
-
-
 # --- other versions ---------------------------------------------------------------------------
 
 
@@ -191,10 +158,11 @@ def version_caveat(root: object) -> str:
     rest, looked_at = [root], 0
     while rest and looked_at < _MOST_VALUES:
         value: Any = rest.pop()
+        kind: Any = type(value)
         looked_at += 1
         if isinstance(value, list | tuple):
             rest += value[:_MOST_VALUES]
-        elif is_object(value) or (value is root and hasattr(value, "__dict__")):
+        elif _has_attributes(kind) or (value is root and hasattr(value, "__dict__")):
             writer = vars(value).get(versions.KEY)
             said = (writer and versions.differs(writer)) or _strange_parameters(value)
             said = said or vars(value).get(versions.BOOSTER, "")
@@ -202,6 +170,17 @@ def version_caveat(root: object) -> str:
                 return str(said)
             rest += vars(value).values()
     return ""
+
+
+@lru_cache(1024)
+def _has_attributes(kind: type) -> bool:
+    """Whether all that objects of this class are is in their attributes."""
+    return (
+        kind.__module__.startswith("sklearn.")
+        and bool(kind.__dictoffset__)
+        and not issubclass(kind, type | dict | list | tuple | np.ndarray)
+        and not any("__getattribute__" in vars(one) for one in kind.__mro__[:-1])
+    )
 
 
 def _strange_parameters(estimator: object) -> str:
@@ -233,15 +212,8 @@ _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a P
 class EstimatorImporter(Importer):
     """The importer that walks a fitted estimator."""
 
-    def __init__(
-        self,
-        sample: object = None,
-        *,
-        allow_python: bool = False,
-        trace: ArrayTrace | None = None,
-    ) -> None:
+    def __init__(self, sample: object = None, *, allow_python: bool = False) -> None:
         self._depth = 0
-        self._trace = trace
         self._sample = sample
         self._allow_python = allow_python
         self._frames: dict[Node, tuple[str, ...]] = {}
@@ -391,11 +363,9 @@ class EstimatorImporter(Importer):
 
     def rows(self, x: Flow) -> Any:
         """The rows of the sample as they reach this step; None without a sample."""
-        if self._trace is not None:
-            self._trace.refuse("the sample")
         if self._sample is None:
             return None
-        x = _without_unread(x)
+        x = without_unread(x)
         refuse_unreadable(self._sample, x.inputs().get("X"))
         return densify(x.reference(self._sample)["output"])
 

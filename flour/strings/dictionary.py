@@ -9,7 +9,6 @@ entry, and the table of strings 8 bytes beside the texts themselves.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,8 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
-from flour.tracing.replay import Called
-from flour.tracing.traced_array import noted
 from objectstore import Blob, Strings
 
 # As in oven.compiler.intrinsics.counts, which explains them.
@@ -58,9 +55,7 @@ def _built(texts: Strings) -> Dictionary:
     codes, short = hashes(texts)
     last = _last_ones(texts, codes)
     homes = max(len(last) * _SPARE // (_GROUP * 100), 1)
-    # The number of slots depends on the texts.
-    build = Called(partial(_slots, homes), f"slots {homes}", any_length=True, free=True)
-    return Dictionary(Blob.of(noted(build, codes, short, last)), homes)
+    return Dictionary(Blob.of(_slots(homes, codes, short, last)), homes)
 
 
 def _slots(
@@ -94,7 +89,7 @@ def _passed(home: NDArray[np.int64], slot: NDArray[np.int64]) -> NDArray[np.int6
 
 def _last_ones(texts: Strings, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The number of every text; of equal ones the last, which is what a Python dict has."""
-    if differ(codes):
+    if len(np.unique(codes)) == len(codes):  # so no two texts are equal
         return np.arange(len(codes))
     last = {text: number for number, text in enumerate(texts.to_list())}
     return np.fromiter(last.values(), np.int64, len(last))
@@ -157,18 +152,9 @@ def _built_triples(texts: Strings) -> Triples:
     return Triples(Blob.of(letters), Blob.of(cells), Blob.of(numbers), radix)
 
 
-def differ(codes: NDArray[np.int64]) -> bool:
-    """Whether no two hashes are equal, and so no two of their texts."""
-    return len(np.unique(codes)) == len(codes)
-
-
 def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The hash of every text, and the tag of those that are their own tags (else -1)."""
-    both = noted(_HASHED, texts.offsets, texts.data)
-    return both[0], both[1]
-
-
-def _hashed(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[np.int64]:
+    offsets, data = texts.offsets, texts.data
     starts, sizes = offsets[:-1], np.diff(offsets)
     words = _every_word(data)
     codes = (sizes * _SIZE ^ _word(words, starts, sizes)) * _STIR
@@ -182,10 +168,7 @@ def _hashed(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[np.i
     codes = (codes ^ codes >> 29) * _TURN
     codes ^= codes >> 32
     short = words[starts] & (np.int64(1) << 8 * np.minimum(sizes, 3)) - 1 if len(starts) else sizes
-    return np.stack([codes, np.where(sizes < 4, sizes << 24 | short, -1)])
-
-
-_HASHED = Called(_hashed, "hashes", any_length=True)
+    return codes, np.where(sizes < 4, sizes << 24 | short, -1)
 
 
 def _every_word(data: NDArray[np.uint8]) -> NDArray[Any]:

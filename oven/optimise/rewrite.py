@@ -224,13 +224,16 @@ class _Run:
         """
         self.facts = facts
         self._size = self._size or len(facts.nodes)
-        self._rules = tuple(filter(self._may_apply, possible(self._pass, facts.classes)))
+        rules = tuple(filter(self._may_apply, possible(self._pass, facts.classes)))
+        #: By the class of an operator: the rules whose pattern can start at it, in order.
+        every = ((kind, _starting(rules, kind)) for kind in facts.classes)  # type: ignore[arg-type]  # classes are hashable
+        self._starting = {kind: found for kind, found in every if found}
 
     def to_rest(self) -> PassTrace:
         """Sweep until no rule applies, then verify the resulting program."""
         started = perf_counter()
         seen: set[str] = set()
-        while any(map(self._rules_for, self.facts.classes)) and (firings := self._sweep()):
+        while self._starting and (firings := self._sweep()):
             seen.add(_digest(self.outputs))
             was, self.outputs = self.outputs, self._rebuilt(firings)
             self.look_at(Facts(tuple(self.outputs.values())))
@@ -252,7 +255,8 @@ class _Run:
         replaced: set[Node] = set()
         firings: list[Firing] = []
         for item in facts.nodes:
-            firing = self._first(item, facts)
+            rules = self._starting.get(type(item.op))
+            firing = self._first(rules, item, facts) if rules else None
             # Matches may share nodes, but not a node that another match replaces.
             if firing is not None and replaced.isdisjoint(firing.match.inside):
                 replaced.add(item)
@@ -260,8 +264,8 @@ class _Run:
                 firings.append(firing)
         return firings
 
-    def _first(self, item: Node, facts: Facts) -> Firing | None:
-        for rule in self._rules_for(type(item.op)):
+    def _first(self, rules: Sequence[Rule], item: Node, facts: Facts) -> Firing | None:
+        for rule in rules:
             tally = self.tallies.setdefault(rule, Tally())
             started = perf_counter()
             rewritten = rule.try_at(item, facts)
@@ -272,10 +276,6 @@ class _Run:
                     same_type(item, rewritten[1], f"rule {rule.name} ({rule.place})")
                 return Firing(rule, *rewritten)
         return None
-
-    def _rules_for(self, kind: type[Op]) -> Sequence[Rule]:
-        """The rules whose pattern can start at an operator of this class, in order."""
-        return _starting(self._rules, kind)  # type: ignore[arg-type]  # classes are hashable
 
     def _rebuilt(self, firings: list[Firing]) -> Outputs:
         moved = substitute(

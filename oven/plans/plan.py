@@ -59,6 +59,8 @@ class Plan:
 
     #: Whether a request may have to wait for something else than a processor: a graph's may.
     waits = False
+    #: The nodes of the program as written, where they are in memory without the rewritten ones.
+    held: Sequence[Node] = ()
     #: What was known at its import, read from its file when asked for; see oven.plans.training.
     training: Callable[[], Mapping[str, Any]] = dict
 
@@ -147,8 +149,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """Equal programs have equal digests."""
-        restored = self._restored
-        return self.flow.digest if restored is None or not restored.digest else restored.digest
+        return self._restored.digest if self._restored else self.flow.digest
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
@@ -162,7 +163,7 @@ class Plan:
         One after the other, as many texts of their own would take three times as much.
         """
         restored = self._restored
-        if restored is not None and restored.digest:
+        if restored is not None:
             return restored.nodes
         inside = self.flow.nodes()
         return "".join(item.digest for item in inside if not isinstance(item.op, Source))
@@ -177,7 +178,8 @@ class Plan:
         """The parameters that are in memory for it, small ones of its own table apart."""
         restored = self._restored
         if restored is not None and not self.unfolded:
-            return frozenset(restored.run.kept)
+            held = (each for item in self.held for each in item.op.parameters())
+            return frozenset((*restored.run.kept, *held))
         return self.parameters()
 
     @property

@@ -243,8 +243,6 @@ def _restored(
         restored = PlanImage.from_bytes(data).restore(find)
     except (LookupError, StoreError):
         return None  # the code has gone, or the file is damaged, which is then found out
-    if restored is None:
-        return None
     return Plan.restore(restored, read, check_limits, background=background)
 
 

@@ -63,8 +63,7 @@ class RestoredPlan(NamedTuple):
 
     skeleton: PlanSkeleton
     run: NativeRun
-    #: The program's digest, and those of its nodes, inputs left out, one after the other; empty
-    #: where the program has to be asked.
+    #: The program's digest, and those of its nodes, inputs left out, one after the other.
     digest: str
     nodes: str
 
@@ -95,7 +94,7 @@ def described(
 ) -> dict[str, Any] | None:
     """What plans of one structure have in common, as data; None for outputs of another kind.
 
-    Parameters have no place yet: see `PlanDraft.image`.
+    Parameters have no place yet: see oven.plans.image.
     """
     leaves = [_leaf(name, item, layout) for name, item in facts.leaves.items()]
     if any(leaf is None for leaf in leaves) or len(facts.classes or ()) > MOST_LABELS:

@@ -19,13 +19,13 @@ from weakref import ref
 
 import oven
 from flour.core.errors import FlourError, OpaqueFailed
+from flour.core.extension_points import paused_collector
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
 from flour.core.types import Record, Text, Type, Vector
 from flour.language.flow import Flow
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.initializers import with_initializers
-from flour.onnx.parts import StoredModel, take_apart
 from flour.onnx.proving import proving
 from flour.onnx.reading import opened, raw
 from flour.onnx.signature import Value, overridable, signature
@@ -34,12 +34,18 @@ from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
 from flour.ops.opaque import Opaque
 from flour.ops.structure import Element
 from oven.entry.columns_entry import COLUMN, FLAT
-from oven.plans.template_lookup import TemplateHit, look_up
 from runtime.onnx.answers import is_block, is_direct, labelled, shape_of
 from runtime.onnx.errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx.feeds import check_of, plain_map
 from runtime.onnx.native_session_run import Order, open_gate
-from runtime.onnx.session_image import Facts, SessionImage, is_plain, order_of
+from runtime.onnx.session_image import (
+    Facts,
+    RestoredSession,
+    SessionImage,
+    StoredModel,
+    is_plain,
+    order_of,
+)
 from runtime.onnx.zipmap_input import entry_of_maps
 
 Feed = Mapping[str, Any]
@@ -96,24 +102,13 @@ class InferenceSession:
         try:
             path_or_bytes = with_initializers(path_or_bytes, sess_options)
             given = raw(path_or_bytes)
-            ways = native_only, rows, "session"
-            lookup = look_up(take_apart(given, ways, import_model)) if compiled else None
-            hit = None if lookup is None else lookup.hit()
-            image = SessionImage.of(given, ways, import_model) if compiled and not hit else None
+            image = SessionImage.of(given, (native_only, rows)) if compiled else None
             kept = None if image is None else image.restored()
-            made = hit or kept
-            if made is not None:
-                self._restore(made)
-                if lookup is not None and kept is not None:
-                    lookup.seen()
+            if kept is not None:
+                self._restore(kept)
                 return
             with proving(on=prove):
-                self._import(given or path_or_bytes, native_only, rows, compiled)
-            if lookup is not None and self._plan is not None and self._compiling is None:
-                lookup.learn(self._plan, _of_documents, self._facts)
-            rare = lookup is None or not lookup.has_templates
-            if image is not None and self._plan is not None and rare:
-                self._plan.when_ready(partial(_keep, ref(self), image))
+                self._import(given or path_or_bytes, native_only, rows, compiled, image)
         except FlourError as problem:
             raise translated(problem) from problem
 
@@ -123,6 +118,7 @@ class InferenceSession:
         native_only: bool,  # noqa: FBT001 (the constructor's own)
         rows: bool | None,  # noqa: FBT001 (as above)
         compiled: bool,  # noqa: FBT001 (as above)
+        image: SessionImage | None,
     ) -> None:
         """Import the model, bake its plan, and find the shortest way to it."""
         model = opened(given)
@@ -134,7 +130,7 @@ class InferenceSession:
         self._overridable = overridable(model, program)
         # The model's own constants and nodes are not needed any more.
         self._program: OnnxProgram | StoredModel = program.without_model()
-        self._plan = oven.bake(_of_documents(program.flow)) if compiled else None
+        self._plan = _baked(_of_documents(program.flow), image) if compiled else None
         self._names = tuple(item.name for item in self._outputs)
         checks = {item.name: check_of(item) for item in self._inputs}
         self._checks: Mapping[str, Callable[[Any], Any]] = checks
@@ -152,8 +148,11 @@ class InferenceSession:
         self._count = len(self._inputs)
         #: The plan whose native code is being compiled; None once the shortest way is open.
         self._compiling = self._plan
-        if self._plan is not None:
-            self._plan.when_ready(partial(_open, ref(self)))
+        if self._plan is None:
+            return
+        self._plan.when_ready(partial(_open, ref(self)))
+        if image is not None:
+            self._plan.when_ready(partial(_keep, ref(self), image))
 
     @property
     def ready(self) -> bool:
@@ -181,11 +180,15 @@ class InferenceSession:
         values = self._inputs, self._outputs, self._overridable
         return Facts.of(values, self._places, self._shapes, self._ranks)
 
-    def _restore(self, hit: TemplateHit) -> None:
-        """Be the session of a model that a template is for."""
-        facts: Facts = hit.facts
-        model = hit.model
-        plan = hit.plan(lambda: _of_documents(model.program().flow))
+    def _restore(self, kept: RestoredSession) -> None:
+        """Be the session of a model that was loaded before."""
+        facts, restored, model = kept
+
+        def programs() -> tuple[Flow, Flow]:
+            made = _of_documents(model.program().flow)
+            return made, oven.rewritten(made, exact=False)
+
+        plan = oven.Plan.restore(restored, programs)
         self._program, self._plan = model, plan
         self._inputs, self._outputs = facts.inputs, facts.outputs
         self._overridable = facts.overridable
@@ -435,6 +438,14 @@ def _as_whole(plan: oven.Plan, names: Sequence[str]) -> Callable[[Feed], list[An
             return None
 
     return run
+
+
+def _baked(flow: Flow, image: SessionImage | None) -> oven.Plan:
+    """The plan of a session's program; that of one with an image needs no image of its own."""
+    if image is None:
+        return oven.bake(flow)
+    with paused_collector():
+        return oven.Plan(flow, oven.rewritten(flow, exact=False))
 
 
 def _keep(known: ref[InferenceSession], image: SessionImage) -> None:

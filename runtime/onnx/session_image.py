@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import oven
-from flour.onnx.parts import Import, StoredModel, Ways
+from flour.onnx import OnnxProgram, import_model
 from flour.onnx.reading import Raw
 from flour.onnx.registry import from_outside
 from flour.onnx.signature import Value
@@ -24,13 +24,15 @@ from objectstore import StoreError, combine
 from oven import debug
 from oven.plans import image_cache
 from oven.plans.image import PlanImage, image_of
-from oven.plans.template_lookup import TemplateHit
+from oven.plans.skeleton import RestoredPlan
 from runtime.onnx.answers import Shape
 from runtime.onnx.feeds import check_of
 from runtime.onnx.native_session_run import Order
 
 #: Larger images would push too many others out of the cache.
 LARGEST = image_cache.MOST_BYTES // 16
+#: How a model is imported: `native_only` and `rows`.
+Ways = tuple[bool, bool | None]
 _SIZE = struct.Struct("<I")
 #: What a model says whose weights are in files of their own: no digest of its bytes covers them.
 _ELSEWHERE = b"location"
@@ -97,23 +99,47 @@ def is_plain(order: Order) -> bool:
     return list(order) == [(k, None) for k in range(len(order))]
 
 
+class StoredModel:
+    """A model that is imported when its program is first looked at."""
+
+    def __init__(self, model: Raw, ways: Ways) -> None:
+        self._model, self._ways = model, ways
+        self._program: OnnxProgram | None = None
+
+    def program(self) -> OnnxProgram:
+        """The model as a program, imported when it is asked for."""
+        if self._program is None:
+            native_only, rows = self._ways
+            made = import_model(self._model, native_only=native_only, rows=rows)
+            self._program = made.without_model()
+        return self._program
+
+
+class RestoredSession(NamedTuple):
+    """A session made from an image."""
+
+    facts: Facts
+    plan: RestoredPlan
+    model: StoredModel
+
+
 class SessionImage:
     """Where the session over a model's bytes is kept, or would be."""
 
-    def __init__(self, model: Raw, ways: Ways, read: Import) -> None:
-        self._model, self._ways, self._read = model, ways, read
+    def __init__(self, model: Raw, ways: Ways) -> None:
+        self._model, self._ways = model, ways
         without = os.environ.get("PRETZEL_WITHOUT", "")
         about = combine("session", repr(ways), without, model.data).encode("ascii")
         self._entry = image_cache.look(about, str(Path(__file__).parent))
 
     @staticmethod
-    def of(model: Raw | None, ways: Ways, read: Import) -> SessionImage | None:
+    def of(model: Raw | None, ways: Ways) -> SessionImage | None:
         """None where the model's bytes do not say all of it, or its plan is to be looked at."""
         if model is None or from_outside() or debug.asked() or _ELSEWHERE in model.data:
             return None
-        return SessionImage(model, ways, read)
+        return SessionImage(model, ways)
 
-    def restored(self) -> TemplateHit | None:
+    def restored(self) -> RestoredSession | None:
         """The session, if it is there with its machine code."""
         data = self._entry.image
         if data is None:
@@ -124,8 +150,7 @@ class SessionImage:
         except (LookupError, StoreError):
             return None
         facts = Facts.from_bytes(data[_SIZE.size : start])
-        model = StoredModel(lambda: self._model, self._ways, self._read)
-        return None if restored is None else TemplateHit(facts, restored, model)
+        return RestoredSession(facts, restored, StoredModel(self._model, self._ways))
 
     def write(self, plan: oven.Plan, facts: Facts | None) -> None:
         """Keep a session that was just made."""

@@ -94,7 +94,7 @@ def _object_bytes(plan: Plan) -> int:
     steps = plan.steps if plan.tier else ()
     tables = sum(step.table_bytes for step in steps if isinstance(step, NativeRun))
     if not plan.unfolded:
-        return tables
+        return tables + NODE_BYTES * len(plan.held)
     inside = plan.optimised.nodes()
     nodes = len(inside) + len(plan.flow.nodes())
     return tables + NODE_BYTES * nodes + sum(item.op.held_bytes() for item in inside)

@@ -233,18 +233,6 @@ def test_weights_of_rows_are_shares_in_the_installed_version() -> None:
         assert flour.from_sklearn(fitted).outputs
 
 
-def test_a_template_of_models_of_today_does_not_hide_an_old_one() -> None:
-    scaled = np.c_[X[:, 0], X[:, 1] * 10, X[:, 2]]
-    for _ in range(3):
-        flour.from_sklearn(PLSRegression(1).fit(scaled, X[:, 3])).plan()
-        flour.from_sklearn(LogisticRegression().fit(ROWS, np.arange(12) % 2)).plan()
-    for name in ("1.3.2-pls.pkl", "1.7.2-multinomial2.pkl"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", OtherVersionWarning)
-            with pytest.raises(OtherVersion):
-                flour.from_sklearn(unpickled(name)).plan()
-
-
 def test_compile_and_verify_say_it() -> None:
     old = read("1.7.2-right.joblib")
     with pytest.warns(OtherVersionWarning) as said:

@@ -13,12 +13,11 @@ from flour.ops.categories import pick, text_columns
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText, IsMissingText
 from flour.ops.record import Bundle
 from flour.ops.require import RequirePresent
-from flour.tracing.traced_array import as_array
 
 
 @adapts("sklearn.impute.SimpleImputer")
 def _simple_imputer(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    statistics = as_array(fit.statistics_)
+    statistics = np.asarray(fit.statistics_)
     columns = np.arange(len(statistics))
     present = statistics == statistics  # noqa: PLR0124 (no NaN)
     if not fit.keep_empty_features and not np.all(present):

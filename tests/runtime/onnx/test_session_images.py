@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,12 +14,10 @@ from onnx import ModelProto, helper
 from sklearn.ensemble import GradientBoostingClassifier
 
 import flour
-from flour.onnx import import_model
-from flour.onnx.parts import StoredModel
 from flour.onnx.reading import Raw
-from oven.plans import image_cache, template_lookup
+from oven.plans import image_cache
 from runtime.onnx.session import InferenceSession
-from runtime.onnx.session_image import SessionImage
+from runtime.onnx.session_image import SessionImage, StoredModel
 from tests.house import run_python
 from tests.onnx_parts import FLOAT, model, node
 
@@ -42,11 +39,9 @@ assert session.program.flow.digest == session.plan.flow.digest  # imported when 
 
 
 @pytest.fixture(autouse=True)
-def _no_templates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    # Other tests of this process register adapters from outside, which stay.
+def _no_adapters_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tests of this process register some, which stay.
     monkeypatch.setattr("runtime.onnx.session_image.from_outside", lambda: 0)
-    with template_lookup.no_templates():
-        yield
 
 
 @pytest.fixture
@@ -71,7 +66,7 @@ def new(data: bytes) -> bytes:
 
 
 def boosted(seed: int) -> bytes:
-    """Trees, which no template is made of, so that every model of them has an image."""
+    """A model of trees."""
     target = (ROWS[:, 0] + ROWS[:, 1] * ROWS[:, 2] > 0).astype(int)
     made = GradientBoostingClassifier(n_estimators=9, random_state=seed, subsample=0.7)
     return new(flour.from_sklearn(made.fit(ROWS, target)).to_onnx())
@@ -111,7 +106,7 @@ def ready(data: bytes, **how: Any) -> InferenceSession:
 
 
 def from_image(data: bytes, **how: Any) -> bool:
-    """Whether a session comes out of an image, as there are no templates here."""
+    """Whether a session comes out of an image."""
     return isinstance(InferenceSession(data, **how)._program, StoredModel)
 
 
@@ -182,14 +177,44 @@ def test_a_session_without_its_code_is_made_again(monkeypatch: pytest.MonkeyPatc
     assert from_image(data)
 
 
-def test_a_model_with_a_template_has_no_image(written: list[bytes]) -> None:
-    """The first model of a structure has one; it counts, so that the next leaves a template."""
-    one, *others = (_linear(seed) for seed in range(4))
-    ready(one)
-    with template_lookup.no_templates():
-        assert from_image(one)
-        assert [from_image(data) for data in others] == [False, True, True]
-    assert len(written) == 1
+def test_every_model_has_an_image_of_its_own(written: list[bytes]) -> None:
+    models = [_linear(seed) for seed in range(4)]
+    for data in models:
+        assert not from_image(data)
+        ready(data)
+    assert all(map(from_image, models))
+    assert len({*written}) == 4
+
+
+def test_a_session_goes_on_after_its_file(tmp_path: Path) -> None:
+    """The program is made of bytes of its own, not of a file that has gone."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(_linear(7))
+    ready(path.read_bytes())
+    session = InferenceSession(str(path))
+    path.unlink()
+    assert isinstance(session._program, StoredModel)
+    assert "Linear" in session.plan.explain("optimised")
+    wide = session.plan.run(ROWS)["y"]  # on a plan of its own, made of the program
+    np.testing.assert_allclose(wide, session.run(["y"], {"X": SINGLE})[0], rtol=1e-5, atol=1e-6)
+
+
+def test_errors_are_those_of_an_imported_model() -> None:
+    data = _linear(8)
+    want, got = ready(data), InferenceSession(data)
+    assert isinstance(got._program, StoredModel)
+    for names, feed in (
+        (None, {"X": SINGLE[:, :2]}),
+        (None, {"X": ROWS}),
+        (["z"], {"X": SINGLE}),
+        (None, {}),
+    ):
+        with pytest.raises(Exception) as theirs:
+            want.run(names, feed)
+        with pytest.raises(type(theirs.value)) as ours:
+            got.run(names, feed)
+        assert str(ours.value) == str(theirs.value)
+    assert got.run(None, {"X": SINGLE[:0]})[0].shape == (0, 2)
 
 
 def _linear(seed: int) -> bytes:
@@ -212,12 +237,12 @@ def _linear(seed: int) -> bytes:
 def test_weights_elsewhere_and_adapters_from_outside_have_no_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ways = False, None, "session"
-    assert SessionImage.of(Raw(b"a model", None), ways, import_model) is not None
-    assert SessionImage.of(Raw(b"the key location", None), ways, import_model) is None
-    assert SessionImage.of(None, ways, import_model) is None
+    ways = False, None
+    assert SessionImage.of(Raw(b"a model", None), ways) is not None
+    assert SessionImage.of(Raw(b"the key location", None), ways) is None
+    assert SessionImage.of(None, ways) is None
     monkeypatch.setattr("runtime.onnx.session_image.from_outside", lambda: 1)
-    assert SessionImage.of(Raw(b"a model", None), ways, import_model) is None
+    assert SessionImage.of(Raw(b"a model", None), ways) is None
 
 
 _OUTSIDE = """

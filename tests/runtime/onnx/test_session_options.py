@@ -50,7 +50,7 @@ def with_bias(*values: float) -> Any:
 
 
 def test_an_initializer_in_the_options_takes_the_place_of_the_models() -> None:
-    for _ in range(3):  # later ones are filled into a template
+    for _ in range(3):  # later ones come out of images
         for values in ((1.0, 2.0, 3.0), (5.0, 6.0, 7.0)):
             options = with_bias(*values)
             want = ort.InferenceSession(model(), options).run(None, {"x": ROWS})

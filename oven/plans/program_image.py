@@ -1,0 +1,74 @@
+"""Plans of programs that this machine has baked before: their images, in the code cache.
+
+    image = ProgramImage(flow, exact=False)
+    image.plan(background=None)         # the plan; None where the program has to be baked
+    image.keep(plan)                    # writes the image once the plan's code is there
+
+The key is the program's digest, so that it does not matter which importer made the program, nor
+when. A plan that comes out of an image is rewritten and cut into stages only when that is looked
+at: see oven.plans.image.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Executor
+from contextlib import suppress
+from functools import partial
+from weakref import ref
+
+from flour.core.errors import FlourError
+from flour.language.flow import Flow
+from objectstore import StoreError, combine
+from oven.plans import image_cache
+from oven.plans.image import PlanImage, image_of
+from oven.plans.plan import Plan
+
+#: Whether there are such images. Tests bake every program.
+KEPT = [True]
+#: Larger images would push too many others out of the cache.
+LARGEST = image_cache.MOST_BYTES // 16
+
+
+class ProgramImage:
+    """Where the plan of a program is kept, or would be."""
+
+    def __init__(self, flow: Flow, *, exact: bool) -> None:
+        self._flow, self._exact = flow, exact
+        without = os.environ.get("PRETZEL_WITHOUT", "")
+        about = combine("program", flow.digest, repr(exact), without)
+        self._entry = image_cache.look(about.encode("ascii"))
+
+    def plan(self, *, background: bool | Executor | None) -> Plan | None:
+        """The plan, if it is there with its machine code."""
+        if self._entry.image is None:
+            return None
+        try:
+            restored = PlanImage.from_bytes(self._entry.image).restore()
+        except (LookupError, StoreError):
+            return None
+        flow, exact = self._flow, self._exact
+
+        def programs() -> tuple[Flow, Flow]:
+            from oven.optimise.rewrite import optimise
+
+            return flow, optimise(flow, exact=exact)
+
+        plan = Plan.restore(restored, programs, background=background)
+        plan.held = flow.nodes()
+        return plan
+
+    def keep(self, plan: Plan) -> None:
+        """Write the image of a plan that was just made, once its code is there."""
+        plan.when_ready(partial(_keep, ref(plan), self._entry.name))
+
+
+def _keep(known: ref[Plan], name: bytes) -> None:
+    plan = known()
+    if plan is None:
+        return
+    with suppress(FlourError):  # calls raise it
+        made = image_of(plan) if plan.ready and plan.tier else None
+        data = b"" if made is None else made.to_bytes()
+        if 0 < len(data) <= LARGEST:
+            image_cache.write(name, data)
