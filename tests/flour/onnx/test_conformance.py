@@ -23,7 +23,11 @@ import onnx_coverage_page
 #: Compiled cases are run in so many tests, so that several workers can share them.
 PARTS = 4
 #: Uses of operators of our set that no program of rows has: they run on onnxruntime.
-NOT_NATIVE = (("BatchNormalization", "statistics of the batch"),)
+NOT_NATIVE = (
+    ("BatchNormalization", "statistics of the batch"),
+    ("StringNormalizer", "stop words drop strings"),
+    ("TfIdfVectorizer", "n-grams of numbers, or of strings"),
+)
 
 
 def native() -> list[OnnxCase]:
