@@ -57,7 +57,6 @@ from flour.ops import (
     normalise,
     onnx_hash,
     onnx_link,
-    onnx_ngrams,
     onnx_text,
     opaque,
     pairs,
@@ -123,8 +122,6 @@ TEXTS = (["a", "", "日本", "a"], [0, 1, 7, 3], [0, 3, 4], [8, -1], [9, -2], [-
 EDGES = [0.0, 0.25, 0.5, 1.0]
 
 KNOTS = [[-1.0, -0.75, -0.5, 0.0, 0.75, 1.0, 1.5]]
-
-GRAMS = onnx_ngrams.Grams.of([(1,), (2,), (1, 2), (2, 2, 0)], (3, 0, 1, 1), 4, (1, 3, 1))
 
 
 async def pair(number: float, whole: int) -> list[float]:
@@ -259,7 +256,7 @@ CASES: list[Case] = [
     *rows(reduce.Norm("l1"), 5, **DOT),
     *rows(reduce.Norm("l2"), 5, **DOT),
     *rows(reduce.Norm("max"), 5),
-    # --- flour/ops/onnx_hash.py, flour/ops/onnx_text.py, flour/ops/onnx_ngrams.py
+    # --- flour/ops/onnx_hash.py, flour/ops/onnx_text.py
     Case(onnx_hash.Murmur(7, positive=False), (Vector(3, "string"),)),
     Case(onnx_hash.Murmur(), (Vector(2, "float32"),)),
     Case(onnx_hash.Murmur(3, positive=False), (Scalar("int64"),)),
@@ -286,14 +283,10 @@ CASES: list[Case] = [
         (Scalar("float64"), Scalar("string")),
         native=False,
     ),
-    Case(GRAMS, (Vector(6, "int64"),), draw=indices(4)),
-    Case(GRAMS.replace(low=2, skips=2), (Vector(5, "int64"),), draw=indices(4)),
     # --- flour/ops/onnx_link.py
     *rows(onnx_link.Logistic(), 5, **FUNCTION),
     *rows(onnx_link.Logistic(), 9, **FUNCTION),
     *scalars(onnx_link.Logistic(), **FUNCTION),
-    *rows(onnx_link.Probit(), 4, draw=shares, **WAVE),
-    *rows(onnx_link.SoftmaxZero(), 5, **WAVE),
     *rows(onnx_link.FirstLargest(), 5),
     # --- flour/ops/bayes.py
     *rows(bayes.SpreadDistances(normal(3, 7), positive(3, 7)), 7, **DOT),

@@ -13,9 +13,9 @@ from flour.ops import (
     onnx_cut,
     onnx_equal,
     onnx_match,
-    onnx_narrow,
     pairwise,
     segments,
+    text,
     trigonometry,
 )
 from tests.case import LIBM, REASSOCIATES, Case, indices, rows
@@ -51,15 +51,6 @@ def ints(op: Any, *dtypes: str, widths: tuple[int, ...] = (5, 5)) -> list[Case]:
     ]
 
 
-def ties(rng: np.random.Generator, kind: Type, count: int) -> Any:
-    """Numbers of every size, most of them halfway between two that few bits can say."""
-    assert isinstance(kind, Vector | Scalar)
-    shape = (count, kind.width) if isinstance(kind, Vector) else (count,)
-    made = rng.integers(-64, 64, shape) * 2.0 ** rng.integers(-30, 18, shape)
-    odd = rng.choice(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 65520.0]), shape)
-    return np.where(rng.random(shape) < 0.2, odd, made).astype(kind.dtype)
-
-
 def few_texts(rng: np.random.Generator, kind: Type, count: int) -> Any:
     """Strings out of so few that many are equal, some of them None and some NaN."""
     shape = (count, kind.width) if isinstance(kind, Vector) else (count,)
@@ -67,51 +58,18 @@ def few_texts(rng: np.random.Generator, kind: Type, count: int) -> Any:
     return rng.choice(np.array(texts, object), shape)
 
 
-def numerals(rng: np.random.Generator, kind: Type, count: int) -> Any:
-    """Strings that start with numbers, whole ones first."""
-    shape = (count, kind.width) if isinstance(kind, Vector) else (count,)
-    texts = ["0", " -12", "+7x", "1234567890123", "3.25", "1e3", "0.1", "99999999999999999"]
-    return rng.choice(np.array(texts, object), shape)
-
-
 CASES = [
     # --- flour/ops/onnx_cast.py
-    *(
-        Case(
-            onnx_cast.ParseNumbers(dtype), (Vector(3, "string"),), draw=numerals, label=f"-{dtype}"
-        )
-        for dtype in ("float64", "float32", "int64", "uint8", "bool")
-    ),
     Case(onnx_cast.WriteFloats(), (Vector(3, "float32"),), native=False),
     Case(onnx_cast.WriteWhole(), (Vector(3, "int64"),), draw=whole, native=False),
     # --- flour/ops/onnx_cut.py
     Case(onnx_cut.CutWords((", ", "a+b?"), 2), (Text(),), native=False),
-    # --- flour/ops/onnx_narrow.py
-    *(
-        Case(onnx_narrow.Rounded(name, saturate), (kind,), draw=ties, label=f"-{name}-{saturate}")
-        for name, saturate, kind in (
-            ("float16", True, Vector(5, "float64")),
-            ("bfloat16", True, Vector(5, "float32")),
-            ("float8_e4m3fn", False, Vector(5, "float32")),
-            ("float8_e5m2", True, Vector(5, "float32")),
-            ("float8_e5m2fnuz", False, Vector(5, "float32")),
-            ("float4_e2m1fn", True, Vector(5, "float32")),
-            ("float16", True, Scalar("float32")),
-        )
-    ),
-    *(
-        Case(onnx_narrow.Exponent(way, full), (Vector(5, "float32"),), draw=ties, label=f"-{way}")
-        for way, full in (("up", True), ("down", False), ("nearest", False))
-    ),
     # --- flour/ops/onnx_equal.py
     Case(onnx_equal.SameText(), (Vector(5, "string"), Vector(5, "string")), draw=few_texts),
     Case(onnx_equal.SameText(), (Vector(3, "string"), Scalar("string")), draw=few_texts),
-    # --- flour/ops/onnx_match.py
-    Case(onnx_match.JoinTexts(), (Text(), Text()), native=False),
+    # --- flour/ops/onnx_match.py, flour/ops/text.py
     Case(onnx_match.MatchesWhole(r"(?a)\w+(?: \w\w)?"), (Vector(5, "string"),), draw=few_texts),
-    # --- flour/ops/onnx_narrow.py
-    *ints(onnx_narrow.LowBits(4), "int64", widths=(5,)),
-    *ints(onnx_narrow.LowBits(2, signed=False), "uint8", widths=(5,)),
+    Case(text.JoinTexts(), (Text(), Text()), native=False),
     # --- flour/ops/pairwise.py
     *rows(pairwise.LargerOf(), 5, 5),
     *rows(pairwise.SmallerOf(), 5, 5),
@@ -178,7 +136,6 @@ CASES = [
         )
     ),
     *ints(segments.RunningSum(4), "int32", widths=(8,)),
-    *rows(segments.RunningProduct(4), 8),
     *rows(segments.TopPlaces(6, 3), 12),
     *rows(segments.TopPlaces(6, 6, smallest=True), 12),
     *ints(segments.TopPlaces(6, 2), "uint64", widths=(12,)),

@@ -334,12 +334,6 @@ class Fluent(Numbers):
         """
         return self._apply("Ranks", (), quantiles, ranks, margin, sparse)
 
-    def running_product(
-        self, length: int, *, without_own: bool = False, backwards: bool = False
-    ) -> Flow:
-        """The products of each run so far: with each column's own value or without, from either end."""
-        return self._apply("RunningProduct", (), length, without_own, backwards)
-
     def running_sum(
         self, length: int, *, without_own: bool = False, backwards: bool = False
     ) -> Flow:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -16,18 +15,9 @@ from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.onnx.errors import NotNative
-from flour.onnx.narrow import Rounding, in_type
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.spelling import parsed, spelt
-from flour.onnx.tensor import (
-    NARROW,
-    Tensor,
-    broadcast,
-    carrier,
-    native_dtype,
-    positive,
-    spread,
-)
+from flour.onnx.spelling import spelt
+from flour.onnx.tensor import Tensor, broadcast, native_dtype, positive, spread
 from flour.onnx.tensors import dtype_of
 from flour.ops import pairwise
 from flour.ops.compare import Equal
@@ -167,9 +157,12 @@ def _pow(call: Call) -> Tensor:
     base, exponent = call[0], call[1]
     if base.dtype in FLOATS and exponent.rank <= base.rank and _is_two(exponent):
         return Tensor.of(call.flow(base).square(), base.shape, base.axis)
+    whole = exponent.dtype not in FLOATS and base.dtype not in FLOATS
+    if whole and (exponent.value is None or np.any(exponent.value < 0)):
+        raise NotNative("whole numbers to powers that may be negative")
     if base.dtype == exponent.dtype:
         return two(call, op_of(pairwise.PowerOf()))
-    if exponent.dtype not in FLOATS and base.dtype not in FLOATS:
+    if whole:
         return two(call, lambda x, y: pairwise.PowerOf()(x, y.cast(base.dtype)))
     narrow = {base.dtype, exponent.dtype} <= {"float32", "int8", "int16", "uint8", "uint16"}
     wide = "float32" if narrow else "float64"
@@ -205,13 +198,6 @@ def _min(call: Call) -> Tensor:
 @onnx_op("Sum")
 def _sum(call: Call) -> Tensor:
     return _many(call, lambda x, y: x.plus(y))
-
-
-@onnx_op("Mean")
-def _mean(call: Call) -> Tensor:
-    total = _many(call, lambda x, y: x.plus(y))
-    count = len(call.inputs)
-    return Tensor.of(call.flow(total).divide([count]), total.shape, total.axis)
 
 
 # --- comparisons and logic ------------------------------------------------------------------------
@@ -307,32 +293,22 @@ def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tenso
 
 @onnx_op("Cast", since=6)
 def _cast(call: Call) -> Tensor:
-    return converted(call, call[0], dtype_of(call.attribute("to")), _rounding(call))
+    return converted(call, call[0], dtype_of(call.attribute("to")))
 
 
 @onnx_op("CastLike", since=15)
 def _cast_like(call: Call) -> Tensor:
-    return converted(call, call[0], call[1].dtype, _rounding(call))
+    return converted(call, call[0], call[1].dtype)
 
 
-def _rounding(call: Call) -> Rounding:
-    """The rounding that a cast's attributes choose for narrow types."""
-    return Rounding(bool(call.attribute("saturate", 1)), str(call.attribute("round_mode", "up")))
-
-
-def converted(call: Call, item: Tensor, dtype: str, how: Rounding | None = None) -> Tensor:
+def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
     """The tensor in another dtype."""
     if item.dtype == dtype or (item.symbolic and dtype in ("int64", "int32")):
         return item
     if item.dtype == "string":
-        item = parsed(call, item, carrier(dtype))
-    item = replace(item, dtype=carrier(item.dtype))
+        raise NotNative("numbers read from strings")
     if dtype == "string":
         return spelt(call, item)
-    if dtype in NARROW:
-        return in_type(call, item, dtype, how)
-    if item.dtype == dtype:
-        return item
     if item.value is not None and not item.symbolic:
         with np.errstate(all="ignore"):
             return Tensor.constant(item.value.astype(native_dtype(dtype)), item.axis)

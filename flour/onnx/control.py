@@ -1,7 +1,8 @@
-"""Inner graphs: If, Loop and Scan, where their control flow is known at import.
+"""Inner graphs (If and Scan), and lists of tensors, where all is known at import.
 
-A known branch is inlined, a loop of a known length is unrolled, and a Scan along the rows runs its
-body once for a row. An inner graph may not depend on other rows.
+A known branch is inlined, a Scan of a known length is unrolled, and one along the rows runs its
+body once for a row. An inner graph may not depend on other rows. The length of a list follows from
+the graph, so a list is no value at run time: exporters write one where outputs differ in width.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from flour.onnx.scan_distances import distances
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Listed, refuse_words
 
-#: A loop of more rounds is not unrolled: the program would be too large.
+#: A Scan of more rounds is not unrolled: the program would be too large.
 MOST_ROUNDS = 64
 
 
@@ -46,74 +47,34 @@ def _if(call: Call) -> tuple[Tensor, ...]:
 
 
 def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    if isinstance(yes, Listed) and isinstance(no, Listed) and len(yes.items) == len(no.items):
-        pairs = zip(yes.items, no.items, strict=True)
-        return Listed.holding([_either(call, condition, *pair) for pair in pairs], yes.dtype)
     refuse_words("If", [yes, no])
     if (yes.shape, yes.dtype) != (no.shape, no.dtype) or "string" in (yes.dtype, no.dtype):
         raise NotNative("branches whose answers have different shapes")
     test = call.flow(condition).element(0)
-    chosen = Tensor.of(test.where(call.flow(yes), call.flow(no)), yes.shape, None)
-    return replace(chosen, dtype=yes.dtype)
+    return Tensor.of(test.where(call.flow(yes), call.flow(no)), yes.shape, None)
 
 
-# --- Loop -----------------------------------------------------------------------------------------
-
-
-@onnx_op("Loop")
-def _loop(call: Call) -> tuple[Tensor, ...]:
-    body, rounds = _graph(call, "body"), _rounds(call)
-    state = [item for item in call.inputs[2:] if item is not None]
-    condition = Tensor.constant(np.array(call.optional(1) is None or _true(call[1])))
-    scans: list[list[Tensor]] = [[] for _ in body.outputs[1 + len(state) :]]
-    for number in range(rounds):
-        if not _true(condition):
-            break
-        condition, *results = call.body(body, Tensor.constant(np.int64(number)), condition, *state)
-        state = results[: len(state)]
-        for collected, item in zip(scans, results[len(state) :], strict=True):
-            collected.append(item)
-    return (*state, *(_stacked(call, collected) for collected in scans))
-
-
-def _rounds(call: Call) -> int:
-    if call.optional(0) is None:
-        raise NotNative("a loop without a largest number of rounds")
-    rounds = int(call.constant(0, "the number of rounds").reshape(-1)[0])
-    if rounds > MOST_ROUNDS:
-        raise NotNative(f"a loop of {rounds} rounds")
-    return rounds
-
-
-def _true(item: Tensor) -> bool:
-    if item.value is None:
-        raise NotNative("a loop whose end depends on the data")
-    return bool(item.value.reshape(-1)[0])
+# --- Scan -----------------------------------------------------------------------------------------
 
 
 def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
     """The results of all rounds, along a new first dimension."""
     if not items:
-        raise NotNative("a loop that collects nothing")
+        raise NotNative("a scan that collects nothing")
     refuse_words("Scan", items)
     first = items[0]
     if any((item.shape, item.dtype) != (first.shape, first.dtype) for item in items):
         raise NotNative("rounds whose answers have different shapes")
     values = [item.value for item in items]
     if all(value is not None for value in values):
-        stacked = np.stack(values)  # type: ignore[arg-type]  # checked above
-        return replace(Tensor.constant(stacked), dtype=first.dtype)
+        return Tensor.constant(np.stack(values))  # type: ignore[arg-type]  # checked above
     axes = {item.axis for item in items if not item.known}
     if len(axes) > 1:
         raise NotNative("values whose rows are along different axes")
     axis = next(iter(axes))
     flows = [call.flow(item) for item in items]
     flow = flows[0] if len(flows) == 1 else flows[0].concat(*flows[1:])
-    result = Tensor.of(flow, (len(items), *first.shape), None if axis is None else axis + 1)
-    return replace(result, dtype=first.dtype)
-
-
-# --- Scan -----------------------------------------------------------------------------------------
+    return Tensor.of(flow, (len(items), *first.shape), None if axis is None else axis + 1)
 
 
 @onnx_op("Scan", since=9)
@@ -149,9 +110,9 @@ def _along_rows(
     return (*state, *(_row_again(call, item) for item in outs))
 
 
-def _row_again(call: Call, item: Tensor, axis: int | None = 0) -> Tensor:
+def _row_again(call: Call, item: Tensor) -> Tensor:
     refuse_words("Scan", [item])
-    return replace(Tensor.of(call.flow(item), (1, *item.shape), axis), dtype=item.dtype)
+    return Tensor.of(call.flow(item), (1, *item.shape), 0)
 
 
 def _unrolled(
@@ -176,16 +137,17 @@ def _part(item: Tensor, number: int) -> Tensor:
     return item.picked(item.flat_indices()[number], None if item.axis is None else item.axis - 1)
 
 
-@onnx_op("Scan", since=8)
-def _scan_of_batches(call: Call) -> tuple[Tensor, ...]:
-    """The first version: every entry of a batch is scanned by itself, along the next dimension."""
-    body, count = _graph(call, "body"), int(call.attribute("num_scan_inputs", 0))
-    if call.optional(0) is not None or any(call.attribute("directions", ())):
-        raise NotNative("a scan of several lengths, or backwards")
-    present = [item for item in call.inputs[1:] if item is not None]
-    axis = next((item.axis for item in present if not item.known), None)
-    if any(not item.rank or item.shape[0] != 1 or item.axis != axis for item in present) or axis:
-        raise NotNative("a scan of a batch that is not the rows")
-    parts = [replace(item.shaped(item.shape[1:], None), axis=None) for item in present]
-    state, scanned = parts[: len(parts) - count], parts[len(parts) - count :]
-    return tuple(_row_again(call, item, axis) for item in _unrolled(call, body, state, scanned))
+# --- lists of tensors -----------------------------------------------------------------------------
+
+
+@onnx_op("SequenceConstruct", since=11)
+def _construct(call: Call) -> Tensor:
+    return Listed.holding([item for item in call.inputs if item is not None])
+
+
+@onnx_op("SequenceAt", since=11)
+def _at(call: Call) -> Tensor:
+    listed, position = call[0], int(call.constant(1, "the place in a list").reshape(-1)[0])
+    if not isinstance(listed, Listed) or not -len(listed.items) <= position < len(listed.items):
+        raise NotNative(f"index {position} of a list")
+    return listed.items[position]

@@ -18,13 +18,12 @@ from flour.language.flow import Flow, outputs, source
 from flour.language.sources import concat
 from flour.onnx.errors import NotNative, TooLarge
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
-from flour.onnx.narrow import adapted, numpy_dtype, rounded
 from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
 from flour.onnx.proving import proving
 from flour.onnx.reading import opened, read_model
 from flour.onnx.registry import Call, adapter_of
-from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
+from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
 from flour.onnx.words import Listed, Map, refuse_words
 from flour.ops.opaque import Opaque
@@ -73,8 +72,7 @@ def _gathered(
     There must be no difference from outside: inputs and outputs are the same, and rows that were
     independent remain so.
     """
-    ports = [*(item.port for item in program.inputs), *(item.port for item in program.outputs)]
-    if not is_better_whole(program) or any(port.dtype in NARROW for port in ports):
+    if not is_better_whole(program):
         return program
     try:
         one = Importer(_definition(model, fixed), native_only=False, rows=rows, apart=False).run()
@@ -96,19 +94,19 @@ def import_model(
     """The program of an ONNX model, and the means to call it with ONNX's own arrays."""
     definition = _definition(model, fixed or {})
     try:
-        program = _over_rows(Importer(definition, native_only=native_only, rows=rows), bool(fixed))
+        program = _over_rows(Importer(definition, native_only=native_only, rows=rows))
         return program or whole(model, definition)
     except FlourError as problem:
         problem.where = problem.where or f"the graph '{definition.graph.name}'"
         raise
 
 
-def _over_rows(importer: Importer, fixed: bool) -> OnnxProgram | None:  # noqa: FBT001 (one caller)
+def _over_rows(importer: Importer) -> OnnxProgram | None:
     """The program over rows; None where the whole model may go to onnxruntime instead."""
     try:
         return importer.run()
     except NotNative:
-        if importer.native_only or fixed:
+        if importer.native_only:
             raise
     except OpaqueFailed:
         # For onnxruntime one map is one row: a part made for that may not fit several rows.
@@ -133,8 +131,8 @@ def _with_fixed(model: ModelDef, fixed: Mapping[str, Any]) -> ModelDef:
                 where="fixed",
                 found=", ".join(ports) or "no inputs",
             )
-        carrier(ports[name].dtype)
-        values[name] = np.asarray(value, numpy_dtype(ports[name].dtype))
+        dtype = native_dtype(ports[name].dtype)
+        values[name] = np.asarray(value, object if dtype == "string" else dtype)
     return replace(model, graph=model.graph.fixed(values))
 
 
@@ -201,7 +199,7 @@ class Importer:
             return (1,), 0
         if port.kind != "tensor":
             raise NotNative(f"a {port.kind} as input")
-        carrier(port.dtype)
+        native_dtype(port.dtype)
         if port.shape is None:
             raise NotNative("its number of dimensions is not declared")
         rows = not self.static and bool(port.shape)
@@ -386,14 +384,14 @@ def folded(item: Tensor) -> Tensor:
     node = item.flow.node
     columns: Mapping[str, Any] = {ROWS: np.zeros(1)}
     value = np.asarray(evaluate([node], columns)[node])[0]
-    result = replace(Tensor.constant(value.reshape(item.shape), item.axis), labels=item.labels)
-    return replace(result, dtype=item.dtype) if item.dtype in NARROW else result
+    return replace(Tensor.constant(value.reshape(item.shape), item.axis), labels=item.labels)
 
 
 def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
     """The outputs of an adapter; an unexpected exception in it is a reason, too."""
     try:
-        return adapted(adapter, call)
+        result = adapter(call)
+        return result if isinstance(result, tuple) else (result,)
     except NotNative:
         raise
     except TooLarge as problem:
@@ -419,16 +417,13 @@ def _entered(port: Port, flow: Flow, shape: tuple[int, ...], axis: int | None) -
     """The tensor of a row of an input."""
     if port.kind == "map":
         return Map(shape, port.dtype, axis, flow, key=port.key)
-    if port.dtype not in NARROW:
-        return Tensor.of(_pinned(flow), shape, axis)
-    tensor = Tensor.of(rounded(_pinned(flow), port.dtype), shape, axis)
-    return replace(tensor, dtype=port.dtype)
+    return Tensor.of(_pinned(flow), shape, axis)
 
 
 def _source_type(port: Port, shape: tuple[int, ...], axis: int | None) -> Type:
     if port.kind == "map":
         return Pairs(keys=port.key)
-    tensor, dtype = Tensor(shape, port.dtype, axis), carrier(port.dtype)
+    tensor, dtype = Tensor(shape, port.dtype, axis), native_dtype(port.dtype)
     return Scalar(dtype) if is_single(tensor) else Vector(tensor.size, dtype)
 
 

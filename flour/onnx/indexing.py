@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf, prod
 from typing import Any
 
@@ -19,7 +18,7 @@ from flour.onnx.shapes import off_rows
 from flour.onnx.tensor import Tensor, positive, sizes_fit, spread
 from flour.ops.indexed import InRange, PickAt, PutAt
 from flour.ops.pairwise import Same
-from flour.ops.segments import RunningProduct, RunningSum, TopPlaces
+from flour.ops.segments import RunningSum, TopPlaces
 from flour.ops.source import Fill
 
 
@@ -180,7 +179,6 @@ def _placed(call: Call, item: Tensor, indices: Tensor, updates: Tensor) -> Tenso
 
 
 @onnx_op("ScatterElements", since=11)
-@onnx_op("Scatter", since=9)
 def _scatter_elements(call: Call) -> Tensor:
     item, indices, updates = call[0], call[1], call[2]
     along = positive(call.attribute("axis", 0), item.rank)
@@ -215,25 +213,6 @@ def _compress(call: Call) -> Tensor:
 @onnx_op("NonZero", since=9)
 def _non_zero(call: Call) -> Tensor:
     return Tensor.constant(np.array(np.nonzero(call.constant(0, "the input")), np.int64))
-
-
-@onnx_op("Unique", since=11)
-def _unique(call: Call) -> tuple[Tensor, ...]:
-    """Of values known at import only: the number of unique ones must not depend on a row."""
-    item, axis = call[0], call.attribute("axis")
-    values = call.constant(0, "the input")
-    if item.axis is not None or (values.dtype.kind == "f" and np.isnan(values).any()):
-        raise NotNative("values of all rows, or NaN")
-    axis = None if axis is None else positive(axis, item.rank)
-    parts = np.unique(values, True, True, True, axis=axis)
-    different, first, back, counts = (np.asarray(part) for part in parts)
-    back = back.reshape(-1)
-    if not call.attribute("sorted", 1):
-        order = np.argsort(first, kind="stable")
-        different = different.take(order, axis=axis or 0)
-        first, counts, back = first[order], counts[order], np.argsort(order)[back]
-    indices = (Tensor.constant(part.astype(np.int64)) for part in (first, back, counts))
-    return replace(Tensor.constant(different), dtype=item.dtype), *indices
 
 
 @onnx_op("OneHot", since=9)
@@ -287,22 +266,13 @@ def _top(call: Call) -> tuple[Tensor, Tensor]:
 
 @onnx_op("CumSum", since=11)
 def _cumsum(call: Call) -> Tensor:
-    return _running(call, RunningSum)
-
-
-@onnx_op("CumProd", since=26)
-def _cumprod(call: Call) -> Tensor:
-    return _running(call, RunningProduct)
-
-
-def _running(call: Call, kind: type[RunningSum]) -> Tensor:
     item = call[0]
     along = positive(int(call.constant(1, "the axis").reshape(-1)[0]), item.rank)
     off_rows(item, along, "values are added up")
     order = [i for i in range(item.rank) if i != along] + [along]
     ends = item.picked(item.flat_indices().transpose(order), None)
     flags = [bool(call.attribute(name, 0)) for name in ("exclusive", "reverse")]
-    flow = kind(item.shape[along], *flags)(call.flow(ends))
+    flow = RunningSum(item.shape[along], *flags)(call.flow(ends))
     sums = Tensor.of(flow, [item.shape[i] for i in order], None)
     back = tuple(np.argsort(order))
     return sums.picked(sums.flat_indices().transpose(back), item.axis)

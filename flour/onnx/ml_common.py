@@ -18,7 +18,7 @@ from flour.onnx.attributes import floats
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call
 from flour.onnx.tensor import Tensor
-from flour.ops.onnx_link import Logistic, Probit, SoftmaxZero
+from flour.ops.onnx_link import Logistic
 
 ML = "ai.onnx.ml"
 #: ONNX rows that one row of a program may hold, each with code of its own.
@@ -84,24 +84,25 @@ def narrow(values: object) -> Any:
 
 # --- links ----------------------------------------------------------------------------------------
 
-_LINKS: dict[str, Callable[[Flow], Flow]] = {
+#: The functions of scores that converters write, by name.
+LINKS: dict[str, Callable[[Flow], Flow]] = {
     "NONE": lambda scores: scores,
     "LOGISTIC": Logistic(),
     "SOFTMAX": lambda scores: scores.softmax(),
-    "SOFTMAX_ZERO": SoftmaxZero(),
-    "PROBIT": Probit(),
 }
 
 
 def link_name(call: Call) -> str:
     """The link that is applied to scores."""
     name = str(call.attribute("post_transform", "NONE"))
-    return name if name in _LINKS else "PROBIT"
+    if name not in LINKS:
+        raise NotNative(f"scores through {name}")
+    return name
 
 
 def linked(scores: Flow, link: str) -> Flow:
     """The scores of several classes or targets after the link."""
-    return _LINKS[link](scores)
+    return LINKS[link](scores)
 
 
 def complement(score: Flow) -> Flow:

@@ -54,7 +54,8 @@ def _normal(x: Flow, norm: str) -> Flow:
     """A row over its norm; one whose norm is zero is unchanged."""
     if norm == "MAX":
         lowest = float(np.finfo(np.float32).min)
-        size = x.to_dense().impute(float("nan"), narrow([lowest])).max()
+        known = x.to_dense().impute(float("nan"), narrow([lowest]))
+        size = known.max().clip(narrow([lowest]), narrow([np.inf]))
     elif norm == "L1":
         size = x.abs().sum()
     elif norm == "L2":

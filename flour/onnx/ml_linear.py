@@ -40,7 +40,7 @@ def _regressor(call: Call) -> Tensor:
     weights, bias = _weights(call, targets, x.width), narrow(call.attribute("intercepts"))
     if bias.size not in (0, targets):
         raise NotNative(f"{bias.size} intercepts for {targets} targets")
-    if targets == 1 and link != "PROBIT":
+    if targets == 1:
         link = "NONE"
     rows = x.map(lambda row: linked(single(row).linear(weights, bias), link))
     return x.table(rows, targets)
@@ -71,10 +71,7 @@ def _one_score(
     named = labels.labels if both else labels.plain
     best = [labels.either(score.element(0).greater(np.float32(0)), named) for score in scores]
     if not both:
-        outputs = [linked(score, link if link == "PROBIT" else "NONE") for score in scores]
-        return x.column(best), x.table(outputs, 1)
-    if link == "PROBIT":
-        raise NotNative("onnxruntime leaves one of two probabilities unwritten")
+        return x.column(best), x.table(scores, 1)
     return x.column(best), x.table([rest(score, link) for score in scores], 2)
 
 

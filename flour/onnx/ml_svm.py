@@ -162,8 +162,6 @@ def _scores(call: Call, sums: Flow, pairs: list[tuple[int, int]], count: int) ->
         return linked(_probabilities(narrowed, slopes, shifts, len(pairs), count), link)
     if count > 2:
         return linked(narrowed, link)
-    if link == "PROBIT":
-        raise NotNative("onnxruntime leaves one of two probabilities unwritten")
     return opposite(narrowed, link) if link == "NONE" else rest(narrowed, link)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from flour.language.flow import Flow
 from flour.onnx.errors import DamagedModel, NotNative
 from flour.onnx.ml_common import (
+    LINKS,
     ML,
     Classes,
     Matrix,
@@ -179,6 +180,8 @@ def _ensemble(call: Call) -> Tensor:
     trees = Ensemble.of(forest_of_tensors(call, x.dtype), targets, x.width)
     aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[int(call.attribute("aggregate_function", 1))]
     link = _TARGETS[int(call.attribute("post_transform", 0))]
+    if link not in LINKS:
+        raise NotNative(f"scores through {link}")
     return x.table(x.map(partial(_regressed, trees, aggregate, (), link)), targets)
 
 
@@ -187,11 +190,7 @@ def _regressed(trees: Ensemble, aggregate: str, base: Sequence[float], link: str
     score = _aggregated(trees, aggregate, x)
     if len(base) == trees.targets:
         score = _based(trees, score, base, x)
-    if trees.targets == 1 and link != "PROBIT":
-        return score
-    if link in ("LOGISTIC", "PROBIT"):
-        return linked(score.cast("float32"), link)
-    return linked(score, link)
+    return score if trees.targets == 1 else _linked(score, link)
 
 
 def _based(trees: Ensemble, score: Flow, base: Sequence[float], x: Flow) -> Flow:
@@ -271,7 +270,7 @@ def _with_presence(trees: Ensemble, x: Flow) -> tuple[Flow, Flow]:
 
 
 def _linked(score: Flow, link: str) -> Flow:
-    return linked(score.cast("float32") if link in ("LOGISTIC", "PROBIT") else score, link)
+    return linked(score.cast("float32") if link == "LOGISTIC" else score, link)
 
 
 @dataclass(frozen=True)
@@ -299,7 +298,7 @@ class _Binary:
 
     def scores(self, score: Flow, *, apart: bool) -> Flow:
         """The scores of both classes from that of one."""
-        if self.link == "PROBIT" or not (self.single or apart):
+        if not (self.single or apart):
             raise NotNative("onnxruntime leaves one of two scores unwritten")
         score = score.cast("float32") if self.link == "LOGISTIC" else score
         return rest(score, self.link) if self._half else opposite(score, self.link)

@@ -24,8 +24,7 @@ from flour.language.flow import Flow
 from flour.onnx import ort
 from flour.onnx.errors import NotNative
 from flour.onnx.model import ModelDef, NodeDef
-from flour.onnx.narrow import as_onnx
-from flour.onnx.tensor import NARROW, Tensor
+from flour.onnx.tensor import Tensor
 from flour.onnx.words import Special
 from flour.ops.opaque import Opaque, Wire
 
@@ -441,7 +440,7 @@ class Pending:
             if item is None:
                 raise Unrowed(f"'{name}' is no tensor of rows")
             if item.value is not None:
-                constants[name] = as_onnx(item.value, item.dtype)
+                constants[name] = item.value
             else:
                 inputs[name] = item
         leaves = self._leaves(nodes)
@@ -479,13 +478,12 @@ def _fits_a_column(item: Tensor) -> bool:
     """Whether a column can hold it: not the number of rows, a map, or words between operators.
 
     Nor can a value that is the same for every row, repeated by their number, be a constant of a
-    part. Narrow types are in programs only as wider ones.
+    part.
     """
     words = item.flow is not None and not isinstance(item.flow.type, Vector)
     special = words or isinstance(item, Special)
     repeated = item.known and item.axis is not None
-    narrow = item.dtype in NARROW and not item.known
-    return not (item.symbolic or item.labels is not None or special or repeated or narrow)
+    return not (item.symbolic or item.labels is not None or special or repeated)
 
 
 def reads(node: NodeDef) -> list[str]:

@@ -7,15 +7,17 @@ copied into every session, inputs are not (docs/decisions/0010).
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flour.core.errors import OpaqueFailed
+from flour.data.coerce import WHOLE_DTYPES
 from flour.onnx.guards import guard
 from flour.onnx.proving import prove
 from flour.ops.opaque import Opaque
@@ -40,6 +42,7 @@ class Held:
         }
         self._reads = tuple(wire.name for wire in op.inputs)
         self._leaves = [wire.name for wire in op.outputs]
+        self._foreign = any(is_foreign(wire.kind) for wire in (*op.inputs, *op.outputs))
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The outputs for these inputs, or OpaqueFailed."""
@@ -58,8 +61,9 @@ class Held:
 
     def _run_named(self, session: Any, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
         """The same by the session's own method, which has better error messages."""
+        run = partial(_run_values, session) if self._foreign else session.run
         try:
-            results: list[Any] = session.run(names, feed)
+            results: list[Any] = run(names, feed)
         except Exception as problem:
             raise failure("onnxruntime cannot run", problem, self._op.place) from problem
         return results
@@ -70,7 +74,8 @@ class Held:
                 session_ = self._load()
                 # The C++ session's method: the Python one only checks names before, as this does
                 # itself.
-                self._short = getattr(session_, "_sess", session_).run
+                short = getattr(session_, "_sess", session_).run
+                self._short = partial(_run_values, session_) if self._foreign else short
                 self._session = session_
             return self._session
 
@@ -80,6 +85,45 @@ class Held:
         inputs = {*self._reads, *self._constants}
         check(data, inputs, set(self._leaves), op.place)
         return session(data, op.place)
+
+
+# --- types that numpy does not have ---------------------------------------------------------------
+
+
+def is_foreign(kind: str) -> bool:
+    """Whether onnxruntime passes tensors of this type to and fro as bytes only: bfloat16, int4."""
+    named = kind.startswith("tensor(") and kind != "tensor(float16)"
+    return named and kind not in WHOLE_DTYPES
+
+
+def _run_values(
+    session: Any, names: Sequence[str], feed: Mapping[str, Any], _: object = None
+) -> Any:
+    """The outputs by way of onnxruntime's own values; arrays are of the package ml_dtypes."""
+    values = {name: _value_of(np.asarray(value)) for name, value in feed.items()}
+    return [_array_of(value) for value in session.run_with_ort_values(names, values)]
+
+
+def _value_of(array: Any) -> Any:
+    from onnx import numpy_helper
+
+    made = runtime().OrtValue
+    if array.dtype.kind in "OUS":
+        return made.ortvalue_from_numpy(array)
+    tensor = numpy_helper.from_array(array)
+    value = made.ortvalue_from_shape_and_type(list(array.shape), tensor.data_type)
+    ctypes.memmove(value.data_ptr(), tensor.raw_data, len(tensor.raw_data))
+    return value
+
+
+def _array_of(value: Any) -> Any:
+    if not value.is_tensor() or not is_foreign(value.data_type()):
+        return value.numpy()
+    from onnx import TensorProto, numpy_helper
+
+    data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    kind = value.element_type()
+    return numpy_helper.to_array(TensorProto(dims=value.shape(), data_type=kind, raw_data=data))
 
 
 def session(data: bytes, where: str) -> Any:
@@ -116,7 +160,7 @@ def runtime() -> Any:
         raise OpaqueFailed(
             "a part of this model has no native code, and onnxruntime is not installed",
             found=str(problem),
-            hint="install pretzel-runtime[onnx]",
+            hint="pip install 'pretzel-runtime[onnx]'",
         ) from problem
     memory = onnxruntime.OrtMemoryInfo(
         "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from flour.language.flow import Flow
-from flour.onnx.arithmetic import converted, together
+from flour.onnx.arithmetic import together
 from flour.onnx.errors import NotNative
 from flour.onnx.reductions import reduced
 from flour.onnx.registry import Call, onnx_op
@@ -84,29 +84,6 @@ def _axis(x: Tensor, y: Tensor, rank: int) -> int | None:
 @onnx_op("MatMul")
 def _matmul(call: Call) -> Tensor:
     return product(call, call[0], call[1])
-
-
-@onnx_op("MatMulInteger", since=10)
-def _matmul_integer(call: Call) -> Tensor:
-    return whole_product(call, (call[0], call.optional(2)), (call[1], call.optional(3)))
-
-
-#: Whole numbers and their zero point: one for all, for each row, or each column.
-Quantised = tuple[Tensor, Tensor | None]
-
-
-def whole_product(call: Call, left: Quantised, right: Quantised) -> Tensor:
-    """The product of matrices of whole numbers, in int32."""
-    items = []
-    for index, (item, zero) in enumerate((left, right)):
-        wide = converted(call, item, "int32")
-        if zero is not None:
-            start = converted(call, zero, "int32")
-            if index == 0 and start.rank == 1 and start.size > 1:
-                start = start.shaped((start.size, 1), start.axis)
-            wide = together(call, [wide, start], lambda x, y: x.minus(y))
-        items.append(wide)
-    return product(call, *items)
 
 
 @onnx_op("Gemm")

@@ -18,8 +18,7 @@ from flour.core.errors import MissingColumn, NotRectangular, WrongDtype
 from flour.core.types import Record
 from flour.language.flow import Flow
 from flour.onnx.model import ModelDef, Port
-from flour.onnx.narrow import as_onnx
-from flour.onnx.tensor import NARROW, Tensor, carrier
+from flour.onnx.tensor import Tensor
 from flour.onnx.words import Listed
 
 #: The input of a program whose model has none: it only gives the number of rows.
@@ -76,10 +75,7 @@ class Entry:
         if self.port.kind == "map":
             return [array] if isinstance(array, Mapping) else array
         values = np.asarray(array)
-        if self.tensor.dtype in NARROW:
-            values = values.astype(carrier(self.tensor.dtype))
-        fits = self._fits(values.shape)
-        if not fits:
+        if not self._fits(values.shape):
             raise NotRectangular(
                 "an array has another shape than the model's input",
                 where=self.port.name,
@@ -133,9 +129,8 @@ class Answer:
                 Answer(self.port, t).array(b) for t, b in zip(tensor.items, blocks, strict=True)
             ]
         if tensor.value is not None and tensor.axis is None:
-            return as_onnx(tensor.value, tensor.dtype)
+            return tensor.value
         values = np.asarray(column).reshape(len(column), *tensor.shape)
-        values = as_onnx(values, tensor.dtype)
         if tensor.axis is None:
             return np.asarray(values[0], values.dtype)
         moved = np.moveaxis(values, 0, tensor.axis)

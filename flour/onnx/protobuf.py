@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from flour.core.errors import FlourError
+
 _NAME = "onnx.onnx_ml_pb2"
 
 
@@ -30,5 +32,12 @@ def _alone() -> ModuleType | None:
     return None
 
 
-_classes: Any = _alone() or import_module("onnx")
+try:
+    _classes: Any = _alone() or import_module("onnx")
+except ImportError as problem:
+    raise FlourError(
+        "ONNX models need the package onnx, which is not installed",
+        found=str(problem),
+        hint="pip install 'pretzel-runtime[onnx]'",
+    ) from problem
 ModelProto = _classes.ModelProto

@@ -50,27 +50,18 @@ _FAR = {"k": "\u212a", "s": "\u017f"}
 
 def translated(expression: str) -> str:
     """The pattern in Python's syntax, with groups that capture nothing; NotNative without one."""
-    return _translated(expression, ends=False)
-
-
-def with_ends(expression: str) -> str:
-    """The same of a pattern that may name the ends of the text; `$` is its very end in RE2."""
-    return _translated(expression, ends=True)
-
-
-def _translated(expression: str, *, ends: bool) -> str:
     flags = re.match(r"\(\?([is]+)\)", expression)
     flags_ = flags[1] if flags else ""
     start = len(flags[0]) if flags else 0
-    pattern = _Reader(expression, start, fold="i" in flags_, ends=ends).pattern()
+    pattern = _Reader(expression, start, fold="i" in flags_).pattern()
     return f"(?a{'s' if 's' in flags_ else ''}){pattern}"
 
 
 class _Reader:
     """Goes through a pattern from left to right."""
 
-    def __init__(self, text: str, position: int, *, fold: bool, ends: bool = False) -> None:
-        self.text, self.position, self.fold, self.ends = text, position, fold, ends
+    def __init__(self, text: str, position: int, *, fold: bool) -> None:
+        self.text, self.position, self.fold = text, position, fold
 
     def _fail(self) -> NotNative:
         return NotNative(f"the pattern {self.text!r} means something else in RE2")
@@ -94,8 +85,6 @@ class _Reader:
             return match[0]
         if match := self._take(r"\\Q(.*?)(?:\\E|\Z)"):
             return "".join(map(self._literal, match[1]))
-        if self.ends and (match := self._take(r"\^|\$|\\[Az]")):
-            return r"\A" if match[0] in ("^", r"\A") else r"\Z"
         if self._take(r"\((?!\?)|\(\?:|\(\?P?<\w+>"):
             return "(?:"
         if self._take(r"\(\?|[\^${]"):

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from flour.core.types import FLOATS, INTS
+from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor, positive
 from flour.ops.onnx_link import FirstLargest
-from flour.ops.pairwise import Same
 from flour.ops.reduce import ArgMax, ArgMin
 from flour.ops.segments import (
     SegmentMax,
@@ -97,7 +95,7 @@ def _reduce(call: Call, function: Reduce, empty: float = 0, item: Tensor | None 
     return reduced(call, item, axes, function, empty, keep=keep)
 
 
-def _mapped(call: Call, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor:
+def mapped(call: Call, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor:
     """A function of every value, where there is any."""
     if not item.size:
         return item
@@ -154,25 +152,15 @@ def _reduce_prod(call: Call) -> Tensor:
 
 @onnx_op("ReduceSumSquare")
 def _reduce_sum_square(call: Call) -> Tensor:
-    return _reduce(call, _sum, 0, _mapped(call, call[0], lambda x: x.square()))
-
-
-@onnx_op("ReduceL1")
-def _reduce_l1(call: Call) -> Tensor:
-    return _reduce(call, _sum, 0, _mapped(call, call[0], lambda x: x.abs()))
+    return _reduce(call, _sum, 0, mapped(call, call[0], lambda x: x.square()))
 
 
 @onnx_op("ReduceL2")
 def _reduce_l2(call: Call) -> Tensor:
     dtype = call[0].dtype
     item = call[0] if dtype in FLOATS else converted(call, call[0], "float64")
-    total = _reduce(call, _sum, 0, _mapped(call, item, lambda x: x.square()))
-    return converted(call, _mapped(call, total, lambda x: x.sqrt()), dtype)
-
-
-@onnx_op("ReduceLogSum")
-def _reduce_log_sum(call: Call) -> Tensor:
-    return _mapped(call, _reduce(call, _sum), lambda x: x.log())
+    total = _reduce(call, _sum, 0, mapped(call, item, lambda x: x.square()))
+    return converted(call, mapped(call, total, lambda x: x.sqrt()), dtype)
 
 
 @onnx_op("ReduceLogSumExp")
@@ -182,37 +170,16 @@ def _reduce_log_sum_exp(call: Call) -> Tensor:
     axes = reduced_axes(call, item, call.integers(1, "axes"))
     keep = call.flag("keepdims")
     if item.dtype not in FLOATS:
-        return _whole_log_sum_exp(call, item, axes, keep=keep)
+        raise NotNative(f"powers of {item.dtype}")
     if not prod(item.shape[axis] for axis in axes) or not item.size:
         return reduced(call, item, axes, _sum, -np.inf, keep=keep)
     top = reduced(call, item, axes, _max, 0, keep=True)
-    top = _mapped(call, top, _finite)
+    top = mapped(call, top, _finite)
     powers = together(call, [item, top], lambda x, y: x.minus(y).exp())
     total = reduced(call, powers, axes, _sum, 0, keep=True)
     result = together(call, [total, top], lambda x, y: x.log().plus(y))
     shape, axis = kept(item, axes, keep=keep)
     return result.shaped(shape, axis)
-
-
-def _whole_log_sum_exp(call: Call, item: Tensor, axes: tuple[int, ...], *, keep: bool) -> Tensor:
-    """The same for whole numbers, as onnxruntime does it: every power below one is truncated to 0.
-
-    The sum is therefore the count of the largest number.
-    """
-    if item.dtype not in INTS or not prod(item.shape[axis] for axis in axes):
-        raise NotNative(f"powers of {item.dtype}, or of no numbers")
-    top = reduced(call, item, axes, _max, 0, keep=True)
-    alike = together(call, [item, top], lambda x, y: Same()(x, y).cast("float64"))
-    counts = reduced(call, alike, axes, _sum, 0, keep=True)
-    least, most = (int(getattr(np.iinfo(item.dtype), end)) for end in ("min", "max"))
-    largest = float(most) if int(float(most)) == most else float(np.nextafter(float(most), 0))
-    result = together(
-        call,
-        [converted(call, top, "float64"), counts],
-        lambda x, y: y.log().plus(x).clip(float(least), largest),
-    )
-    shape, axis = kept(item, axes, keep=keep)
-    return converted(call, result, item.dtype).shaped(shape, axis)
 
 
 def _finite(x: Flow) -> Flow:
@@ -267,31 +234,7 @@ def _softmax(call: Call) -> Tensor:
     item = call[0]
     axes = _softmax_axes(call, item)
     if prod(item.shape[axis] for axis in axes) == item.size:
-        return _mapped(call, item, lambda x: x.softmax())
-    powers = _mapped(call, _shifted(call, item, axes), lambda x: x.exp())
+        return mapped(call, item, lambda x: x.softmax())
+    powers = mapped(call, _shifted(call, item, axes), lambda x: x.exp())
     total = reduced(call, powers, axes, _sum, 0, keep=True)
     return together(call, [powers, total], lambda x, y: x.over(y))
-
-
-@onnx_op("LogSoftmax")
-def _log_softmax(call: Call) -> Tensor:
-    item = call[0]
-    axes = _softmax_axes(call, item)
-    shifted = _shifted(call, item, axes)
-    powers = _mapped(call, shifted, lambda x: x.exp())
-    total = _mapped(call, reduced(call, powers, axes, _sum, 0, keep=True), lambda x: x.log())
-    return together(call, [shifted, total], lambda x, y: x.minus(y))
-
-
-@onnx_op("Hardmax")
-def _hardmax(call: Call) -> Tensor:
-    item = call[0]
-    axes = _softmax_axes(call, item)
-    flat, length = runs(item, axes)
-    best = Tensor.of(SegmentPlace(length)(call.flow(flat)), [flat.size // length, 1], None)
-    kinds = Tensor.constant(np.arange(length).reshape(1, length))
-    hot = together(call, [best, kinds], lambda x, y: Same()(x, y).cast(item.dtype))
-    order = [i for i in range(item.rank) if i not in axes] + list(axes)
-    sizes = [item.shape[i] for i in order]
-    back: Any = hot.flat_indices().reshape(sizes).transpose(tuple(np.argsort(order)))
-    return hot.picked(back, item.axis)

@@ -22,7 +22,7 @@ from flour.core.extension_points import extension
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
-from flour.onnx.tensor import Tensor, carrier
+from flour.onnx.tensor import Tensor, native_dtype
 
 Adapter = Callable[["Call"], "Tensor | tuple[Tensor | None, ...]"]
 _F = TypeVar("_F", bound=Adapter)
@@ -137,7 +137,7 @@ class Call:
             return item.flow
         if item.symbolic:
             raise NotNative("the number of rows would become a value")
-        carrier(item.dtype)
+        native_dtype(item.dtype)
         assert item.value is not None
         if item.dtype == "string":
             return self._texts(item)

@@ -7,13 +7,22 @@ from typing import Any, NamedTuple
 from flour.data.coerce import WHOLE_DTYPES
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import parsed
-from flour.onnx.tensor import NARROW
 from flour.onnx.tensors import dtype_of
+from flour.onnx.whole import WholeProgram
 from flour.onnx.words import Listed
 
 _NAMES = {dtype: name for name, dtype in WHOLE_DTYPES.items()}
 #: Element types that columns cannot have.
-_OTHERS = NARROW | {name: name for name in ("complex64", "complex128")}
+_OTHERS = {
+    **{name: name for name in ("float16", "bfloat16", "complex64", "complex128")},
+    **{name: name for name in ("int4", "uint4", "int2", "uint2")},
+    "float8_e4m3fn": "float8e4m3fn",
+    "float8_e4m3fnuz": "float8e4m3fnuz",
+    "float8_e5m2": "float8e5m2",
+    "float8_e5m2fnuz": "float8e5m2fnuz",
+    "float8_e8m0fnu": "float8e8m0",
+    "float4_e2m1fn": "float4e2m1",
+}
 
 
 class Value(NamedTuple):
@@ -30,7 +39,20 @@ def signature(model: object, program: OnnxProgram) -> tuple[tuple[Value, ...], t
     constants = program.model.graph.constants
     tensors = {item.port.name: item.tensor for item in program.outputs}
     inputs = tuple(_value(item, None) for item in graph.input if item.name not in constants)
-    return inputs, tuple(_value(item, tensors.get(item.name)) for item in graph.output)
+    outputs = tuple(_value(item, tensors.get(item.name)) for item in graph.output)
+    if isinstance(program, WholeProgram):
+        outputs = tuple(_told(item, *program.told[item.name]) for item in outputs)
+    return inputs, outputs
+
+
+def _told(value: Value, kind: str, shape: list[int | str | None]) -> Value:
+    """An output of a whole model as it is declared, else as onnxruntime works it out."""
+    undefined = value.type in ("", "tensor(undefined)")
+    return Value(
+        value.name,
+        kind if undefined else value.type,
+        shape if undefined or value.shape is None else value.shape,
+    )
 
 
 def overridable(model: object, program: OnnxProgram) -> tuple[Value, ...]:

@@ -1,4 +1,4 @@
-"""Casts between strings and numbers; see flour.ops.onnx_cast for onnxruntime's rules.
+"""Casts of numbers to strings; see flour.ops.onnx_cast for onnxruntime's rules.
 
 Strings that native code makes are only read within the same stage; strings that leave it are made
 by the definition. Labels out of a table of numbers are looked up in a table of strings.
@@ -15,17 +15,9 @@ from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call
-from flour.onnx.tensor import Tensor, native_dtype
-from flour.ops.onnx_cast import ParseNumbers, WriteFloats, WriteWhole, text_of
+from flour.onnx.tensor import Tensor
+from flour.ops.onnx_cast import WriteFloats, WriteWhole, text_of
 from flour.ops.structure import AsVector, Take, TakeText
-
-
-def parsed(call: Call, item: Tensor, dtype: str) -> Tensor:
-    """Strings as numbers of a type."""
-    op = ParseNumbers(native_dtype(dtype))
-    if item.value is not None:
-        return Tensor.constant(op.reference(item.value.reshape(-1)).reshape(item.shape), item.axis)
-    return Tensor.of(op(call.flow(item)), item.shape, item.axis)
 
 
 def spelt(call: Call, item: Tensor) -> Tensor:
@@ -57,6 +49,3 @@ def _table(flow: Flow) -> tuple[Flow, NDArray[Any]] | None:
         flow = flow.input(0)
     op = flow.node.op
     return (flow.input(0), op.table.array) if isinstance(op, Take) else None
-
-
-__all__ = ["parsed", "spelt", "written"]

@@ -31,21 +31,6 @@ from flour.onnx.errors import NotNative, TooLarge
 
 #: ONNX's strings are never missing: onnxruntime reads None and NaN as these texts.
 NONE_TEXT, NAN_TEXT = "None", "nan"
-#: Types without a dtype in programs that a wider type holds exactly, with ONNX's names of them.
-NARROW = {
-    "float16": "float16",
-    "bfloat16": "bfloat16",
-    "float8_e4m3fn": "float8e4m3fn",
-    "float8_e4m3fnuz": "float8e4m3fnuz",
-    "float8_e5m2": "float8e5m2",
-    "float8_e5m2fnuz": "float8e5m2fnuz",
-    "float8_e8m0fnu": "float8e8m0",
-    "float4_e2m1fn": "float4e2m1",
-    "int4": "int4",
-    "uint4": "uint4",
-    "int2": "int2",
-    "uint2": "uint2",
-}
 
 #: More values in one row's tensor are no use for serving, and a table of them would be huge.
 MAX_VALUES = 1 << 24
@@ -89,10 +74,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A constant (`value`) or the value of a flow for a row; see the module for `axis`.
-
-    Of a type in `NARROW`, both are of its carrier.
-    """
+    """A constant (`value`) or the value of a flow for a row; see the module for `axis`."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -108,9 +90,6 @@ class Tensor:
         array = np.asarray(value)
         if array.dtype == object and array.size and _whole(array):
             array = array.astype(np.int64)
-        if array.dtype.name in NARROW:
-            dtype = array.dtype.name
-            return Tensor(array.shape, dtype, axis, None, array.astype(carrier(dtype)))
         return Tensor(array.shape, _dtype(array), axis, None, array)
 
     @staticmethod
@@ -157,16 +136,12 @@ class Tensor:
         """The values at these indices of the row's flat vector, in the table's shape."""
         indices = np.asarray(table, np.int64)
         if self.value is not None:
-            return self._like(Tensor.constant(self.value.reshape(-1)[indices], axis))
+            return Tensor.constant(self.value.reshape(-1)[indices], axis)
         assert self.flow is not None
         flat = indices.reshape(-1)
         if flat.size == self.size and np.array_equal(flat, np.arange(self.size)):
             return self.shaped(indices.shape, axis)
-        return self._like(Tensor.of(self.flow.select(flat), indices.shape, axis))
-
-    def _like(self, item: Tensor) -> Tensor:
-        """Some of these values, in a tensor of their carriers, as a tensor of their type."""
-        return replace(item, dtype=self.dtype) if self.dtype in NARROW else item
+        return Tensor.of(self.flow.select(flat), indices.shape, axis)
 
     def flat_indices(self) -> NDArray[np.int64]:
         """The index of each value in the row's flat vector, in the tensor's shape."""
@@ -197,13 +172,6 @@ def native_dtype(dtype: str) -> str:
     if dtype not in DTYPES:
         raise NotNative(f"programs have no values of type {dtype}")
     return dtype
-
-
-def carrier(dtype: str) -> str:
-    """The dtype that programs have such values in: their own, or the next wider one."""
-    if dtype not in NARROW:
-        return native_dtype(dtype)
-    return {"i": "int8", "u": "uint8"}.get(dtype[0], "float32")
 
 
 def positive(axis: int, rank: int) -> int:

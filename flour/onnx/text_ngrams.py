@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, pairwise
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from flour.language.flow import Flow
 from flour.onnx.errors import DamagedModel, NotNative
-from flour.onnx.ml_categories import key_index
-from flour.onnx.ml_common import joined, narrow
+from flour.onnx.ml_common import narrow
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.steps import steps
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import EVERY
 from flour.onnx.words import Words
-from flour.ops.onnx_ngrams import Grams
 from flour.ops.onnx_text import LetterNgrams
-from flour.ops.source import Fill
 from flour.ops.text import Tokenize
 from objectstore import combine
 
@@ -77,32 +73,10 @@ class Pool:
 
 @onnx_op("TfIdfVectorizer", since=9)
 def _tfidf(call: Call) -> Tensor:
-    item = call[0]
-    if isinstance(item, Words) and call.attribute("pool_strings", ()):
-        return _of_words(call, item)
-    pool = Pool.of(call)
-    if (item.dtype == "string") != all(isinstance(key, str) for key in pool.grams[0]):
-        return _of_another_kind(call, item, pool)
-    if item.rank not in (1, 2) or item.axis not in (None, 0):
-        raise NotNative(f"n-grams of {item.shape} with rows along {item.axis}")
-    if item.rank == 1 and item.axis is not None:
-        raise NotNative("all rows of a vector together are one text")
-    counts = _sequences(call, item, pool)
-    rows = [_weighted(call, flow, pool) for flow in counts]
-    shape = (pool.width,) if item.rank == 1 else (len(counts), pool.width)
-    return Tensor.of(joined(rows), shape, item.axis)
-
-
-def _of_another_kind(call: Call, item: Tensor, pool: Pool) -> Tensor:
-    """No number is in a pool of strings, and no string in one of numbers."""
-    rows = 1 if isinstance(item, Words) else prod(item.shape[:-1])
-    zeros = Fill(np.zeros(rows * pool.width, np.float32))(call.anchor)
-    shape = (pool.width,) if item.rank == 1 else (rows, pool.width)
-    return Tensor.of(zeros, shape, item.axis)
-
-
-def _of_words(call: Call, item: Words) -> Tensor:
     """Weighted counts of phrases in a list of words."""
+    item = call[0]
+    if not isinstance(item, Words) or not call.attribute("pool_strings", ()):
+        raise NotNative("n-grams of numbers, or of strings that are no words of a document")
     assert item.flow is not None
     source = letters_of(item.flow)
 
@@ -148,26 +122,6 @@ def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
 def _alone(grams: Sequence[tuple[Any, ...]]) -> list[str]:
     """Phrases of one word."""
     return [str(word) for (word,) in grams]
-
-
-def _sequences(call: Call, item: Tensor, pool: Pool) -> list[Flow]:
-    """Counts of n-grams in rows of a fixed length, each row by itself."""
-    keys = sorted({entry for gram in pool.grams for entry in gram})
-    number_of = {key: number for number, key in enumerate(keys)}
-    numbers = [tuple(number_of[entry] for entry in gram) for gram in pool.grams]
-    width = item.shape[-1]
-    flat = item if item.dtype in ("string", "int64") else None
-    if flat is None:
-        whole = call.flow(item).cast("int64")
-        flat = Tensor.of(whole, item.shape, item.axis)
-    codes = key_index(call, flat, keys)
-    op = Grams.of(numbers, pool.columns, pool.width, (pool.low, pool.high, pool.skips))
-    rows = [codes] if item.size == width else _rows(codes, item.size, width)
-    return [op(row) for row in rows]
-
-
-def _rows(codes: Flow, size: int, width: int) -> Sequence[Flow]:
-    return [codes.select(row) for row in np.arange(size).reshape(-1, width)]
 
 
 def _weighted(call: Call, counts: Flow, pool: Pool) -> Flow:

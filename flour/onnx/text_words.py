@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from flour.core.types import Text, Vector
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
@@ -42,27 +40,11 @@ def _string_normalizer(call: Call) -> Tensor:
     if item.rank not in (1, 2):
         raise NotNative(f"strings of shape {item.shape}")
     if len(call.attribute("stopwords", ())):
-        return _normalised(call, item, action)
+        raise NotNative("stop words drop strings, and with them rows")
     if action == "NONE":
         return item
     change = LowerLetters() if action == "LOWER" else UpperLetters()
     return Tensor.of(change(document(call)), item.shape, item.axis)
-
-
-def _normalised(call: Call, item: Tensor, action: str) -> Tensor:
-    """Strings known at import without the stop words; a single empty one if all are."""
-    if item.value is None or item.axis is not None or item.shape[:-1] not in ((), (1,)):
-        raise NotNative("stop words drop strings, and with them rows")
-    small, large = LowerLetters().one, UpperLetters().one
-    same = str if call.attribute("is_case_sensitive", 0) else small
-    stops = {same(str(word)) for word in call.attribute("stopwords")}
-    remaining = [text for text in item.value.reshape(-1).tolist() if same(text) not in stops] or [
-        ""
-    ]
-    change = {"LOWER": small, "UPPER": large}.get(action, str)
-    strings = np.empty((*item.shape[:-1], len(remaining)), object)
-    strings[...] = [change(text) for text in remaining]
-    return Tensor(strings.shape, "string", None, None, strings)
 
 
 @onnx_op("Tokenizer", domain=MICROSOFT)

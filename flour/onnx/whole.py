@@ -7,7 +7,7 @@ maps, operators that mix rows in unknown ways.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flour.core.errors import MissingColumn, OpaqueFailed
@@ -32,6 +32,9 @@ from flour.ops.trees.trees import TreeLeaves, Trees
 @dataclass(frozen=True)
 class WholeProgram(OnnxProgram):
     """A program over ONNX's own values, without a conversion."""
+
+    #: Of each output the type and shape that onnxruntime works out.
+    told: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
     def feed(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The values by input name; all must be present."""
@@ -100,7 +103,8 @@ def whole(model: object, definition: ModelDef, large: int = SHARED_BYTES) -> Who
         layout="whole",
         place=where,
     )
-    return WholeProgram(definition, _flow(op), (), (), static=True)
+    told = {item.name: (str(item.type), item.shape) for item in outputs}
+    return WholeProgram(definition, _flow(op), (), (), static=True, told=told)
 
 
 def _flow(op: Opaque) -> Flow:

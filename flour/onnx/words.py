@@ -85,20 +85,15 @@ class Map(Special):
 class Listed(Special):
     """Tensors in a list whose length is known at import; the shape is that of all their values."""
 
-    KEEPS = frozenset(
-        """
-        ConcatFromSequence Identity Loop Optional OptionalGetElement OptionalHasElement SequenceAt
-        SequenceErase SequenceInsert SequenceLength SequenceMap
-        """.split()  # noqa: SIM905 (a line each would be a page)
-    ) | {""}  # the answer of a graph
+    KEEPS = frozenset({"Identity", "SequenceAt", ""})  # the answer of a graph
     WHAT = "a list of tensors"
 
     items: tuple[Tensor, ...] = ()
 
     @staticmethod
-    def holding(items: Sequence[Tensor], dtype: str = "") -> Listed:
-        """The list of these; without any, of their dtype."""
-        kinds = {item.dtype for item in items} or {dtype}
+    def holding(items: Sequence[Tensor]) -> Listed:
+        """The list of these."""
+        kinds = {item.dtype for item in items}
         odd = any(isinstance(item, Special) or item.labels is not None for item in items)
         if len(kinds) > 1 or odd:
             raise NotNative("a list of values of several types, or of lists")

@@ -41,7 +41,9 @@ class Murmur(Op):
 
     def reference(self, x: Columns) -> Columns:
         text = x.dtype.kind not in "iuf"
-        codes = [murmur3(v.encode() if text else v.tobytes(), self.seed) for v in x.reshape(-1)]
+        codes = [
+            murmur3(str(v).encode() if text else v.tobytes(), self.seed) for v in x.reshape(-1)
+        ]
         return np.array(codes, np.int64).astype(self._result_dtype).reshape(x.shape)
 
     def structure(self) -> tuple[object, ...]:

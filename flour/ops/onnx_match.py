@@ -1,4 +1,4 @@
-"""Strings joined, and strings that match a pattern as a whole: as ONNX's operators do."""
+"""Strings that match a pattern as a whole."""
 
 from __future__ import annotations
 
@@ -6,36 +6,12 @@ import re
 
 import numpy as np
 
-from flour.core.check import expect, text
-from flour.core.emission import Emitter, Room, RowValue, ScalarValue, TextValue, Value
+from flour.core.check import expect
+from flour.core.emission import Emitter, Room, RowValue, ScalarValue, TextValue
 from flour.core.errors import ParameterError
 from flour.core.op import Columns, Op
 from flour.core.types import Scalar, Text, Type, Vector
-from flour.ops.text import SLACK, document
 from flour.strings.patterns import automaton, first_is_longest
-
-
-class JoinTexts(Op):
-    """The document x followed by the document y."""
-
-    def infer(self, x: Type, y: Type) -> Text:
-        text(x, self.name)
-        text(y, self.name)
-        return Text()
-
-    def reference(self, x: Columns, y: Columns) -> Columns:
-        joined = np.empty(len(x), object)
-        joined[:] = [one + other for one, other in zip(x, y, strict=True)]
-        return joined
-
-    def emit(self, e: Emitter, x: Value, y: Value) -> TextValue:
-        first, second = document(e, x), document(e, y)
-        growth = first.growth + second.growth
-        text = e.room(Room(growth, SLACK))
-        e.line(f"text_copy({first.where}, {first.size}, {text})")
-        e.line(f"text_copy({second.where}, {second.size}, {text} + {first.size})")
-        size = e.let(f"{first.size} + {second.size}", "int64").expr
-        return TextValue(text, size, growth)
 
 
 class MatchesWhole(Op):

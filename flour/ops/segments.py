@@ -170,8 +170,6 @@ class RunningSum(Segments):
 
     without_own: bool = False
     backwards: bool = False
-    symbol: ClassVar[str] = "+"
-    start: ClassVar[int] = 0
 
     def structure(self) -> tuple[object, ...]:
         return (self.without_own, self.backwards)
@@ -181,42 +179,27 @@ class RunningSum(Segments):
 
     def compute(self, x: NDArray[Any]) -> Any:
         runs = x[:, :, ::-1] if self.backwards else x
-        sums = self.so_far(runs)
+        sums = np.cumsum(runs, axis=2, dtype=x.dtype)
         if self.without_own:
-            first = np.full_like(sums[:, :, :1], self.start)
-            sums = np.concatenate([first, sums[:, :, :-1]], axis=2)
+            sums = np.concatenate([np.zeros_like(sums[:, :, :1]), sums[:, :, :-1]], axis=2)
         return sums[:, :, ::-1] if self.backwards else sums
-
-    def so_far(self, x: NDArray[Any]) -> Any:
-        """The running result from the front of each run, each column's own value included."""
-        return np.cumsum(x, axis=2, dtype=x.dtype)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         dtype = x.dtype
         at, out, length = e.indexable(x), e.scratch(dtype, x.width), e.size(self.length)
         with e.loop(e.size(x.width // self.length)) as i:
             start = e.let(f"{i} * {length}", "int64").expr
-            total = e.var(f"{dtype}({self.start})")
+            total = e.var(f"{dtype}(0)")
             with e.loop(length) as j:
                 from_end = f"{start} + {length} - 1 - {j}"
                 index = e.let(from_end if self.backwards else f"{start} + {j}", "int64").expr
                 value = e.let(at(index), dtype).expr
                 if self.without_own:
                     e.store(out, index, total, dtype)
-                e.line(f"{total} = {whole(f'({total} {self.symbol} {value})', dtype)}")
+                e.line(f"{total} = {whole(f'({total} + {value})', dtype)}")
                 if not self.without_own:
                     e.store(out, index, total, dtype)
         return e.dense(dtype, x.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True)
-
-
-class RunningProduct(RunningSum):
-    """The products of each run so far: with each column's own value or without, from either end."""
-
-    symbol = "*"
-    start = 1
-
-    def so_far(self, x: NDArray[Any]) -> Any:
-        return np.cumprod(x, axis=2, dtype=x.dtype)
 
 
 class TopPlaces(Segments):

@@ -259,6 +259,29 @@ class DropWords(Op):
         return x._replace(slices=slices, number=e.let(call, "int64").expr)
 
 
+class JoinTexts(Op):
+    """The document x followed by the document y."""
+
+    def infer(self, x: Type, y: Type) -> Text:
+        text(x, self.name)
+        text(y, self.name)
+        return Text()
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        joined = np.empty(len(x), object)
+        joined[:] = [one + other for one, other in zip(x, y, strict=True)]
+        return joined
+
+    def emit(self, e: Emitter, x: Value, y: Value) -> TextValue:
+        first, second = document(e, x), document(e, y)
+        growth = first.growth + second.growth
+        text = e.room(Room(growth, SLACK))
+        e.line(f"text_copy({first.where}, {first.size}, {text})")
+        e.line(f"text_copy({second.where}, {second.size}, {text} + {first.size})")
+        size = e.let(f"{first.size} + {second.size}", "int64").expr
+        return TextValue(text, size, growth)
+
+
 def looked_up(e: Emitter, texts: Table) -> str:
     """The addresses of a dictionary's texts and slots, as the arguments of a look-up."""
     offsets, data = map(e.address, texts.blobs())

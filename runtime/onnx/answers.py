@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.onnx.program import Answer, Entry
-from flour.onnx.tensor import NARROW
 from flour.onnx.words import Listed
 from oven.entry.zipmap import zipmap
 
@@ -18,7 +17,7 @@ def is_block(entry: Entry) -> bool:
     """Whether an array for the input is a column, or the block of rows, that the plan reads."""
     tensor = entry.tensor
     fits = tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
-    return fits and entry.port.kind == "tensor" and tensor.dtype not in NARROW
+    return fits and entry.port.kind == "tensor"
 
 
 def is_direct(answer: Answer) -> bool:
@@ -27,8 +26,6 @@ def is_direct(answer: Answer) -> bool:
     if isinstance(tensor, Listed):
         parts = [Answer(answer.port, item) for item in tensor.items]
         return all(is_direct(part) and not _is_lying(part) for part in parts)
-    if tensor.dtype in NARROW:
-        return False
     if _is_lying(answer):
         return True
     rank = 1 if tensor.shape == (1,) else 2

@@ -9,20 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.data.coerce import WHOLE_DTYPES
-from flour.onnx.narrow import numpy_dtype
 from flour.onnx.signature import Value
-from flour.onnx.tensor import NARROW
 from runtime.onnx.errors import InvalidArgument, error
-
-#: What programs have as wider values, by onnxruntime's names.
-_NARROW = {f"tensor({name})": dtype for dtype, name in NARROW.items()}
 
 
 def check_of(item: Value) -> Callable[[Any], Any]:
     """A check of one input's values, as strict as onnxruntime's: lists become arrays."""
-    dtype = WHOLE_DTYPES.get(item.type) or _NARROW.get(item.type)
+    dtype = "float16" if item.type == "tensor(float16)" else WHOLE_DTYPES.get(item.type)
     if dtype is None:
-        # Sequences, maps and the like are looked at by who runs them.
+        # Sequences, maps, types that numpy lacks and the like are looked at by who runs them.
         return lambda value: plain_map(_array_of(value))
 
     def check(value: object) -> object:
@@ -42,14 +37,21 @@ def check_of(item: Value) -> Callable[[Any], Any]:
                 hint=f"pass a numpy array of {dtype}",
             )
         _check_shape(item, value.shape)
-        return value
+        return as_texts(value) if value.dtype == object else value
 
     return check
 
 
+def as_texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Anything as a string, as onnxruntime reads it: None is a text, and so is a list."""
+    texts = np.empty(values.size, object)
+    texts[:] = [str(value) for value in values.reshape(-1).tolist()]
+    return texts.reshape(values.shape)
+
+
 def _as_array(value: object, dtype: str, name: str) -> NDArray[Any]:
     try:
-        return np.asarray(value, numpy_dtype(dtype))
+        return np.asarray(value, object if dtype == "string" else dtype)
     except (TypeError, ValueError, OverflowError) as problem:
         raise error(
             InvalidArgument,

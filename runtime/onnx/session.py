@@ -29,7 +29,6 @@ from flour.onnx.initializers import with_initializers
 from flour.onnx.proving import proving
 from flour.onnx.reading import opened, raw
 from flour.onnx.signature import Value, overridable, signature
-from flour.onnx.tensor import NARROW
 from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
 from flour.ops.opaque import Opaque
 from flour.ops.structure import Element
@@ -123,8 +122,7 @@ class InferenceSession:
         """Import the model, bake its plan, and find the shortest way to it."""
         model = opened(given)
         program = import_model(model, native_only=native_only, rows=rows)
-        narrow = not native_only and _has_narrow_ends(program)
-        if compiled and (narrow or is_better_whole(program)):
+        if compiled and is_better_whole(program):
             program = whole_model(model) or program
         self._inputs, self._outputs = signature(model, program)
         self._overridable = overridable(model, program)
@@ -225,7 +223,10 @@ class InferenceSession:
             try:
                 answers = short(input_feed)
             except FlourError as problem:
-                raise translated(problem) from problem
+                # What is no text becomes one on the long way.
+                if not any(item.type == "tensor(string)" for item in self._inputs):
+                    raise translated(problem) from problem
+                answers = None
             if answers is not None:
                 if output_names is not None:
                     return self._picked(answers, output_names)
@@ -380,15 +381,6 @@ class InferenceSession:
 
     def __repr__(self) -> str:
         return f"InferenceSession({self._plan or self.program.flow!r})"
-
-
-def _has_narrow_ends(program: OnnxProgram) -> bool:
-    """Whether arrays would have to be converted on their way in or out, which takes too long.
-
-    onnxruntime takes them as they are; what it has no code for stays native.
-    """
-    ends = [item.tensor for item in program.inputs] + [item.tensor for item in program.outputs]
-    return any(item.dtype in NARROW for item in ends)
 
 
 def _names_of(inputs: Mapping[str, Type]) -> set[str]:

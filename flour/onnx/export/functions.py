@@ -11,7 +11,7 @@ import numpy as np
 from flour.core.node import Node
 from flour.onnx.export.numbers import parameter
 from flour.onnx.export.writer import Writer, dtype_of, form
-from flour.ops import interpolate, onnx_link
+from flour.ops import interpolate
 
 _LARGE = 22.0  # e ** -x is lost beside e ** x beyond this, in float64
 
@@ -241,25 +241,6 @@ def _logistic(out: Writer, item: Node, x: str) -> str:
     one = number(out, 1, dtype)
     upper = out("Div", one, out("Add", one, out("Exp", out("Neg", out("Abs", x)))))
     return out("Where", out("Less", x, number(out, 0, dtype)), out("Sub", one, upper), upper)
-
-
-@form("Probit")
-def _probit(out: Writer, item: Node, x: str) -> str:
-    dtype = _itself(item)
-
-    def n(value: float) -> str:
-        return number(out, value, dtype)
-
-    y = out("Sub", out("Mul", x, n(2)), n(1))
-    log = out("Log", out("Mul", out("Sub", n(1), y), out("Add", n(1), y)))
-    kind = np.dtype(dtype).type
-    start = kind(2) / (kind(onnx_link._PI) * kind(onnx_link._SHAPE))  # noqa: SLF001 (its digits)
-    first = out("Add", n(float(start)), out("Mul", n(0.5), log))
-    second = out("Mul", n(float(kind(1) / kind(onnx_link._SHAPE))), log)  # noqa: SLF001 (its digits)
-    root = out("Sqrt", out("Sub", out("Mul", first, first), second))
-    size = out("Sqrt", out("Sub", root, first))
-    signed = out("Where", out("Less", y, n(0)), out("Neg", size), size)
-    return out("Mul", n(onnx_link._ROOT), signed)  # noqa: SLF001 (its digits)
 
 
 @form("NormalQuantile")

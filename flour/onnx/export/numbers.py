@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.core.types import Record, Vector, promote
 from flour.onnx.export.writer import Writer, dtype_of, form
@@ -149,7 +148,6 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
     "CastLike",
     "InRange",
     "NumpyFloat",
-    "ParseNumbers",
     "RequireFinite",
     "RequirePresent",
     "ToDense",
@@ -159,23 +157,6 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
 )
 def _cast(out: Writer, item: Node, x: str, *_: str) -> str:
     return out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
-
-
-@form("Rounded")
-def _rounded(out: Writer, item: Node, x: str) -> str:
-    """To the narrower type and back; the wider of ours would be rounded twice by some runtimes."""
-    from onnx import TensorProto
-
-    op, have = item.op.fields(), dtype_of(item.inputs[0].type)
-    name = op["format"].upper().replace("_", "")
-    if have != "float32" or name not in TensorProto.DataType.keys():  # noqa: SIM118 (no dict)
-        raise UnsupportedSetting(
-            f"Rounded from {have} to {op['format']} has no ONNX form",
-            hint="from float32 to types of sixteen or eight bits it has one",
-        )
-    narrow = TensorProto.DataType.Value(name)
-    made = out("Cast", x, to=narrow, saturate=int(op["saturate"]))
-    return out("Cast", made, to=TensorProto.FLOAT)
 
 
 @form("Softmax")

@@ -51,15 +51,6 @@ def _bit_not(out: Writer, _: Node, x: str) -> str:
     return out("BitwiseNot", x)
 
 
-@form("LowBits")
-def _low_bits(out: Writer, item: Node, x: str) -> str:
-    op, dtype = item.op.fields(), dtype_of(item.type)
-    half = out.constant((1 << (op["bits"] - 1)) * op["signed"], np.int64)
-    x = out.cast(x, dtype_of(item.inputs[0].type), "int64")
-    low = out("BitwiseAnd", out("Add", x, half), out.constant((1 << op["bits"]) - 1, np.int64))
-    return out.cast(out("Sub", low, half), "int64", dtype)
-
-
 @form("IsInfinite")
 def _is_infinite(out: Writer, item: Node, x: str) -> str:
     op = item.op.fields()

@@ -83,19 +83,6 @@ def _log_sum_exp(out: Writer, item: Node, x: str) -> str:
     return out("Squeeze", made, out.constant([1], np.int64))
 
 
-@form("SoftmaxZero")
-def _softmax_zero(out: Writer, item: Node, x: str) -> str:
-    dtype = dtype_of(item.type)
-    lost, lowest = out("IsNaN", x), number(out, -np.inf, dtype)
-    known = out("Where", lost, lowest, x)
-    top = out("ReduceMax", known, out.constant([1], np.int64), keepdims=1)
-    some = out("Greater", out("Abs", x), number(out, 0.0000001, dtype))
-    zero = number(out, 0, dtype)
-    grown = out("Where", some, out("Exp", out("Sub", x, top)), zero)
-    made = out("Where", some, grown, out("Mul", x, out("Exp", out("Neg", top))))
-    return out("Div", made, total(out, grown, keep=True))
-
-
 @form("FirstLargest")
 def _first_largest(out: Writer, item: Node, x: str) -> str:
     dtype, lost = dtype_of(item.inputs[0].type), out("IsNaN", x)

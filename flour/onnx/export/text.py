@@ -102,25 +102,6 @@ def _letter_ngrams(out: Writer, item: Node, x: str) -> str:
     return out.cast(made, "float32", dtype_of(item.type))
 
 
-@form("Grams")
-def _grams(out: Writer, item: Node, x: str) -> str:
-    op: Any = item.op
-    tables = (table.array for table in (op.start, op.key, op.child, op.column))
-    start, key, child, column = (table.tolist() for table in tables)
-    grams: list[tuple[int, ...]] = []
-    columns: list[int] = []
-    stack: list[tuple[int, tuple[int, ...]]] = [(0, ())]
-    while stack:
-        node, gram = stack.pop()
-        if column[node] >= 0:
-            grams.append(gram)
-            columns.append(column[node])
-        run = range(start[node], start[node + 1])
-        stack += [(child[k], (*gram, key[k])) for k in run]
-    pool = _pool(grams, columns, (op.low, op.high), op.width, item)
-    return out("TfIdfVectorizer", x, **pool, max_skip_count=op.skips, mode="TF")
-
-
 def _pool(
     grams: Sequence[tuple[Any, ...]],
     columns: Sequence[int],
@@ -140,9 +121,8 @@ def _pool(
     sizes = [sum(len(grams[k]) for k in order if len(grams[k]) == n) for n in range(1, high + 1)]
     starts = np.cumsum([0, *sizes])[:-1].tolist()
     flat = [entry for k in order for entry in grams[k]]
-    texts = isinstance(flat[0], str)
     return {
-        "pool_strings" if texts else "pool_int64s": flat,
+        "pool_strings": flat,
         "ngram_counts": starts,
         "ngram_indexes": [columns[k] for k in order],
         "min_gram_length": low,

@@ -56,6 +56,8 @@ def to_onnx(flow: Flow) -> bytes:
     """A serialised ModelProto that computes the program's outputs, by their names."""
     from onnx import helper
 
+    import flour.onnx.protobuf  # noqa: F401 (it says what to install where there is no onnx)
+
     load()
     out = Writer()
     origins = flow.origins()

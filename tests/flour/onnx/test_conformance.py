@@ -24,8 +24,9 @@ import onnx_coverage_page
 PARTS = 4
 #: Uses of operators of our set that no program of rows has: they run on onnxruntime.
 NOT_NATIVE = (
-    ("Dropout", "dropout while training draws random numbers"),
-    ("StringSplit", "the number of parts depends on the data"),
+    ("BatchNormalization", "statistics of the batch"),
+    ("StringNormalizer", "stop words drop strings"),
+    ("TfIdfVectorizer", "n-grams of numbers, or of strings"),
 )
 
 
@@ -42,7 +43,7 @@ def wrong(chosen: list[OnnxCase], *, compiled: bool) -> dict[str, str]:
 
 def test_definitions_answer_as_the_suite_wants() -> None:
     chosen = native()
-    assert len(chosen) > 1000
+    assert len(chosen) > 900
     assert wrong(chosen, compiled=False) == {}
 
 

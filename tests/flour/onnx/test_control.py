@@ -1,4 +1,4 @@
-"""If, Loop, Scan and the distances exporters write with them, against onnxruntime."""
+"""If, Scan and the distances exporters write with them, against onnxruntime."""
 
 from __future__ import annotations
 
@@ -48,32 +48,6 @@ def test_a_condition_of_the_data_chooses_between_both() -> None:
     batch = model(nodes, {"X": ("float32", [None, 3])}, {"Y": "float32"}, constants=constants)
     with pytest.raises(NotNative):
         import_model(batch, native_only=True)
-
-
-def _loop(rounds: int) -> Any:
-    body = helper.make_graph(
-        [
-            node("Identity", ["going"], ["goes_on"]),
-            node("Mul", ["state", "half"], ["next"]),
-            node("Add", ["next", "half"], ["kept"]),
-        ],
-        "body",
-        [_value("round", 7, []), _value("going", 9, []), _value("state")],
-        [_value("goes_on", 9, []), _value("next"), _value("kept")],
-    )
-    nodes = [node("Loop", ["M", "on", "X"], ["Y", "Z"], body=body)]
-    constants = {"M": np.array(rounds, np.int64), "half": np.float32(0.5), "on": np.array(True)}
-    inputs = {"X": ("float32", [None, 3])}
-    return model(nodes, inputs, {"Y": "float32", "Z": "float32"}, constants=constants)
-
-
-def test_a_loop_of_known_length_is_unrolled() -> None:
-    same(_loop(3), {"X": _X})
-
-
-def test_a_long_loop_is_not_native() -> None:
-    with pytest.raises(NotNative, match="1000 rounds"):
-        import_model(_loop(1000), native_only=True)
 
 
 def _distances(points: Any, *, keeps: int = 0) -> Any:

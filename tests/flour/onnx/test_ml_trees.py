@@ -15,7 +15,7 @@ from tests.onnx_models import ml, model, same
 
 _MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
 _VALUES = [-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 1.5, 3.0]
-_LINKS = ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"]
+_LINKS = ["NONE", "LOGISTIC", "SOFTMAX"]
 _OFTEN = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 _X = np.array(
     [[a, b] for a in [*_VALUES, np.nan, np.inf, -np.inf] for b in (0.0, 1.0, np.nan)], np.float32

