@@ -303,7 +303,10 @@ class Watch(Closing):
     def _fold_refused(self, block: object, rows: int, tenant: str) -> None:
         if self.segments is not None:
             wanted = [each.name for each in self.segments.columns if each.name != TENANT]
-            table = loose_table(block, self.version.inputs, wanted, rows)
+            # What cannot be read may have private values anywhere.
+            table = {name: np.full(rows, None, object) for name in wanted}
+            if not self._private:
+                table = loose_table(block, self.version.inputs, wanted, rows)
             self._count_refused(block, self._asked(table, rows, tenant), rows, 1)
 
     def _count_refused(self, block: object, table: Table, rows: int, weight: int) -> None:
