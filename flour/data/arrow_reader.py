@@ -144,8 +144,9 @@ class ArrowReader:
         """The rows of a batch as `Plan.run` takes them."""
         kind = self._kind
         self.columns(batch.schema.names)  # no name twice
-        lists = len(batch.columns) == 1 and _is_nested(batch.column(0))
         one = self._name in batch.schema.names
+        first = batch.column(self._name if one else 0) if batch.columns else None
+        lists = (one or len(batch.columns) == 1) and _is_nested(first)
         if isinstance(kind, Vector) and not lists and (not one or kind.width == 1):
             return _tensor(batch.select([self._name]) if one else batch, kind)
         found = dict(zip(batch.schema.names, batch.columns, strict=True))

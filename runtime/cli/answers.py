@@ -35,7 +35,7 @@ class Answered:
     """The file, the line and the error of each row that is refused."""
 
     def told(self) -> list[dict[str, Any]]:
-        """What is written of the rows that are refused: no value of a model with private columns."""
+        """What is written of the rows that are refused: no values if some columns are private."""
         return [_told(*each) for each in self.refused]
 
 

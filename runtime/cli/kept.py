@@ -1,8 +1,8 @@
 """The types of columns of CSV that are copied into Parquet, Arrow or JSON.
 
 A column has the first of these types that all of its cells have, apart from missing ones: bools,
-integers, numbers, texts. A text keeps every sign, so numbers that would not be written again as they
-stand, such as 007, leave their column one of texts.
+integers, numbers, texts. Numbers that would not be written again as they stand, such as 007, leave
+their column one of texts.
 """
 
 from __future__ import annotations

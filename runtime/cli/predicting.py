@@ -76,9 +76,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on-error",
         metavar="null|skip|FILE",
-        help="answer null for rows that are refused, leave them out, or write their numbers and the "
-        "reasons into a FILE of JSON lines or CSV and leave them out; by default the first one ends "
-        "the command",
+        help="answer null for rows that are refused, leave them out, or leave them out and write "
+        "their numbers and the reasons into a FILE of JSON lines or CSV; by default the first one "
+        "ends the command",
     )
     parser.add_argument(
         "--chunk", type=common.positive, help=f"rows at a time ({_TEXT_ROWS}; Arrow: {_ARROW_ROWS})"

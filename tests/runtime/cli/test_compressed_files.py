@@ -32,7 +32,7 @@ def text(form: str) -> bytes:
     """Return rows of numbers."""
     x = np.random.default_rng(0).normal(size=(ROWS, 2)).tolist()
     if form == "csv":
-        return "a,b\n".encode() + b"".join(f"{a},{b}\n".encode() for a, b in x)
+        return b"a,b\n" + b"".join(f"{a},{b}\n".encode() for a, b in x)
     return b"".join(json.dumps(row).encode() + b"\n" for row in x)
 
 
