@@ -119,6 +119,20 @@ class Plan:
         self._native: Steps | None = None
         self._entries: tuple[EntryCode, ...] | None = None
 
+    def __reduce__(self) -> tuple[Callable[[bytes], Plan], tuple[bytes]]:
+        """A pickle of a plan holds its file, and reading it runs the file's checks only."""
+        from oven.plans.saved import from_bytes, to_bytes
+
+        return from_bytes, (to_bytes(self),)
+
+    def __copy__(self) -> Plan:
+        """The plan itself, which does not change."""
+        return self
+
+    def __deepcopy__(self, _: object) -> Plan:
+        """As `__copy__`."""
+        return self
+
     @property
     def unfolded(self) -> bool:
         """Whether its program is in memory: that of a restored plan is made when looked at."""

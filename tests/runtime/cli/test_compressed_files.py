@@ -48,9 +48,10 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("ending", COMPRESS)
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_files_are_read_and_written(pretzel: Pretzel, place: Path, ending: str, form: str) -> None:
+def test_files_are_read_and_written(pretzel: Pretzel, ending: str, form: str) -> None:
     raw = text(form)
     Path(f"rows.{form}").write_bytes(raw)
     half = len(raw) // 2
@@ -66,7 +67,8 @@ def test_files_are_read_and_written(pretzel: Pretzel, place: Path, ending: str, 
     assert plain == Path(f"a.{form}").read_bytes()
 
 
-def test_a_folder_may_have_both(pretzel: Pretzel, place: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_a_folder_may_have_both(pretzel: Pretzel) -> None:
     raw = text("csv")
     Path("rows").mkdir()
     for name, data in (("0.csv.gz", gzip.compress(raw)), ("1.csv", raw), ("2.csv.zst", zstd(raw))):
@@ -86,9 +88,10 @@ DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
 }
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("ending", ["csv.gz", "jsonl.gz", "csv.zst", "jsonl.zst"])
-def test_damage_is_told(pretzel: Pretzel, place: Path, damage: str, ending: str) -> None:
+def test_damage_is_told(pretzel: Pretzel, damage: str, ending: str) -> None:
     form, _, kind = ending.partition(".")
     raw = text(form)
     rows = Path(f"rows.{ending}")
@@ -101,10 +104,9 @@ def test_damage_is_told(pretzel: Pretzel, place: Path, damage: str, ending: str)
         assert not Path("a.csv").exists()
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("policy", [(), ("--on-error", "skip")])
-def test_flipped_bits_leave_no_answers(
-    pretzel: Pretzel, place: Path, policy: tuple[str, ...]
-) -> None:
+def test_flipped_bits_leave_no_answers(pretzel: Pretzel, policy: tuple[str, ...]) -> None:
     packed = bytearray(gzip.compress(text("csv")))
     packed[len(packed) // 2] ^= 255
     Path("rows.csv.gz").write_bytes(packed)
@@ -112,8 +114,9 @@ def test_flipped_bits_leave_no_answers(
     assert not Path("a.csv").exists()
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("ending", ["parquet.gz", "arrow.zst", "gz"])
-def test_what_is_not_compressed_as_a_whole(pretzel: Pretzel, place: Path, ending: str) -> None:
+def test_what_is_not_compressed_as_a_whole(pretzel: Pretzel, ending: str) -> None:
     Path("rows.csv").write_bytes(text("csv"))
     Path(f"rows.{ending}").write_bytes(b"x")
     assert pretzel("predict", "m.pretzel", "rows.csv", "--output", f"a.{ending}").code == 1
@@ -121,8 +124,9 @@ def test_what_is_not_compressed_as_a_whole(pretzel: Pretzel, place: Path, ending
     assert not Path("a.csv").exists()
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("raw", [b"", b"\n\n", b"\xef\xbb\xbf"])
-def test_a_file_without_a_line_is_an_error(pretzel: Pretzel, place: Path, raw: bytes) -> None:
+def test_a_file_without_a_line_is_an_error(pretzel: Pretzel, raw: bytes) -> None:
     for name in ("rows.csv", "rows.tsv"):
         Path(name).write_bytes(raw)
         ran = pretzel("predict", "m.pretzel", name, "--output", "a.csv")
@@ -147,11 +151,10 @@ CELLS = {
 }
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "tsv"])
 @pytest.mark.parametrize("chunk", [1, 100])
-def test_kept_columns_have_their_types(
-    pretzel: Pretzel, place: Path, ending: str, chunk: int
-) -> None:
+def test_kept_columns_have_their_types(pretzel: Pretzel, ending: str, chunk: int) -> None:
     sign = "\t" if ending == "tsv" else ","
     lines = [["a", "b", *CELLS]]
     lines += [["1", "2", *(cells[row] for cells, *_ in CELLS.values())] for row in range(3)]
@@ -171,8 +174,9 @@ def test_kept_columns_have_their_types(
     assert Path("a.csv").read_text("utf-8").splitlines()[1].startswith("1,1,1,1,True,0123,+1")
 
 
+@pytest.mark.usefixtures("place")
 def test_of_a_pipe_the_first_rows_say_the_types(
-    pretzel: Pretzel, place: Path, monkeypatch: pytest.MonkeyPatch
+    pretzel: Pretzel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import io
     import sys

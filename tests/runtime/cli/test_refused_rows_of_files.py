@@ -124,13 +124,12 @@ def test_other_rows_are_answered(
     assert not kept
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
     ("form", "wrong"),
     [("csv", {1: b"x,Oslo,1,", 4: b"1,2", 5: b"1,Os\xfflo,4,"}), ("jsonl", {1: b"{", 4: b"[1]"})],
 )
-def test_rows_that_cannot_be_read(
-    pretzel: Pretzel, place: Path, form: str, wrong: dict[int, bytes]
-) -> None:
+def test_rows_that_cannot_be_read(pretzel: Pretzel, form: str, wrong: dict[int, bytes]) -> None:
     write(frame(), f"rows.{form}")
     rows = Path(f"rows.{form}")
     lines = rows.read_bytes().splitlines()
@@ -160,8 +159,9 @@ def test_nothing_private_is_told(pretzel: Pretzel, place: Path) -> None:
     assert "SecretTown" not in told
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("option", ["rows.csv", "a.csv", "none/r.jsonl", "r.parquet", "r.dat"])
-def test_where_refused_rows_cannot_go(pretzel: Pretzel, place: Path, option: str) -> None:
+def test_where_refused_rows_cannot_go(pretzel: Pretzel, option: str) -> None:
     write(bad(), "rows.csv")
     before = Path("rows.csv").read_bytes()
     ran = pretzel("predict", MODEL, "rows.csv", "--output", "a.csv", "--on-error", option)
@@ -170,7 +170,8 @@ def test_where_refused_rows_cannot_go(pretzel: Pretzel, place: Path, option: str
     assert not Path("a.csv").exists()
 
 
-def test_what_is_wrong_with_all_rows_is_one_error(pretzel: Pretzel, place: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_what_is_wrong_with_all_rows_is_one_error(pretzel: Pretzel) -> None:
     for name in ("rows.parquet", "rows.csv"):
         write(frame().drop(columns="city"), name)
         ran = pretzel("predict", MODEL, name, "--output", "a.csv", "--on-error", "skip")
@@ -178,7 +179,8 @@ def test_what_is_wrong_with_all_rows_is_one_error(pretzel: Pretzel, place: Path)
         assert "city" in ran.err
 
 
-def test_all_rows_may_be_refused(pretzel: Pretzel, place: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_all_rows_may_be_refused(pretzel: Pretzel) -> None:
     write(frame().assign(a=np.nan)[:30], "rows.csv")
     for answers in ("a.csv", "a.parquet"):
         ask = ("predict", MODEL, "rows.csv", "--output", answers, "--on-error")
@@ -188,7 +190,8 @@ def test_all_rows_may_be_refused(pretzel: Pretzel, place: Path) -> None:
         assert "scores" in read(answers).columns
 
 
-def test_to_standard_output(pretzel: Pretzel, place: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_to_standard_output(pretzel: Pretzel) -> None:
     write(bad(), "rows.csv")
     ran = pretzel("predict", MODEL, "rows.csv", "--on-error", "skip")
     assert len(ran.out.splitlines()) == 1 + ROWS - len(BAD)
@@ -284,9 +287,10 @@ def test_a_full_disk(
     }
 
 
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("change", ["policy", "model", "rows", "older", "replaced", "format"])
 def test_a_journal_of_anything_else_is_not_gone_on_with(
-    pretzel: Pretzel, place: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch, change: str
+    pretzel: Pretzel, plan: Plan, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     write(bad(), "rows.parquet")
     ask = ("predict", MODEL, "rows.parquet", "--output", "a.parquet", "--keep", "id")
@@ -319,8 +323,9 @@ def test_a_journal_of_anything_else_is_not_gone_on_with(
     assert len(read("a.parquet")) == (ROWS - len(BAD) if policy == "skip" else ROWS)
 
 
+@pytest.mark.usefixtures("place")
 def test_a_file_that_changes_meanwhile_is_told(
-    pretzel: Pretzel, place: Path, monkeypatch: pytest.MonkeyPatch
+    pretzel: Pretzel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(frame(), "rows.csv")
     times = iter(range(9))
@@ -351,7 +356,8 @@ def test_a_journal_that_was_removed_meanwhile_locks_nobody_out(
     second.close()
 
 
-def test_compressed_answers_are_whole(pretzel: Pretzel, place: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_compressed_answers_are_whole(pretzel: Pretzel) -> None:
     write(frame(), "rows.csv")
     for name in ("a.csv.gz", "b.csv.gz"):
         assert pretzel("predict", MODEL, "rows.csv", "--output", name).code == 0
