@@ -179,18 +179,21 @@ class Nulls:
         missing = self._value(name, None)
         return value if missing is None else [missing if each is None else each for each in value]
 
-    def settled(self, data: object, name: str = "") -> Any:
+    def settled(self, data: object, name: str = "", *, spoken: bool = False) -> Any:
         """Columns that came of nulls, with NaN for None where that is meant.
 
-        Cells are changed in their place.
+        Cells are changed in their place. In JSON, where None can be `spoken` of, it stays what
+        encoders know.
         """
         if self.idle:
             return data
         if isinstance(data, dict):
-            return {each: self.settled(part, each) for each, part in data.items()}
+            return {each: self.settled(p, each, spoken=spoken) for each, p in data.items()}
         name = name or self._order[0]  # of a program's only input
         known = isinstance(data, np.ndarray) and name in self._words
-        return self._array(data, name) if known else data
+        if not known or (spoken and name in self.learn().none):
+            return data
+        return self._array(data, name)
 
     def _array(self, array: Any, name: str) -> NDArray[Any]:
         if array.dtype is CELLS:

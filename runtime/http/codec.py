@@ -147,8 +147,9 @@ class ModelCodec:
             asked = codec_json.decode(body[:size])
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
         wished = response_options(asked, request)
-        data = call_data(self.version.inputs, tensors)
-        return self.call(self.version.reader.read(data).as_block, wished), wished
+        reader = self.version.reader
+        data = reader.nulls.settled(call_data(self.version.inputs, tensors), spoken=True)
+        return self.call(reader.read(data).as_block, wished), wished
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
