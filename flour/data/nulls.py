@@ -154,15 +154,13 @@ class Nulls:
         if data and type(data[0]) in _PLAIN:
             rows = [self.of_rows(row) for row in data]
             return rows if any(map(operator.is_not, rows, data)) else data
-        if not any(value is None for value in data):
-            return data
         if len(self._order) == 1:
             return self._value(self._order[0], data)
-        if len(self._order) != len(data):
+        if len(self._order) != len(data) or all(value is not None for value in data):
             return data
         return [self._value(*each) for each in zip(self._order, data, strict=True)]
 
-    def _value(self, name: str, value: Any) -> Any:  # noqa: PLR0911 (one for each form)
+    def _value(self, name: str, value: Any) -> Any:
         """A value, a column, or what stands under an input's name."""
         if name not in self._words:
             return self.of_rows(value)

@@ -236,7 +236,7 @@ def test_a_null_of_json_is_missing(kind: str, door: str, tmp_path: Path) -> None
 
 def two() -> tuple[Plan, Any, pd.DataFrame]:
     """Return a model of a column with NaN, one with None, one with both; its rows, also as JSON."""
-    rows = pd.DataFrame({name: ROWS["city"] for name in ("nan", "none", "both")}, dtype=object)
+    rows = pd.DataFrame(dict.fromkeys(("nan", "none", "both"), ROWS["city"]), dtype=object)
     rows.loc[HOLES, "nan"] = np.nan
     for name in ("none", "both"):
         values = rows[name].to_numpy(object).copy()
