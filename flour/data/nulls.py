@@ -23,6 +23,7 @@ from flour.core.raw_columns import SEVERAL
 from flour.core.source import Source
 from flour.core.types import Category, Record, Scalar, Type, Vector
 from flour.data.arrow_strings import CELLS, NAN, NONE
+from flour.data.frames import object_array
 
 
 class Known(NamedTuple):
@@ -136,8 +137,8 @@ class Nulls:
 
     def _listed(self, values: object, name: str) -> object:
         take = getattr(values, "to_pylist", None) or getattr(values, "to_list", None)
-        listed = values if take is None else take()
-        return self._array(np.array([*listed, None], object)[:-1], name)
+        listed: Any = values if take is None else take()
+        return self._array(object_array(listed), name)
 
     def of_file(self, data: object) -> Any:
         """Rows of a file: dicts, lists, or columns as arrays."""

@@ -46,7 +46,7 @@ def predict(
     wanted = chosen(opened, outputs)
     given = columns or tuple(columns_of(opened))
     returned: Any = pl.Struct(_schema(opened, wanted))
-    answer = _Answer(opened, wanted, returned, on_error)
+    answer: Any = _Answer(opened, wanted, returned, on_error)
     # Declared elementwise: a plan whose rows depend on each other has to see all of them.
     made = pl.struct(*given).map_batches(answer, returned, is_elementwise=not opened.mixes_rows)
     return made.struct.field(wanted[0]) if isinstance(outputs, str) else made

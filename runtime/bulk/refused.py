@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from flour.core.errors import FunctionFailed, InputError, OpaqueFailed
+from flour.core.errors import FlourError, FunctionFailed, InputError, OpaqueFailed
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from runtime.errors import BadCall
 
 T = TypeVar("T")
-E = TypeVar("E", InputError, FunctionFailed, OpaqueFailed)
+E = TypeVar("E", bound=FlourError)
 
 #: Errors that one row of a block may be to blame for.
 ROW_ERRORS = (InputError, FunctionFailed, OpaqueFailed)

@@ -114,6 +114,7 @@ def _text_blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Ite
         before += size
     if not rows:
         kinds = types.kinds if types else {}
+        kept: dict[str, Any]
         kept = {column: [] if column in kinds else np.empty(0, str) for column in options.keep}
         yield Block(no_rows(inputs), 0, path, (), kept, kinds=kinds)
 

@@ -106,9 +106,9 @@ def test_the_signature_has_the_answers(one: Known, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("mlflow")
 def test_dtypes_in_files_of_skops() -> None:
-    from skops import io
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import KBinsDiscretizer
+    from skops import io
 
     rows = np.arange(30.0).reshape(-1, 1)
     for model in (SimpleImputer(), KBinsDiscretizer(3, encode="ordinal")):

@@ -141,7 +141,8 @@ def test_a_null_is_what_the_model_was_fitted_on(
 
 def records(table: pa.Table) -> list[dict[str, Any]]:
     """Return rows as JSON has them."""
-    return table.to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def lists(table: pa.Table) -> list[list[Any]]:

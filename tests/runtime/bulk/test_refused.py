@@ -102,11 +102,12 @@ def test_rows_of_pandas_may_be_left_out(plan: Plan) -> None:
 
 
 def test_policies_are_checked(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: rows().pretzel.predict(plan, on_error="ignore"),
         lambda: pretzel.polars.predict(plan, on_error="skip"),
         lambda: pretzel.duckdb.register(duckdb.connect(), "f", plan, on_error="skip"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(BadCall, match="no policy"):
             call()
     monkeypatch.setattr(Plan, "mixes_rows", property(lambda _: True))
@@ -201,11 +202,12 @@ def test_the_only_column(kind: str, called: str) -> None:
 def test_several_columns_for_one() -> None:
     plan, frame = one("text")
     both = frame.assign(more="x")
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: both.pretzel.predict(plan),
         lambda: pl.from_pandas(both).pretzel.predict(plan),  # type: ignore[attr-defined]
         lambda: plan.run_arrow(pa.Table.from_pandas(both)),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(WrongDtype, match="reads one column"):
             call()
     mixed, table = models.mixed()

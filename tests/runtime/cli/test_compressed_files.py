@@ -38,7 +38,8 @@ def text(form: str) -> bytes:
 
 def zstd(raw: bytes) -> bytes:
     """Return the bytes compressed by Zstandard."""
-    return pa.compress(raw, codec="zstd", asbytes=True)
+    packed: bytes = pa.compress(raw, codec="zstd", asbytes=True)
+    return packed
 
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {

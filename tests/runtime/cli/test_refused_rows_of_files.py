@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 from pathlib import Path
@@ -248,20 +249,24 @@ class FullDisk(OSError):
     """A disk that is full."""
 
 
+def full(*_: object) -> None:
+    """Fail as a full disk does."""
+    raise FullDisk(28, "No space left on device")
+
+
 @pytest.mark.parametrize("when", ["append", "end", "publish"])
 @pytest.mark.parametrize("policy", ["null", "r.jsonl"])
 def test_a_full_disk(
     pretzel: Pretzel, place: Path, monkeypatch: pytest.MonkeyPatch, when: str, policy: str
 ) -> None:
     write(bad(), "rows.parquet")
-    ask = ("predict", MODEL, "rows.parquet", "--output", "a.parquet", "--chunk", 50)
-    ask = (*ask, "--on-error", policy)
+    ask: tuple[object, ...] = ("predict", MODEL, "rows.parquet", "--output", "a.parquet")
+    ask = (*ask, "--chunk", 50, "--on-error", policy)
     assert pretzel(*ask).code == 0
     whole, told = Path("a.parquet").read_bytes(), Path(policy)
     wanted = told.read_bytes() if told.exists() else b""
     Path("a.parquet").unlink()
     with monkeypatch.context() as patch:
-        full = lambda *_: (_ for _ in ()).throw(FullDisk(28, "No space left on device"))  # noqa: E731
         append, calls = journal.Journal.append, iter(range(100))
         if when == "append":
             patch.setattr(
@@ -293,10 +298,9 @@ def test_a_journal_of_anything_else_is_not_gone_on_with(
     pretzel: Pretzel, plan: Plan, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     write(bad(), "rows.parquet")
-    ask = ("predict", MODEL, "rows.parquet", "--output", "a.parquet", "--keep", "id")
-    ask = (*ask, "--chunk", 50, "--on-error")
+    ask: tuple[object, ...] = ("predict", MODEL, "rows.parquet", "--output", "a.parquet")
+    ask = (*ask, "--keep", "id", "--chunk", 50, "--on-error")
     with monkeypatch.context() as patch:
-        full = lambda *_: (_ for _ in ()).throw(FullDisk(28, "No space left on device"))  # noqa: E731
         patch.setattr(files.Writer, "close", full)
         if change == "format":
             patch.setattr(journal, "_FORMAT", 1)
@@ -340,16 +344,16 @@ def test_a_journal_that_was_removed_meanwhile_locks_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One process opens the file, another one finishes and removes it, a third begins."""
-    path, flock = tmp_path / "journal", journal.fcntl.flock
+    path, flock = tmp_path / "journal", fcntl.flock
     first = journal.Journal(path, {})
 
     def finish(file: Any, how: int) -> None:
         if path.exists() and os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-            monkeypatch.setattr(journal.fcntl, "flock", flock)
+            monkeypatch.setattr(fcntl, "flock", flock)
             first.__exit__(None)
         flock(file, how)
 
-    monkeypatch.setattr(journal.fcntl, "flock", finish)
+    monkeypatch.setattr(fcntl, "flock", finish)
     second = journal.Journal(path, {})
     with pytest.raises(OutputInUse):
         journal.Journal(path, {})
