@@ -36,6 +36,7 @@ from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
 from oven.entry.usual import usual_code
 from oven.errors import NoCompiler
 from oven.plans.background import BY_DEFAULT, Needed, Pending, at_hand
+from oven.plans.pickled import PickledAsFile
 from oven.plans.program import PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
@@ -54,7 +55,7 @@ LABEL_WORK = 1 << 10
 MEANWHILE = 64
 
 
-class Plan:
+class Plan(PickledAsFile):
     """Native code for a program: a pure function from named columns to named columns."""
 
     #: Whether a request may have to wait for something else than a processor: a graph's may.
@@ -118,20 +119,6 @@ class Plan:
         #: The native code, from when that of the stages is there; entries may come after it.
         self._native: Steps | None = None
         self._entries: tuple[EntryCode, ...] | None = None
-
-    def __reduce__(self) -> tuple[Callable[[bytes], Plan], tuple[bytes]]:
-        """A pickle of a plan holds its file, and reading it runs the file's checks only."""
-        from oven.plans.saved import from_bytes, to_bytes
-
-        return from_bytes, (to_bytes(self),)
-
-    def __copy__(self) -> Plan:
-        """The plan itself, which does not change."""
-        return self
-
-    def __deepcopy__(self, _: object) -> Plan:
-        """As `__copy__`."""
-        return self
 
     @property
     def unfolded(self) -> bool:

@@ -100,8 +100,9 @@ def test_the_signature_has_the_answers(one: Known, tmp_path: Path) -> None:
     wanted = pretzel.pandas.predict(one.plan, frame[:3])
     assert loaded.metadata.signature.outputs.input_names() == list(wanted)
     assert loaded.metadata.saved_input_example_info is not None
+    more: dict[str, Any] = {"nonsense": 1}
     with pytest.raises(TypeError, match="nonsense"):
-        pretzel.mlflow.save_model(one.plan, tmp_path / "n", nonsense=1)
+        pretzel.mlflow.save_model(one.plan, tmp_path / "n", **more)
 
 
 @pytest.mark.usefixtures("mlflow")

@@ -116,12 +116,13 @@ def test_policies_are_checked(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_is_wrong_with_no_row_is_raised(plan: Plan) -> None:
+    calls: list[Callable[[Any], Any]] = [
+        lambda some: some.pretzel.predict(plan, on_error="null"),
+        lambda some: pl.from_pandas(some).pretzel.predict(plan),  # type: ignore[attr-defined]
+        lambda some: pl.from_pandas(some).lazy().pretzel.predict(plan),  # type: ignore[attr-defined]
+    ]
     for frame in (rows()[["kids"]], rows()[["city"]].rename(columns={"city": "cities"})):
-        for call in (
-            lambda some: some.pretzel.predict(plan, on_error="null"),
-            lambda some: pl.from_pandas(some).pretzel.predict(plan),  # type: ignore[attr-defined]
-            lambda some: pl.from_pandas(some).lazy().pretzel.predict(plan),  # type: ignore[attr-defined]
-        ):
+        for call in calls:
             with pytest.raises(MissingColumn, match="there is no column"):
                 call(frame)
 
