@@ -29,7 +29,7 @@ from runtime.errors import OutputInUse
 
 _HEAD = struct.Struct("<QI")
 #: The version of this layout, and of what its users write into batches' metadata.
-_FORMAT = 2
+FORMAT = 2
 
 
 class Journal:
@@ -37,7 +37,7 @@ class Journal:
 
     def __init__(self, path: Path, task: Mapping[str, Any]) -> None:
         self._path = path
-        self._first = json.dumps({"journal": _FORMAT, **task}, sort_keys=True).encode() + b"\n"
+        self._first = json.dumps({"journal": FORMAT, **task}, sort_keys=True).encode() + b"\n"
         self._file = path.open("a+b")
         while not self._is_ours():  # another process has finished, and removed it
             self._file.close()

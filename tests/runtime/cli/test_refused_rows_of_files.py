@@ -303,7 +303,7 @@ def test_a_journal_of_anything_else_is_not_gone_on_with(
     with monkeypatch.context() as patch:
         patch.setattr(files.Writer, "close", full)
         if change == "format":
-            patch.setattr(journal, "_FORMAT", 1)
+            patch.setattr(journal, "FORMAT", 1)
         assert pretzel(*ask, "null").code == 5
     about = Path("rows.parquet").stat()
     times = about.st_atime_ns, about.st_mtime_ns
