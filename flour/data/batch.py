@@ -122,7 +122,18 @@ class BatchReader:
     """Classifies the data of calls to one program."""
 
     __slots__ = (
-        *("_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "nulls", "text"),
+        *(
+            "_asks",
+            "_frames",
+            "_inputs",
+            "_name",
+            "_only",
+            "by_column",
+            "columns",
+            "dtype",
+            "nulls",
+            "text",
+        ),
         "vector",
     )
 
@@ -132,6 +143,7 @@ class BatchReader:
         """Read the types of the program's inputs; `known_missing`: see flour.data.nulls."""
         #: What nulls among words mean to the program.
         self.nulls = Nulls(inputs, known_missing)
+        self._asks = not self.nulls.idle
         kinds = list(inputs.values())
         only = kinds[0] if len(kinds) == 1 else None
         self._inputs, self._only = inputs, only
@@ -155,7 +167,7 @@ class BatchReader:
 
     def read(self, data: object) -> Batch:
         """The data of a call as a batch."""
-        if not self.nulls.idle:
+        if self._asks:
             data = self.nulls.of_rows(data)
         if type(data) is np.ndarray and self.vector:
             if data.ndim == 1 and data.dtype.names is None:

@@ -25,6 +25,8 @@ from flour.core.types import Category, Record, Scalar, Type, Vector
 from flour.data.arrow_strings import CELLS, NAN, NONE
 from flour.data.frames import object_array
 
+Data = Any
+
 
 class Known(NamedTuple):
     """The columns whose encoders know NaN, and those where they know None."""
@@ -144,7 +146,7 @@ class Nulls:
         """Rows of a file: dicts, lists, or columns as arrays."""
         return self.settled(self.of_rows(data))
 
-    def of_rows(self, data: Any) -> Any:
+    def of_rows(self, data: Data) -> Any:
         """Python's own dicts and lists, in which JSON's null is None."""
         if self.idle or type(data) not in _PLAIN:
             return data
@@ -161,7 +163,7 @@ class Nulls:
             return data
         return [self._value(*each) for each in zip(self._order, data, strict=True)]
 
-    def _value(self, name: str, value: Any) -> Any:
+    def _value(self, name: str, value: Data) -> Any:
         """A value, a column, or what stands under an input's name."""
         if name not in self._words:
             return self.of_rows(value)
@@ -194,7 +196,7 @@ class Nulls:
             return data
         return self._array(data, name)
 
-    def _array(self, array: Any, name: str) -> NDArray[Any]:
+    def _array(self, array: Data, name: str) -> NDArray[Any]:
         if array.dtype is CELLS:
             sizes = array["bytes"]
             if sizes.size and sizes.min() == NONE and name in self.learn().nan:

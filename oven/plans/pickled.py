@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Self
 
 
@@ -10,10 +11,8 @@ class PickledAsFile:
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         """The function that reads the file, and the file."""
-        from oven.plans.saved import from_bytes, to_bytes
-
-        plan: Any = self
-        return from_bytes, (to_bytes(plan),)
+        saved = import_module("oven.plans.saved")
+        return saved.from_bytes, (saved.to_bytes(self),)
 
     def __deepcopy__(self, _: object = None) -> Self:
         """The plan itself."""

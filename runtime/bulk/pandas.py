@@ -32,6 +32,8 @@ from runtime.bulk.refused import (
     separated,
 )
 
+Frame = Any
+
 #: Rows of a block.
 _BLOCK = 1 << 14
 
@@ -64,7 +66,7 @@ def predict(
     return found
 
 
-def _read(plan: Plan, rows: Any) -> Any:
+def _read(plan: Plan, rows: Frame) -> Any:
     """The columns that the plan reads, by their names."""
     if isinstance(rows, pd.Series):
         return rows.to_frame(one_column(plan))
@@ -74,7 +76,7 @@ def _read(plan: Plan, rows: Any) -> Any:
 
 
 def _answers(
-    plan: Plan, rows: Any, threads: int | None, on_error: str | None
+    plan: Plan, rows: Frame, threads: int | None, on_error: str | None
 ) -> tuple[dict[str, Any], dict[int, Any]]:
     """Every output for all rows, block by block, and the rows that are refused."""
 
@@ -104,7 +106,7 @@ def _answers(
     return joined([answers for answers, _ in found]), refused
 
 
-def _data(plan: Plan, rows: Any) -> Any:
+def _data(plan: Plan, rows: Frame) -> Any:
     """A block as the plan reads it: several inputs are a dict, documents a list."""
     (name, kind), *more = plan.inputs.items()
     if not more and isinstance(kind, Record | Vector):
@@ -121,7 +123,7 @@ def _data(plan: Plan, rows: Any) -> Any:
 class _Accessor:
     """`frame.pretzel` and `series.pretzel`."""
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Frame) -> None:
         self._rows = rows
 
     def predict(

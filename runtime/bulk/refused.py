@@ -14,6 +14,7 @@ from oven import Plan
 from runtime.errors import BadCall
 
 T = TypeVar("T")
+Answers = Any
 E = TypeVar("E", bound=FlourError)
 
 #: Errors that one row of a block may be to blame for.
@@ -95,7 +96,7 @@ def joined_batches(parts: Sequence[Arrow]) -> Arrow:
     return (whole.to_batches() or some)[0]
 
 
-def with_nulls(answers: Any, rows: int, refused: Collection[int]) -> Any:
+def with_nulls(answers: Answers, rows: int, refused: Collection[int]) -> Any:
     """The answers for the other rows, and null for those that are refused."""
     good = others(rows, refused)
     if isinstance(answers, Mapping):

@@ -16,6 +16,7 @@ from runtime.bulk.plans import no_rows, select
 from runtime.cli.blocks import Block
 from runtime.cli.errors import BadTable
 from runtime.cli.output import concealed
+from runtime.cli.writing import Columns
 
 if TYPE_CHECKING:
     from runtime.cli.predicting import Task
@@ -92,18 +93,18 @@ def answered(task: Task, block: Block) -> Answered:
     return Answered(columns, block.count, block.done, told)
 
 
-def _with_hint(problem: Any) -> Any:
+def _with_hint(problem: FlourError) -> FlourError:
     problem.hint = problem.hint or "--on-error skip answers the other rows"
     return problem
 
 
-def _part(data: Any, start: int, end: int) -> Any:
+def _part(data: Columns, start: int, end: int) -> Any:
     if isinstance(data, dict):
         return {name: _part(values, start, end) for name, values in data.items()}
     return data[start:end]
 
 
-def _columns(task: Task, block: Block, made: Any, wrong: Mapping[int, Any]) -> Any:
+def _columns(task: Task, block: Block, made: Columns, wrong: Mapping[int, Any]) -> Any:
     """The kept columns and the answers, with null or without the rows that are refused."""
     kept = block.kept
     if task.by_batches and isinstance(made, dict):
@@ -116,7 +117,7 @@ def _columns(task: Task, block: Block, made: Any, wrong: Mapping[int, Any]) -> A
     return _batch(block, kept, made) if task.by_batches else {**kept, **dict(_flat(made))}
 
 
-def _taken(values: Any, places: Sequence[int]) -> Any:
+def _taken(values: Columns, places: Sequence[int]) -> Any:
     return values.take(places) if hasattr(values, "take") else [values[at] for at in places]
 
 
