@@ -123,7 +123,7 @@ class BatchReader:
 
     __slots__ = (
         *(
-            "_asks",
+            "asks",
             "_frames",
             "_inputs",
             "_name",
@@ -143,7 +143,8 @@ class BatchReader:
         """Read the types of the program's inputs; `known_missing`: see flour.data.nulls."""
         #: What nulls among words mean to the program.
         self.nulls = Nulls(inputs, known_missing)
-        self._asks = not self.nulls.idle
+        #: Whether they are looked for at all.
+        self.asks = not self.nulls.idle
         kinds = list(inputs.values())
         only = kinds[0] if len(kinds) == 1 else None
         self._inputs, self._only = inputs, only
@@ -167,7 +168,7 @@ class BatchReader:
 
     def read(self, data: object) -> Batch:
         """The data of a call as a batch."""
-        if self._asks:
+        if self.asks:
             data = self.nulls.of_rows(data)
         if type(data) is np.ndarray and self.vector:
             if data.ndim == 1 and data.dtype.names is None:

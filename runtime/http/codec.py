@@ -148,7 +148,9 @@ class ModelCodec:
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
         wished = response_options(asked, request)
         reader = self.version.reader
-        data = reader.nulls.settled(call_data(self.version.inputs, tensors), spoken=True)
+        data = call_data(self.version.inputs, tensors)
+        if reader.asks:
+            data = reader.nulls.settled(data, spoken=True)
         return self.call(reader.read(data).as_block, wished), wished
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
