@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import NotDecodable, WrongDtype
+from flour.core.errors import NotDecodable, WidthMismatch, WrongDtype
 from flour.core.types import FLOATS, Category, Pairs, Record, Scalar, Tokens, Type, Vector
 from flour.data.arrow_strings import LEAST_ROWS, text_cells
+from flour.data.coerce import missing_column
 from flour.data.frames import as_array, decoded
 
 Arrow = Any
@@ -93,6 +94,42 @@ class ArrowReader:
             return [self._name]
         return names[: kind.width] if isinstance(kind, Vector) else names
 
+    def check(self, names: list[str]) -> list[str]:
+        """Which of these columns the program reads; an error where they are not all that it needs.
+
+        `columns` does not look for what is missing, as the rows of a file may be lists.
+        """
+        found, kind = self.columns(names), self._kind
+        if isinstance(kind, Vector) and len(names) > 1 and len(found) < kind.width:
+            raise WidthMismatch(
+                f"expected {kind.width} columns, got {len(names)}",
+                where="$",
+                found=", ".join(names)[:200],
+                hint="was a column dropped or added after training?",
+            )
+        if isinstance(kind, Record):
+            needed = [name for name in kind.names if name not in kind.unread]
+            if kind.positional and len(found) == len(kind.fields):
+                return found
+        elif kind is None:
+            needed = list(self._inputs)
+        else:
+            if not isinstance(kind, Vector | Pairs) and len(found) > 1:
+                raise self._not_one(names)
+            return found
+        for name in needed:
+            if name not in found:
+                raise missing_column(name, names, "$")
+        return found
+
+    def _not_one(self, names: list[str]) -> WrongDtype:
+        return WrongDtype(
+            f"the program reads one column, {self._name!r}",
+            where="$",
+            found=", ".join(names)[:200],
+            hint=f"select it, or call it {self._name!r}",
+        )
+
     def categories(self) -> set[str]:
         """The columns of strings that are no documents: they are read by their distinct values."""
         kind = self._kind
@@ -107,9 +144,11 @@ class ArrowReader:
         """The rows of a batch as `Plan.run` takes them."""
         kind = self._kind
         self.columns(batch.schema.names)  # no name twice
-        lists = len(batch.columns) == 1 and _is_nested(batch.column(0))
-        if isinstance(kind, Vector) and self._name not in batch.schema.names and not lists:
-            return _tensor(batch, kind)
+        one = self._name in batch.schema.names
+        first = batch.column(self._name if one else 0) if batch.columns else None
+        lists = (one or len(batch.columns) == 1) and _is_nested(first)
+        if isinstance(kind, Vector) and not lists and (not one or kind.width == 1):
+            return _tensor(batch.select([self._name]) if one else batch, kind)
         found = dict(zip(batch.schema.names, batch.columns, strict=True))
         if kind is None:
             return {n: _column(c, self._inputs.get(n), f"$.{n}") for n, c in found.items()}
@@ -118,12 +157,7 @@ class ArrowReader:
         if self._name in found or len(found) == 1:
             name = self._name if self._name in found else next(iter(found))
             return _column(found[name], kind, f"$.{name}")
-        raise WrongDtype(
-            f"the program reads one column, {self._name!r}",
-            where="$",
-            found=", ".join(found)[:200],
-            hint=f"select it, or call it {self._name!r}",
-        )
+        raise self._not_one(list(found))
 
     def distinct(self, batch: Arrow) -> Combinations | None:
         """The distinct rows of a batch of dictionaries; None where reading all is as well."""

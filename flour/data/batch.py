@@ -41,7 +41,7 @@ from flour.core.types import (
 from flour.data.coerce import is_named
 from flour.data.coerce_pairs import is_one_row
 from flour.data.frame_reader import FrameReader
-from flour.data.nulls import Nulls, has_nulls
+from flour.data.nulls import Known, Nulls, has_nulls
 
 #: What a document costs however short it is, in characters.
 DOCUMENT = 32
@@ -122,16 +122,29 @@ class BatchReader:
     """Classifies the data of calls to one program."""
 
     __slots__ = (
-        *("_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "nulls", "text"),
+        *(
+            "asks",
+            "_frames",
+            "_inputs",
+            "_name",
+            "_only",
+            "by_column",
+            "columns",
+            "dtype",
+            "nulls",
+            "text",
+        ),
         "vector",
     )
 
     def __init__(
-        self, inputs: Mapping[str, Type], knows_nan: Callable[[], bool] | None = None
+        self, inputs: Mapping[str, Type], known_missing: Callable[[], Known] | None = None
     ) -> None:
-        """Read the types of the program's inputs; `knows_nan`: see flour.data.nulls."""
+        """Read the types of the program's inputs; `known_missing`: see flour.data.nulls."""
         #: What nulls among words mean to the program.
-        self.nulls = Nulls(inputs, knows_nan)
+        self.nulls = Nulls(inputs, known_missing)
+        #: Whether they are looked for at all.
+        self.asks = not self.nulls.idle
         kinds = list(inputs.values())
         only = kinds[0] if len(kinds) == 1 else None
         self._inputs, self._only = inputs, only
@@ -155,6 +168,8 @@ class BatchReader:
 
     def read(self, data: object) -> Batch:
         """The data of a call as a batch."""
+        if self.asks:
+            data = self.nulls.of_rows(data)
         if type(data) is np.ndarray and self.vector:
             if data.ndim == 1 and data.dtype.names is None:
                 return _new(Batch, (_ROW, data, 1, True))

@@ -88,7 +88,7 @@ def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]
         )
     for name in inputs:
         if name not in data:
-            raise _missing(name, list(map(str, data)), "$")
+            raise missing_column(name, list(map(str, data)), "$")
     return [(name, f"$.{name}", data[name]) for name in inputs]
 
 
@@ -381,7 +381,7 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
         if name in kind.unread:
             continue  # the program does not read it
         if name not in columns:
-            raise _missing(name, list(columns), path)
+            raise missing_column(name, list(columns), path)
         try:
             result[name] = _column(columns[name], sub, f"{path}.{name}")
         except InputError:
@@ -448,12 +448,13 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> d
             )
         for name, values in lists.items():
             if name not in row and name not in kind.unread:
-                raise _missing(name, list(map(str, row)), f"{path}[{i}]")
+                raise missing_column(name, list(map(str, row)), f"{path}[{i}]")
             values.append(row.get(name))
     return {name: object_array(values) for name, values in lists.items()}
 
 
-def _missing(name: str, present: list[str], path: str) -> MissingColumn:
+def missing_column(name: str, present: list[str], path: str) -> MissingColumn:
+    """The error that there is no column of this name among those that are."""
     hint = nearest(name, present) or "columns are found by name, in any order"
     return MissingColumn(
         f"there is no column {name!r}",

@@ -1,27 +1,74 @@
-"""Nulls among words, in data of libraries for which there is one kind of missing value.
+"""Nulls among words: which of the missing values that a program may tell apart they are.
 
-Arrow, polars, DuckDB and Parquet have null where frames of pandas have NaN or None, and programs
-may tell these apart: an encoder that was fitted on NaN takes None for another category. A null is
-NaN for programs that know NaN, as pandas reads such data; for others it is None.
+Frames of pandas have NaN or None among words, and an encoder that was fitted on NaN takes None for
+another category. Arrow, polars, DuckDB and Parquet have null only: it is NaN in columns whose
+encoders know NaN, as pandas reads such data, and None in others. JSON has null only, too, and so
+have Python's dicts and lists, but for programs that know both, None can be written there: it is NaN
+in columns whose encoders know NaN and not None. Arrays and frames of pandas stay as they are.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.node import Node
+from flour.core.raw_columns import SEVERAL
+from flour.core.source import Source
 from flour.core.types import Category, Record, Scalar, Type, Vector
 from flour.data.arrow_strings import CELLS, NAN, NONE
+from flour.data.frames import object_array
+
+Data = Any
 
 
-def knows_nan(nodes: Iterable[Node]) -> bool:
-    """Whether an operator among these does with NaN among words what it does with no other."""
-    return any(getattr(item.op, "knows_nan", False) for item in nodes)
+class Known(NamedTuple):
+    """The columns whose encoders know NaN, and those where they know None."""
+
+    nan: frozenset[str] = frozenset()
+    none: frozenset[str] = frozenset()
+
+
+def known_missing(nodes: Iterable[Node]) -> Known:
+    """What a program's operators on words do with missing values in each raw column."""
+    nan: set[str] = set()
+    none: set[str] = set()
+    for item in nodes:
+        ask = getattr(item.op, "known_missing", None)
+        if ask is not None:
+            columns = _raw(item.inputs[0])
+            for found, known in zip((nan, none), ask(), strict=True):
+                marks = np.broadcast_to(known, len(columns))
+                found.update(*(names for names, mark in zip(columns, marks, strict=True) if mark))
+    return Known(frozenset(nan), frozenset(none))
+
+
+def _raw(item: Node) -> list[set[str]]:
+    """The raw columns that each column of a value is made of."""
+    width = _width(item.type)
+    if isinstance(item.op, Source):
+        kind = item.type
+        names = kind.names if isinstance(kind, Record) else [item.op.label] * width
+        return [{name} for name in names]
+    parts = [_raw(source) for source in item.inputs]
+    starts = np.cumsum([0, *map(len, parts)])
+    numbers = [np.arange(start, end) for start, end in pairwise(starts)]
+    raw = [names for part in parts for names in part]
+    made = item.op.made_of(width, numbers, [source.type for source in item.inputs])
+    every = set().union(*raw)
+    return [raw[at] if at >= 0 else every if at == SEVERAL else set() for at in made]
+
+
+def _width(kind: Type) -> int:
+    if isinstance(kind, Record):
+        return len(kind.fields)
+    return kind.width if isinstance(kind, Vector) else 1
 
 
 class Nodes(Protocol):
@@ -32,117 +79,137 @@ class Nodes(Protocol):
 
 
 class Program(Protocol):
-    """What has a program."""
+    """Anything with a `flow` attribute."""
 
     @property
     def flow(self) -> Nodes:
         """The program as it was written: rules may have put its encoders into other operators."""
 
 
-def knows_nan_of(plan: Program) -> Callable[[], bool]:
+def known_missing_of(plan: Program) -> Callable[[], Known]:
     """Asks a plan's program, and keeps neither: readers outlive plans that are dropped."""
     held = ref(plan)
 
-    def ask() -> bool:
+    def ask() -> Known:
         plan = held()
-        return plan is not None and knows_nan(plan.flow.nodes())
+        return Known() if plan is None else known_missing(plan.flow.nodes())
 
     return ask
 
 
 class Nulls:
-    """Makes NaN of a program's nulls among words, if it knows NaN."""
+    """Makes NaN of a program's nulls among words, in columns where that is meant."""
 
-    __slots__ = ("_all", "_known", "_knows", "_words")
+    __slots__ = ("_ask", "_known", "_names", "_order", "_words")
 
-    def __init__(self, inputs: Mapping[str, Type], knows: Callable[[], bool] | None) -> None:
-        """`knows` is asked once, when the first null has come."""
-        self._knows, self._known = knows, None if knows is not None else False
+    def __init__(self, inputs: Mapping[str, Type], ask: Callable[[], Known] | None) -> None:
+        """`ask` is called once, when the first null has come."""
+        self._ask, self._known = ask, None if ask is not None else Known()
         words: set[str] = set()
-        self._all = False
+        #: The columns of rows that are lists.
+        self._order: list[str] = []
         for name, kind in inputs.items():
-            if isinstance(kind, Record):
-                words.update(field for field, sub in kind.fields if _is_word(sub))
-            self._all |= isinstance(kind, Vector) and kind.dtype == "string"
-            if _is_word(kind):
-                words.add(name)
-        self._words = frozenset(words)
+            fields = kind.fields if isinstance(kind, Record) else [(name, kind)]
+            words.update(field for field, sub in fields if _is_word(sub))
+            self._order += [field for field, sub in fields for _ in range(_width(sub))]
+        self._words, self._names = frozenset(words), words.union(inputs)
 
-    def learn(self) -> None:
+    @property
+    def idle(self) -> bool:
+        """Whether all nulls stay as they are."""
+        return not self._words or (self._known is not None and not self._known.nan)
+
+    def learn(self) -> Known:
         """Ask now, as what is asked will be gone."""
-        if self._words or self._all:
-            self._is_nan()
+        if self._known is None:
+            self._known = self._ask() if self._ask is not None and self._words else Known()
+        return self._known
 
     def of_frame(self, given: object) -> Any:
         """A frame, or its columns where nulls among words are to be NaN."""
         frame: Any = given
         names = [str(name) for name in getattr(frame, "column_names", None) or frame.columns]
         words = self._words.intersection(names) if len({*names}) == len(names) else ()
-        lost = [name for name in words if _count(frame[name].null_count)]
-        if self._known is False or not lost or not self._is_nan():
+        lost = [] if self.idle else [name for name in words if _count(frame[name].null_count)]
+        nan = self.learn().nan.intersection(lost) if lost else ()
+        if not nan:
             return frame
         columns = {name: frame[name] for name in names}
-        for name in lost:
-            columns[name] = self._listed(columns[name])
-        return columns
+        return {name: self._listed(v, name) if name in nan else v for name, v in columns.items()}
 
-    def of_file(self, given: object) -> Any:
-        """Rows of a file as dicts, or columns as lists or Arrow's arrays, with what nulls mean."""
-        if self._known is False or not self._words:
-            return given
-        if isinstance(given, list):
-            return [self._row(row) for row in given]
-        if isinstance(given, dict):
-            return {n: self._listed(v) if n in self._words else v for n, v in given.items()}
-        return given
-
-    def _row(self, row: object) -> object:
-        lost = [n for n in self._words if row.get(n, "") is None] if isinstance(row, dict) else []
-        if isinstance(row, dict) and lost and self._is_nan():
-            return {**row, **dict.fromkeys(lost, np.nan)}
-        return row
-
-    def _listed(self, values: object) -> object:
-        if isinstance(values, np.ndarray):
-            return self.settled(values)
+    def _listed(self, values: object, name: str) -> object:
         take = getattr(values, "to_pylist", None) or getattr(values, "to_list", None)
-        listed = values if take is None else take()
-        if not isinstance(listed, list) or None not in listed or not self._is_nan():
-            return values
-        return self.settled(np.array([*listed, None], object)[:-1])
+        listed: Any = values if take is None else take()
+        return self._array(object_array(listed), name)
 
-    def settled(self, data: object) -> Any:
+    def of_file(self, data: object) -> Any:
+        """Rows of a file: dicts, lists, or columns as arrays."""
+        return self.settled(self.of_rows(data))
+
+    def of_rows(self, data: Data) -> Any:
+        """Python's own dicts and lists, in which JSON's null is None."""
+        if self.idle or type(data) not in _PLAIN:
+            return data
+        if type(data) is dict:
+            made = {name: self._value(name, data[name]) for name in data.keys() & self._names}
+            changed = {name: value for name, value in made.items() if value is not data[name]}
+            return {**data, **changed} if changed else data
+        if data and type(data[0]) in _PLAIN:
+            rows = [self.of_rows(row) for row in data]
+            return rows if any(map(operator.is_not, rows, data)) else data
+        if len(self._order) == 1:
+            return self._value(self._order[0], data)
+        if len(self._order) != len(data) or all(value is not None for value in data):
+            return data
+        return [self._value(*each) for each in zip(self._order, data, strict=True)]
+
+    def _value(self, name: str, value: Data) -> Any:
+        """A value, a column, or what stands under an input's name."""
+        if name not in self._words:
+            return self.of_rows(value)
+        if value is None:
+            known = self.learn()
+            return np.nan if name in known.nan and name not in known.none else None
+        if type(value) not in _PLAIN or type(value) is dict:
+            return value
+        if value and type(value[0]) in _PLAIN:
+            rows = [self._value(name, row) for row in value]
+            return rows if any(map(operator.is_not, rows, value)) else value
+        if not any(each is None for each in value):
+            return value
+        missing = self._value(name, None)
+        return value if missing is None else [missing if each is None else each for each in value]
+
+    def settled(self, data: object, name: str = "", *, spoken: bool = False) -> Any:
         """Columns that came of nulls, with NaN for None where that is meant.
 
-        Cells are changed in their place.
+        Cells are changed in their place. In JSON, where None can be `spoken` of, it stays what
+        encoders know.
         """
-        if self._known is False or not (self._words or self._all):
+        if self.idle:
             return data
         if isinstance(data, dict):
-            return {
-                name: self.settled(part)
-                if isinstance(part, dict) or self._all or name in self._words
-                else part
-                for name, part in data.items()
-            }
-        return self._array(data) if isinstance(data, np.ndarray) else data
+            return {each: self.settled(p, each, spoken=spoken) for each, p in data.items()}
+        name = name or self._order[0]  # of a program's only input
+        known = isinstance(data, np.ndarray) and name in self._words
+        if not known or (spoken and name in self.learn().none):
+            return data
+        return self._array(data, name)
 
-    def _array(self, array: NDArray[Any]) -> NDArray[Any]:
+    def _array(self, array: Data, name: str) -> NDArray[Any]:
         if array.dtype is CELLS:
             sizes = array["bytes"]
-            if sizes.size and sizes.min() == NONE and self._is_nan():
+            if sizes.size and sizes.min() == NONE and name in self.learn().nan:
                 sizes[sizes == NONE] = NAN
         elif array.dtype == object:
             none = np.frompyfunc(lambda value: value is None, 1, 1)(array).astype(bool)
-            if none.any() and self._is_nan():
+            if none.any() and name in self.learn().nan:
                 array = array.copy()
                 array[none] = np.nan
-        return array
+        return array  # type: ignore[no-any-return]
 
-    def _is_nan(self) -> bool:
-        if self._known is None:
-            self._known = self._knows is not None and self._knows()
-        return self._known
+
+_PLAIN: frozenset[type] = frozenset({dict, list, tuple})
 
 
 def has_nulls(data: object) -> bool:
@@ -159,4 +226,4 @@ def _count(found: int | Callable[[], int]) -> int:
 
 
 def _is_word(kind: Type) -> bool:
-    return isinstance(kind, Scalar | Category) and kind.dtype == "string"
+    return isinstance(kind, Scalar | Category | Vector) and kind.dtype == "string"

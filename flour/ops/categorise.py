@@ -231,11 +231,11 @@ class CategoriseText(Encoding):
                 _complain(x[:, j], codes[:, j] == UNKNOWN, j)
         return codes
 
-    @property
-    def knows_nan(self) -> bool:
-        """Whether NaN has a code that None and unknown strings have not."""
-        missing, none = self.missing.array, self.none.array
-        return bool(((missing != none) & (missing != self.unknown.array)).any())
+    def known_missing(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """In which columns NaN has a code that None and unknown strings have not; and None one."""
+        missing, none, unknown = self.missing.array, self.none.array, self.unknown.array
+        nan = (missing != none) & (missing != unknown)
+        return nan, (none != unknown) & (none != UNKNOWN)
 
     def _code(self, value: object, code_of: dict[str, int], j: int) -> int:
         if value is None:

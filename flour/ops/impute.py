@@ -101,10 +101,9 @@ class MarkedText(Op, abstract=True):
                 found=f"{self.marker!r} and {len(self.text)} texts",
             )
 
-    @property
-    def knows_nan(self) -> bool:
-        """Whether NaN is missing."""
-        return self.marker in (NAN, EITHER)
+    def known_missing(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether NaN is missing in all columns, and whether only None is."""
+        return np.array([self.marker in (NAN, EITHER)]), np.array([self.marker == NONE])
 
     def missing(self, x: NDArray[Any]) -> NDArray[np.bool_]:
         """Which strings are missing."""

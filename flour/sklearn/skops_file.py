@@ -16,8 +16,10 @@ from flour.sklearn.importer import from_sklearn
 from flour.sklearn.originals import Answers, estimator_answers
 
 #: Types of libraries whose models `from_sklearn` knows; making one reads a model's text or buffer.
+#: Of numpy's dtypes, skops reads an empty array that it does not unpickle.
 _KNOWN = [
     "collections.OrderedDict",
+    "numpy.dtype",
     "lightgbm.basic.Booster",
     *(f"lightgbm.sklearn.LGBM{kind}" for kind in ("Classifier", "Ranker", "Regressor")),
     "xgboost.core.Booster",

@@ -125,6 +125,7 @@ def around(
     def call(data: object) -> Answers:
         if type(data) is np.ndarray and (other := variant(data)) is not None:
             return other(data)
+        data = reader.nulls.of_rows(data)
         batch = reader.read(data)
         if batch.single:
             return tuple(map(_only, run(batch.block).values()))

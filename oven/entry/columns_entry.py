@@ -20,7 +20,8 @@ import numpy as np
 
 from flour.core.node import Node
 from flour.core.types import Category, Scalar, Text, Type, Vector
-from flour.data.arrow_strings import CELLS
+from flour.data.arrow_strings import CELLS, NONE
+from flour.data.nulls import Nulls
 from oven.codegen.stages import Stage
 from oven.entry.array_entry import Call, decoding, layout, open_array_entry
 from oven.entry.builtin import Contents, native_function
@@ -37,12 +38,16 @@ FLAT, COLUMN = 2, 4
 
 
 def open_entry(
-    inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
+    inputs: Mapping[str, Type],
+    steps: Steps,
+    outputs: Sequence[Node],
+    fallback: Call,
+    nulls: Nulls | None = None,
 ) -> Call:
     """The entry of a plan: whatever it is handed goes in by the shortest way there is for it."""
     if (part := open_opaque_entry(inputs, steps, outputs, fallback)) is not None:
         return part
-    opened = partial(_open_plan, inputs, steps, outputs)
+    opened = partial(_open_plan, inputs, steps, outputs, nulls)
     match [*inputs.values()]:
         case [Text(encoding) as kind] if encoding:
             return decoding(kind, fallback, opened)
@@ -50,7 +55,11 @@ def open_entry(
 
 
 def _open_plan(
-    inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
+    inputs: Mapping[str, Type],
+    steps: Steps,
+    outputs: Sequence[Node],
+    nulls: Nulls | None,
+    fallback: Call,
 ) -> Call:
     found = layout(inputs, steps, outputs)
 
@@ -59,7 +68,7 @@ def _open_plan(
 
     if found is None:
         made = arrays()
-        return open_record_entry(inputs, steps, outputs, made) or made
+        return open_record_entry(inputs, steps, outputs, made, nulls) or made
     dtype = np.dtype(found.kind.dtype) if isinstance(found.kind, Vector) else None
     later = LazyEntry(arrays, fallback, dtype)
     entry = open_array_entry(found, later)
@@ -121,6 +130,8 @@ def _reading(ranks: Mapping[str, int], name: str, kind: Type | None) -> Reading 
     made = np.dtype(dtype)  # one of numpy's own, which live as long as it does
     more = {"ACROSS": width, "BYTES": made.itemsize, "DTYPE": id(made)}
     more["RANKS"] = ranks.get(name, allowed)
+    if read == "STRING":
+        more["LOW"] = NONE  # what None is among words
     return Reading(read, more, width, read in {"STRING", "TEXT"})
 
 

@@ -103,7 +103,7 @@ def text_entry(self, argument):
     $answers
     $look
     $rows_memory
-    fits, read = many == rows and axes == dimensions, TEXT
+    fits, read, none = many == rows and axes == dimensions, TEXT, 0
     for i in range(rows):
         if not fits:
             break
@@ -182,7 +182,7 @@ def record_entry(self, argument):
                     item = ld_int64(column, i)
             at = place + 1
             field = table.FIELD_TABLE + FIELD_ROW * place
-            read, cell = field.READ, row + field.OFFSET
+            read, cell, none = field.READ, row + field.OFFSET, field.LOW
             found += field.NEEDED
             if read == STRING or read == TEXT:
                 $text_cell
@@ -302,7 +302,7 @@ while fits:
     at = place + 1
     field = table.FIELD_TABLE + FIELD_ROW * place
     found += field.NEEDED
-    read, width = field.READ, field.ACROSS
+    read, width, none = field.READ, field.ACROSS, field.LOW
     if read == SKIP:
         continue
     if waiting == MOST_WAITING:

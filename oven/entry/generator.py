@@ -25,7 +25,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from flour.data.arrow_strings import NONE
 from oven.codegen.string_cells import NAN
 from oven.compiler import cache as code_cache
 from oven.entry.interpreter import Layout, object_layout
@@ -75,7 +74,6 @@ _NUMBERS = {
     "SAME_DTYPE": ~0xFF000000,
     "LOW_HALF": 0xFFFFFFFF,
     "EXACT": 2**53,
-    "NO_STRING": NONE,
     "NO_NUMBER": NAN,
     # Addresses beyond all that there are say where numpy's letters are, and whether all are ASCII.
     "ASCII": 2**62,

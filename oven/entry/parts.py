@@ -179,7 +179,7 @@ if item.TYPE == PyUnicode_Type:
 else:
     missing = 0
     if item == Py_None:
-        missing = NO_STRING
+        missing = none
     elif item.TYPE == PyFloat_Type:
         number = item.FLOAT_VALUE
         missing = NO_NUMBER if number != number else 0

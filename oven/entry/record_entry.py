@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from flour.core.node import Node
 from flour.core.types import INTS, Category, Scalar, Text, Type, Vector
+from flour.data.arrow_strings import NONE
+from flour.data.nulls import Nulls
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage
 from oven.entry.array_entry import Call, EntryLayout, open_array_entry
@@ -34,24 +37,41 @@ def open_record_entry(
     steps: Sequence[NativeRun | Stage],
     outputs: Sequence[Node],
     fallback: Call,
+    nulls: Nulls | None = None,
 ) -> Call | None:
-    """The entry of a plan over records, or over several single columns, if it can have one."""
-    found = rows_of(inputs, steps, outputs, _reading)
+    """The entry of a plan over records, or over several single columns, if it can have one.
+
+    Where None among words may stand for NaN, it goes to `nulls`, and then to an entry of its own.
+    """
+    found = rows_of(inputs, steps, outputs, partial(_reading, NONE))
     if found is None or (len(inputs) == 1 and not found.listed):
         return None
     arrays = _arrays(found, fallback) or fallback
-    return native_function(RECORDS, partial(_contents, found, fallback, arrays))
+    entry = native_function(RECORDS, partial(_contents, found, fallback, arrays))
+    if entry is None or nulls is None or nulls.idle:
+        return entry
+    asking = rows_of(inputs, steps, outputs, partial(_reading, 0))
+    assert asking is not None, "it has one with None, too"
+    settle, known = nulls.of_rows, entry
+
+    def settled(data: object) -> Any:
+        return known(settle(data))
+
+    return native_function(RECORDS, partial(_contents, asking, settled, arrays))
 
 
-def _reading(_: str, kind: Type | None) -> Reading | None:
-    """How a value of this type is read; None where there is more to it."""
+def _reading(none: int, _: str, kind: Type | None) -> Reading | None:
+    """How a value of this type is read; None where there is more to it.
+
+    `none` is the length of a cell for None among words; 0 where None is not read.
+    """
     match kind:
         case None:
             return Reading("SKIP", {})
         case Text():
             return Reading("TEXT", {}, text=True)
         case Scalar(dtype) | Category(dtype) if dtype in _READS:
-            return Reading(_READS[dtype], {}, text=dtype == "string")
+            return Reading(_READS[dtype], {"LOW": none}, text=dtype == "string")
         case Scalar("bool") | Category("bool"):
             return Reading("WHOLE", {"BYTES": 1, "LOW": 0, "HIGH": 1})
         case Scalar(dtype) | Category(dtype) if dtype in INTS:

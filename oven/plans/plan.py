@@ -21,7 +21,7 @@ from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
 from flour.data.batch import BatchReader, array_dtype, is_by_columns, row_count
 from flour.data.coerce import coerce, native_types
-from flour.data.nulls import has_nulls, knows_nan_of
+from flour.data.nulls import has_nulls, known_missing_of
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
@@ -36,6 +36,7 @@ from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
 from oven.entry.usual import usual_code
 from oven.errors import NoCompiler
 from oven.plans.background import BY_DEFAULT, Needed, Pending, at_hand
+from oven.plans.pickled import PickledAsFile
 from oven.plans.program import PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
@@ -54,7 +55,7 @@ LABEL_WORK = 1 << 10
 MEANWHILE = 64
 
 
-class Plan:
+class Plan(PickledAsFile):
     """Native code for a program: a pure function from named columns to named columns."""
 
     #: Whether a request may have to wait for something else than a processor: a graph's may.
@@ -111,7 +112,7 @@ class Plan:
         self._inputs, self._leaves, self.exact = facts.inputs, facts.leaves, facts.exact
         self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
         #: Says what the data of a call is.
-        self.reader = BatchReader(self._inputs, knows_nan_of(self))
+        self.reader = BatchReader(self._inputs, known_missing_of(self))
         self._run_block: Callable[[object], dict[str, Any]] = weakly(self._run_any)
         self._variants: dict[tuple[Type, ...], Pending[Plan]] = {}
         self._by_dtype: dict[str | None, Pending[Plan] | None] = {}
@@ -309,6 +310,7 @@ class Plan:
         return run_arrow(self, data)
 
     def _run_any(self, data: object) -> dict[str, Any]:
+        data = self.reader.nulls.of_rows(data)
         batch = self.reader.read(data)
         if not batch.is_block:
             return self.answer(batch.block if has_nulls(data) else data)
@@ -355,7 +357,7 @@ class Plan:
         steps = self._bound.here
         if not steps or self._native is None:
             return slow
-        return open_entry(self.inputs, steps, self._roots, slow)
+        return open_entry(self.inputs, steps, self._roots, slow, self.reader.nulls)
 
     def entry_of_variant(self, data: object) -> Call | None:
         """The entry for an array's own type, if that is another plan's and is there."""

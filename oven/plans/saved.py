@@ -39,7 +39,7 @@ from flour.core.provenance import Origin
 from flour.language.flow import Flow, with_origins
 from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
 from objectstore.archive import array_at, opened, write
-from objectstore.mapping import AT_ONCE, read_only, release, settle
+from objectstore.mapping import AT_ONCE, frozen_bytes, read_only, release, settle
 from oven import debug
 from oven.errors import CompileError, DamagedPlan
 from oven.plans import characters, image_cache
@@ -162,18 +162,45 @@ def load(
     run a program from the same source.
     """
     buffer = opened(path)
-    try:
-        if trust_code:
-            from oven.plans import carried
+    if trust_code:
+        from oven.plans import carried
 
-            carried.offer(buffer, str(path))
+        carried.offer(buffer, str(path))
+    return _plan_in(buffer, str(path), store, background=background, allow_python=allow_python)
+
+
+def to_bytes(plan: Plan) -> bytes:
+    """What a file of the plan has in it."""
+    with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
+        path = Path(folder) / "a.plan"
+        save(plan, path, durable=False)
+        return path.read_bytes()
+
+
+def from_bytes(raw: bytes) -> Plan:
+    """The plan that `to_bytes` has written, checked as a file is, with its native code.
+
+    Python functions that it names are not imported.
+    """
+    return _plan_in(frozen_bytes(raw), "a plan in memory", None, background=False)
+
+
+def _plan_in(
+    buffer: NDArray[np.uint8],
+    where: str,
+    store: Store | None,
+    *,
+    background: bool | Executor | None = None,
+    allow_python: bool = False,
+) -> Plan:
+    try:
         with allowing(allow_python):
-            plan = _loaded(buffer, str(path), store, background=background)
+            plan = _loaded(buffer, where, store, background=background)
     finally:
         release(buffer)  # verifying has read all of it, a row reads a part
     if not plan.unfolded:
         _settle(plan, buffer)
-    plan.training = partial(told.read, buffer, str(path))
+    plan.training = partial(told.read, buffer, where)
     return plan
 
 

@@ -36,6 +36,7 @@ from runtime.bulk.plans import (
     select,
     typed_columns,
 )
+from runtime.bulk.refused import NULL, ROW_ERRORS, check_policy, moved
 from runtime.bulk.shared_object import is_possible
 from runtime.errors import BadCall
 
@@ -59,12 +60,14 @@ def register(
     name: str,
     plan: Source,
     outputs: str | Sequence[str] | None = None,
+    on_error: str | None = None,
 ) -> bool:
     """Make a plan a function of SQL; returns whether it runs on all threads.
 
     All connections to the same database have it. Another plan under the same name takes its place.
+    Rows that the plan refuses end a query with an error; with `on_error="null"` they have NULL.
     """
-    function = Function(open_plan(plan), outputs)
+    function = Function(open_plan(plan), outputs, on_error)
     if _takes_extensions(connection):
         from runtime.bulk.duckdb_native import register_native
 
@@ -97,8 +100,11 @@ def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 class Function:
     """What a registered function does, whichever way it is called."""
 
-    def __init__(self, plan: Plan, outputs: str | Sequence[str] | None) -> None:
-        self._plan = plan
+    def __init__(
+        self, plan: Plan, outputs: str | Sequence[str] | None, on_error: str | None = None
+    ) -> None:
+        check_policy(plan, on_error, (NULL,))
+        self._plan, self.on_error = plan, on_error
         self._single = isinstance(outputs, str)
         self._outputs = chosen(plan, outputs)
         #: What the plan reads.
@@ -141,11 +147,19 @@ class Function:
 
     def answer(self, batch: Arrow) -> Arrow:
         """One array of answers for the rows of a batch."""
-        return self._as_one(predict_arrow(self._plan, batch, self._outputs))
+        within = f"a chunk of {len(batch):,} rows"
+        made, _ = predict_arrow(self._plan, batch, self._outputs, self.on_error, within=within)
+        return self._as_one(made)
 
-    def run(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Every output for columns that are arrays."""
-        return self._plan.run(self._plan.reader.nulls.settled(columns))
+    def run(self, columns: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Every output for columns that are arrays; None if rows are refused that may be."""
+        try:
+            return self._plan.run(self._plan.reader.nulls.settled(columns))
+        except ROW_ERRORS as problem:
+            if self.on_error:
+                return None
+            rows = len(next(iter(columns.values())))
+            raise moved(problem, 0, f"a chunk of {rows:,} rows") from None
 
     def single(self, answers: Mapping[str, Any]) -> object:
         """The one output that is wanted; None where there are several."""

@@ -291,10 +291,10 @@ class _Native:
             key = self._api.duckdb_scalar_function_get_bind_data(c_void_p(info))
             schema, function, read = self._planned[key]
             columns = read.read(chunk) if read else None
-            if columns is None:
+            answers = function.run(columns) if columns else None
+            if answers is None:
                 self._write(function.answer(self._read(chunk, schema, function)), output)
                 return
-            answers = function.run(columns)
             if not put(self._api, function.single(answers), self._returned, output):
                 self._write(function.as_arrow(answers), output)
 

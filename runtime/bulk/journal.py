@@ -9,15 +9,17 @@ answers is also appended to a journal beside the output:
 
 The next run with the same first line begins with these batches and computes the rest; with another
 line it begins anew. A batch that was being written when the process ended is cut off, and so is all
-from a damaged one on.
+from a damaged one on. The journal stays after every error: a full disk, or a row that is refused.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 from zlib import crc32
@@ -26,6 +28,8 @@ from flour.data.arrow_reader import Arrow, library
 from runtime.errors import OutputInUse
 
 _HEAD = struct.Struct("<QI")
+#: The version of this layout, and of what its users write into batches' metadata.
+FORMAT = 2
 
 
 class Journal:
@@ -33,31 +37,41 @@ class Journal:
 
     def __init__(self, path: Path, task: Mapping[str, Any]) -> None:
         self._path = path
-        self._first = json.dumps(task, sort_keys=True).encode() + b"\n"
+        self._first = json.dumps({"journal": FORMAT, **task}, sort_keys=True).encode() + b"\n"
         self._file = path.open("a+b")
+        while not self._is_ours():  # another process has finished, and removed it
+            self._file.close()
+            self._file = path.open("a+b")
+        self._file.seek(0)
+        if (first := self._file.readline()) != self._first:
+            self._file.truncate(0)
+            self._file.write(self._first)
+            self._file.flush()
+        self._is_empty = first != self._first or not self._file.read(1)
+
+    def _is_ours(self) -> bool:
+        """Lock the file; whether it is still the one of this name."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
             raise OutputInUse(
                 "another process is writing this output",
-                where=path.name,
+                where=self._path.name,
                 hint="wait for it, or choose another --output",
             ) from None
         except OSError:
-            pass  # a file system without locks
-        self._file.seek(0)
-        if self._file.readline() != self._first:
-            self._file.truncate(0)
-            self._file.write(self._first)
-            self._file.flush()
+            return True  # a file system without locks
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        return False
 
-    def batches(self) -> Iterator[Arrow]:
-        """The batches of an earlier run; afterwards more can be appended."""
+    def batches(self, fits: Callable[[Arrow], bool] = lambda _: True) -> Iterator[Arrow]:
+        """The batches of an earlier run, up to one that does not fit; then more can be appended."""
         self._file.seek(len(self._first))
         whole = self._file.tell()
-        while (found := self._next()) is not None:
-            whole = self._file.tell()
+        while (found := self._next()) is not None and fits(found):
+            whole, self._is_empty = self._file.tell(), False
             yield found
         self._file.truncate(whole)
         self._file.seek(whole)
@@ -83,6 +97,7 @@ class Journal:
         self._file.write(_HEAD.pack(len(body), crc32(body)))
         self._file.write(body)
         self._file.flush()
+        self._is_empty = False
 
     def close(self) -> None:
         """Leave what is there for the next run."""
@@ -92,7 +107,8 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """An answer that was refused will be refused again; after an interruption we go on."""
-        if kind is None or issubclass(kind, Exception):
+        """After an error we go on with what there is, if there is anything."""
+        if kind is None or (self._is_empty and issubclass(kind, Exception)):
             self._path.unlink(missing_ok=True)
-        self.close()
+        with suppress(OSError):  # what could not be written on a full disk cannot be now
+            self.close()

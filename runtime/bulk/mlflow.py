@@ -21,7 +21,7 @@ from flour.core.errors import FlourError
 from flour.core.types import Record, Text, Type, Vector
 from flour.language.flow import Flow
 from oven import Plan
-from runtime.bulk.plans import Source, open_plan, typed_columns
+from runtime.bulk.plans import Source, empty_answers, open_plan, typed_columns
 from runtime.errors import AlreadyTaken
 from runtime.repository import formats
 from runtime.repository.files import Folder, shown
@@ -39,11 +39,16 @@ dependencies:
 
 
 def save_model(
-    plan: Source, path: str | Path, mlflow_model: Any = None, signature: Any = None, **_: Any
+    plan: Source,
+    path: str | Path,
+    mlflow_model: Any = None,
+    signature: Any = None,
+    input_example: Any = None,
 ) -> None:
-    """Write a plan as a folder of MLflow's."""
+    """Write a plan as a folder of MLflow's, with rows as an example where some are given."""
     from mlflow import pyfunc
     from mlflow.models import Model
+    from mlflow.models.utils import _save_example
 
     folder = Path(path)
     if folder.exists() and any(folder.iterdir()):
@@ -60,12 +65,17 @@ def save_model(
     model.signature = signature or model.signature or _signature(opened)
     model.add_flavor(FLAVOR_NAME, data=_FILE, pretzel_version=release)
     environments = {"virtualenv": "python_env.yaml"}
+    if input_example is not None:
+        _save_example(model, input_example, str(folder))
     pyfunc.add_to_model(model, loader_module=__name__, data=_FILE, python_env=environments)
     model.save(str(folder / ABOUT))
 
 
 def log_model(plan: Source, name: str, **options: Any) -> Any:
-    """Log a plan as an artifact of the current run; what `Model.log` takes besides, this takes."""
+    """Log a plan as an artifact of the current run.
+
+    Options are those of `save_model` and MLflow's `Model.log`.
+    """
     import sys
 
     from mlflow.models import Model
@@ -106,7 +116,7 @@ def _release() -> str | None:
 
 
 def _signature(plan: Plan) -> Any:
-    """The columns of a plan, where each has one value a row.
+    """The columns of a plan, where each has one value a row, and those of its answers.
 
     What a plan reads alone has no name of its own: rows of numbers are a tensor, as for any model
     that was fitted on an array, and documents may be a list.
@@ -115,17 +125,38 @@ def _signature(plan: Plan) -> Any:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, Schema, TensorSpec
 
-    if (alone := _alone(plan)) is not None:
-        if isinstance(alone, Vector):
-            shape = (-1, alone.width)
-            return ModelSignature(Schema([TensorSpec(np.dtype(alone.dtype), shape)]))
-        if isinstance(alone, Text):
-            return ModelSignature(Schema([ColSpec("string")]))
+    alone = _alone(plan)
     try:
-        columns = typed_columns(plan)
+        answers = Schema([ColSpec(kind, name) for name, kind in _answers(plan)])
     except FlourError:
-        return None
-    return ModelSignature(Schema([ColSpec(_type(dtype), name) for name, dtype in columns]))
+        answers = None  # of an output that belongs to all rows together
+    if isinstance(alone, Vector):
+        inputs = Schema([TensorSpec(np.dtype(alone.dtype), (-1, alone.width))])
+    elif isinstance(alone, Text):
+        inputs = Schema([ColSpec("string")])
+    else:
+        try:
+            columns = typed_columns(plan)
+        except FlourError:
+            return None
+        inputs = Schema([ColSpec(_type(dtype), name) for name, dtype in columns])
+    return ModelSignature(inputs, answers)
+
+
+def _answers(plan: Plan) -> list[tuple[str, str]]:
+    """The columns that `_Model.predict` answers, with their types in MLflow."""
+    made: list[tuple[str, str]] = []
+    for field in empty_answers(plan, tuple(plan.outputs)).schema:
+        size = getattr(field.type, "list_size", None)
+        kind = _type(
+            _OF_ARROW.get(name := str(getattr(field.type, "value_type", field.type)), name)
+        )
+        names = [field.name] if size is None else [f"{field.name}_{at}" for at in range(size)]
+        made += [(each, kind) for each in names]
+    return made
+
+
+_OF_ARROW = {"double": "float64", "float": "float32"}
 
 
 def _alone(plan: Plan) -> Type | None:
@@ -161,6 +192,4 @@ class _Model:
         from runtime.bulk.pandas import predict
 
         frame = rows if isinstance(rows, pd.DataFrame | pd.Series) else pd.DataFrame(rows)
-        if frame.ndim == 2 and frame.shape[1] == 1 and isinstance(_alone(self._plan), Text):
-            frame = frame.iloc[:, 0]
         return predict(self._plan, frame)

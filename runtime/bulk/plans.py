@@ -15,10 +15,12 @@ import oven
 from flour.core.errors import nearest
 from flour.core.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.arrow_reader import Arrow, ArrowReader
+from flour.data.coerce import missing_column
 from flour.language.flow import Flow
 from flour.language.graph_file import is_graph_file
 from oven import Plan
 from oven.plans.arrow import answers_batch
+from runtime.bulk.refused import SKIP, answered, others
 from runtime.errors import BadCall, BadRegistration
 from runtime.service.batches import answers
 from runtime.service.graphs import is_graph
@@ -85,7 +87,10 @@ def kept_and_needed(
     """The columns to keep, by default all, and which are needed for these and the plan."""
     kept = list(names if keep is None else keep)
     check_kept(kept, outputs)
-    read = {*ArrowReader(plan.inputs).columns(names), *kept}
+    read = {*ArrowReader(plan.inputs).check(names), *kept}
+    for each in kept:
+        if each not in names:
+            raise missing_column(each, names, "keep")
     return kept, [each for each in names if each in read]
 
 
@@ -114,11 +119,22 @@ def in_parallel(work: Any, items: Iterable[Any], threads: int | None = None) -> 
         yield from answers(lambda item: pool.submit(work, item), items, count + 1)
 
 
-def predict_arrow(plan: Plan, batch: Arrow, outputs: tuple[str, ...]) -> Arrow:
-    """The wanted outputs for a batch, which may have other columns, too."""
+def predict_arrow(
+    plan: Plan,
+    batch: Arrow,
+    outputs: tuple[str, ...],
+    on_error: str | None = None,
+    start: int = 0,
+    within: str = "",
+) -> tuple[Arrow, list[int] | None]:
+    """The wanted outputs for a batch, which may have other columns, too; see `answered`.
+
+    Where some rows have no answer, it also tells which have one.
+    """
     read = ArrowReader(plan.inputs).columns(batch.schema.names)
-    made = plan.run_arrow(batch.select(read))
-    return select(made, plan, outputs)
+    made, refused = answered(plan, batch.select(read), on_error, start, within)
+    good = others(len(batch), refused) if refused and on_error == SKIP else None
+    return select(made, plan, outputs), good
 
 
 def select(answers: Arrow, plan: Plan, outputs: tuple[str, ...]) -> Arrow:
@@ -131,14 +147,28 @@ def select(answers: Arrow, plan: Plan, outputs: tuple[str, ...]) -> Arrow:
 
 def columns_of(plan: Plan) -> list[str]:
     """The names of the columns that a plan reads; a vector's have none."""
-    kind = next(iter(plan.inputs.values()))
-    if isinstance(kind, Vector) and len(plan.inputs) == 1:
+    (label, kind), *more = plan.inputs.items()
+    if isinstance(kind, Vector) and not more:
+        if kind.width == 1:
+            return [label]
         raise BadCall(
             "this plan reads numbers side by side, whose columns have no names",
             found=str(kind),
             hint="name the columns, in the order of the training data",
         )
     return [name for name, _ in typed_columns(plan)]
+
+
+def one_column(plan: Plan) -> str:
+    """The name of the only column that a plan reads."""
+    names = columns_of(plan)
+    if len(names) != 1:
+        raise BadCall(
+            f"this plan reads {len(names)} columns, and is given one",
+            found=", ".join(names)[:200],
+            hint="ask the frame: frame.pretzel.predict(plan)",
+        )
+    return names[0]
 
 
 def empty_answers(plan: Plan, outputs: tuple[str, ...]) -> Arrow:

@@ -11,7 +11,7 @@ and native code releases the GIL. Polars' strings are read as views, without a c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -24,24 +24,29 @@ from runtime.bulk.plans import (
     columns_of,
     empty_answers,
     in_common,
+    one_column,
     open_plan,
     predict_arrow,
 )
+from runtime.bulk.refused import NULL, check_policy
 
 #: More rows than these are answered by several threads, in parts of so many.
 _PART = 1 << 14
 
 
-def predict(plan: Source, *columns: str | pl.Expr, outputs: Outputs = None) -> pl.Expr:
-    """The answers for these columns; for those that the plan reads, where none are given."""
+def predict(
+    plan: Source, *columns: str | pl.Expr, outputs: Outputs = None, on_error: str | None = None
+) -> pl.Expr:
+    """The answers for these columns; for those that the plan reads, where none are given.
+
+    Rows that the plan refuses are an error; with `on_error="null"`, their answers are null.
+    """
     opened = open_plan(plan)
+    check_policy(opened, on_error, (NULL,))
     wanted = chosen(opened, outputs)
     given = columns or tuple(columns_of(opened))
     returned: Any = pl.Struct(_schema(opened, wanted))
-
-    def answer(rows: pl.Series) -> pl.Series:
-        return _answers(opened, rows.struct.unnest(), wanted, returned)
-
+    answer: Any = _Answer(opened, wanted, returned, on_error)
     # Declared elementwise: a plan whose rows depend on each other has to see all of them.
     made = pl.struct(*given).map_batches(answer, returned, is_elementwise=not opened.mixes_rows)
     return made.struct.field(wanted[0]) if isinstance(outputs, str) else made
@@ -52,24 +57,38 @@ def _schema(plan: Plan, outputs: tuple[str, ...]) -> dict[str, Any]:
     return dict(frame.schema)
 
 
-def _answers(plan: Plan, rows: pl.DataFrame, outputs: tuple[str, ...], kind: Any) -> pl.Series:
-    """The answers as one column of structs."""
-    names = ArrowReader(plan.inputs).columns(rows.columns)
-    cut = not plan.mixes_rows and len(rows) > _PART
-    parts = rows.select(names).iter_slices(_PART if cut else max(len(rows), 1))
+class _Answer(NamedTuple):
+    """What Polars calls, with one column of structs; it can be pickled, as Polars' plans can."""
 
-    def answer(part: pl.DataFrame) -> Any:
-        # Making one chunk of what is one copies it. Of views, only those are rows of this part.
-        whole = part if max(part.n_chunks("all")) == 1 else part.rechunk()
-        table = whole.to_arrow(compat_level=pl.CompatLevel.newest())
-        return predict_arrow(plan, table.to_batches()[0], outputs)
+    plan: Plan
+    outputs: tuple[str, ...]
+    kind: Any
+    on_error: str | None
 
-    # Polars calls from all of its threads at once: each with threads of its own would be too many.
-    found = in_common(answer, parts) if cut else map(answer, parts)
-    made: list[Any] = [pl.from_arrow(batch) for batch in found] if len(rows) else []
-    frame: Any = pl.concat(made) if made else pl.DataFrame(schema=kind.to_schema())
-    series: pl.Series = frame.to_struct("answers")
-    return series if series.dtype == kind else series.cast(kind)
+    def __call__(self, given: pl.Series) -> pl.Series:
+        """The answers as one column of structs."""
+        rows, plan = given.struct.unnest(), self.plan
+        names = ArrowReader(plan.inputs).check(rows.columns)
+        cut = not plan.mixes_rows and len(rows) > _PART
+        size = _PART if cut else max(len(rows), 1)
+        parts = enumerate(rows.select(names).iter_slices(size))
+        # The streaming engine hands over some rows, and does not say which.
+        within = f"a chunk of {len(rows):,} rows"
+
+        def answer(item: tuple[int, pl.DataFrame]) -> Any:
+            number, part = item
+            # Making one chunk of what is one copies it. Of views, only those are rows of this part.
+            whole = part if max(part.n_chunks("all")) == 1 else part.rechunk()
+            (batch,) = whole.to_arrow(compat_level=pl.CompatLevel.newest()).to_batches()
+            return predict_arrow(plan, batch, self.outputs, self.on_error, number * size, within)[0]
+
+        # Polars calls from all of its threads at once: each with threads of its own would be too
+        # many.
+        found = in_common(answer, parts) if cut else map(answer, parts)
+        made: list[Any] = [pl.from_arrow(batch) for batch in found] if len(rows) else []
+        frame: Any = pl.concat(made) if made else pl.DataFrame(schema=self.kind.to_schema())
+        series: pl.Series = frame.to_struct("answers")
+        return series if series.dtype == self.kind else series.cast(self.kind)
 
 
 class _Frame:
@@ -78,9 +97,19 @@ class _Frame:
     def __init__(self, frame: Any) -> None:
         self._frame = frame
 
-    def predict(self, plan: Source, *columns: str | pl.Expr, outputs: Outputs = None) -> Any:
-        """A frame of the answers."""
-        made = predict(plan, *columns, outputs=outputs)
+    def predict(
+        self,
+        plan: Source,
+        *columns: str | pl.Expr,
+        outputs: Outputs = None,
+        on_error: str | None = None,
+    ) -> Any:
+        """A frame of the answers, for these columns, or for those of the frame that are read."""
+        opened = open_plan(plan)
+        if not columns:
+            names = self._frame.collect_schema().names()
+            columns = tuple(ArrowReader(opened.inputs).check(names))
+        made = predict(opened, *columns, outputs=outputs, on_error=on_error)
         if isinstance(outputs, str):
             return self._frame.select(made)
         return self._frame.select(made.alias("answers")).unnest("answers")
@@ -92,11 +121,13 @@ class _Expression:
     def __init__(self, expression: pl.Expr) -> None:
         self._expression = expression
 
-    def predict(self, plan: Source, outputs: Outputs = None) -> pl.Expr:
+    def predict(
+        self, plan: Source, outputs: Outputs = None, on_error: str | None = None
+    ) -> pl.Expr:
         """The answers for this column, whatever its name is."""
         opened = open_plan(plan)
-        (name,) = columns_of(opened)
-        return predict(opened, self._expression.alias(name), outputs=outputs)
+        column = self._expression.alias(one_column(opened))
+        return predict(opened, column, outputs=outputs, on_error=on_error)
 
 
 pl.api.register_dataframe_namespace("pretzel")(_Frame)

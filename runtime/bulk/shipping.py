@@ -16,6 +16,7 @@ from pathlib import Path
 
 import oven
 from oven import Plan
+from oven.plans.saved import to_bytes
 from runtime.errors import LostPlan
 
 #: The plans of this process, by their files' names.
@@ -25,10 +26,7 @@ _lock = threading.Lock()
 
 def packed(plan: Plan) -> tuple[str, bytes]:
     """The name of a plan's file, and the file."""
-    with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
-        path = Path(folder) / "plan.pretzel"
-        plan.save(path, durable=False)
-        raw = path.read_bytes()
+    raw = to_bytes(plan)
     return f"{_digest(raw)}.pretzel", raw
 
 

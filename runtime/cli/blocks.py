@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from flour.core.errors import InputError
+from flour.core.errors import FlourError
+from runtime.bulk.refused import PLACE
 
+P = TypeVar("P", bound=FlourError)
 #: The formats that pyarrow reads.
 ARROW = ("parquet", "arrow")
-_PLACE = re.compile(r"^\$(?:\.(?P<column>[^\[\]]+))?\[(?P<row>\d+)\]\.?")
 
 
 @dataclass(slots=True)
@@ -27,12 +27,23 @@ class Block:
     """Columns that are copied to the output."""
     done: int = 0
     """Bytes of the file that were read so far."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """The types of those columns, by their names in Arrow, where they are known."""
+    refused: dict[int, FlourError] = field(default_factory=dict)
+    """Rows that cannot be read, with the errors; `data` has the others, `kept` has all."""
 
-    def located(self, problem: InputError) -> InputError:
-        """The error, with the line of the file."""
-        match = _PLACE.match(problem.where or "")
-        if match and int(match["row"]) < len(self.lines):
-            line = f"{self.file}:{self.lines[int(match['row'])]}"
+    def place(self, row: int) -> int:
+        """Where a row of the data is among all rows."""
+        for refused in sorted(self.refused):
+            row += refused <= row
+        return row
+
+    def located(self, problem: P, start: int = 0) -> P:
+        """The error about rows of the data from `start` on, with the line of the file."""
+        match = PLACE.match(problem.where or "")
+        row = self.place(int(match["row"]) + start) if match else 0
+        if match and row < len(self.lines):
+            line = f"{self.file}:{self.lines[row]}"
             rest = (match["column"] or "") + (problem.where or "")[match.end() :]
             problem.where = f"{line}, {rest}" if rest else line
         elif self.lines:
@@ -54,6 +65,10 @@ class Options:
     keep: tuple[str, ...] = ()
     where: str | None = None
     """A condition (runtime.bulk.where) on the rows to answer."""
+    tolerant: bool = False
+    """Whether blocks have the rows that cannot be read, in place of the first one's error."""
+    typed: bool = False
+    """Whether kept columns of CSV have the types that all of their cells fit."""
 
     @property
     def is_arrow(self) -> bool:

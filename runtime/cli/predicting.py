@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,22 +18,28 @@ from runtime.cli.output import Output
 from runtime.cli.progress import Progress, Rate
 
 if TYPE_CHECKING:
+    from flour.data.arrow_reader import Arrow
     from oven import Plan
     from runtime.bulk.journal import Journal
-    from runtime.cli.blocks import Block, Options
+    from runtime.cli.blocks import Options
+    from runtime.cli.writing import Writer
+
+NULL, SKIP = "null", "skip"
 
 DESCRIPTION = """\
 Answer every row of CSV, JSON lines, Parquet or Arrow files, in their order. Rows go through in
 chunks, on all cores: neither rows nor answers are ever in memory as a whole, and of Parquet and
 Arrow files only the columns that the model reads are read. ROWS may also be a folder, whose files
 follow each other by name, or a pattern. The answers appear under their name when all are there. If
-the process is killed before, the same command goes on where it was, where rows or answers are
-Parquet or Arrow."""
+the process is killed or fails before, the same command goes on where it was, where rows or answers
+are Parquet or Arrow. CSV and JSON lines may be compressed, by names such as rows.csv.gz and
+rows.jsonl.zst; what comes from standard input is not."""
 EXAMPLES = """\
   pretzel predict models/fraud rows.csv --output answers.csv --keep id
   pretzel predict models/fraud rows.parquet --output answers.parquet
   pretzel predict models/fraud orders/ --format parquet --output answers.parquet
   pretzel predict models/fraud rows.parquet --where "age > 30 and city in ['Oslo']" --keep id
+  pretzel predict models/fraud rows.csv.gz --output answers.csv.gz --on-error refused.jsonl
   cat rows.jsonl | pretzel predict models/fraud - --format jsonl --outputs label
   produce | pretzel predict models/fraud - --format arrow | consume
 """
@@ -66,6 +74,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="only these rows of Parquet and Arrow files, as in: age > 30 and city == 'Oslo'",
     )
     parser.add_argument(
+        "--on-error",
+        metavar="null|skip|FILE",
+        help="answer null for rows that are refused, leave them out, or leave them out and write "
+        "their numbers and the reasons into a FILE of JSON lines or CSV; by default the first one "
+        "ends the command",
+    )
+    parser.add_argument(
         "--chunk", type=common.positive, help=f"rows at a time ({_TEXT_ROWS}; Arrow: {_ARROW_ROWS})"
     )
     parser.add_argument("--executors", type=common.positive, help="threads (one for each core)")
@@ -80,6 +95,12 @@ class Task(NamedTuple):
     outputs: tuple[str, ...]
     output: str
     form: str
+    on_error: str | None = None
+
+    @property
+    def policy(self) -> str | None:
+        """What stands in the output for rows that are refused."""
+        return self.on_error if self.on_error in {None, NULL} else SKIP
 
     @property
     def by_batches(self) -> bool:
@@ -97,26 +118,41 @@ class Task(NamedTuple):
     def journal(self) -> dict[str, Any]:
         """What makes two tasks the same."""
         from runtime.bulk.files import parts_of
+        from runtime.cli.program import release
 
         if not self.is_resumable:
             return {"process": os.getpid()}
-        stats = [part.path.stat() for part in parts_of(self.rows)]
+        files = []
+        for part in parts_of(self.rows):
+            about = part.path.stat()
+            # Another file may have its size and time, but was not written at the same time.
+            files.append([*_stamp(part.path), about.st_ino, about.st_ctime_ns])
         return {
             "plan": self.plan.digest,
-            "rows": [self.rows, [(each.st_size, each.st_mtime_ns) for each in stats]],
-            "how": repr(self.how),
+            "release": release(),
+            "rows": [self.rows, files],
+            "how": repr(replace(self.how, tolerant=False)),
             "answers": [self.form, *self.outputs],
         }
+
+    def fits(self, batch: Arrow) -> bool:
+        """Whether an earlier run's batch is what this task would answer."""
+        from runtime.cli.answers import noted
+
+        about = noted(batch)
+        return not about["refused"] or about["policy"] == self.policy
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Answer the rows."""
     from runtime.bulk.plans import chosen
+    from runtime.bulk.refused import check_policy
     from runtime.cli import reading
     from runtime.cli.blocks import ARROW, Options
     from runtime.cli.models import open_model
 
     _check_output(options.output)
+    _check_refused(options)
     form = reading.format_of(options.rows, options.format)
     rows = options.chunk or (_ARROW_ROWS if form in ARROW else _TEXT_ROWS)
     keep = tuple(options.keep)
@@ -124,29 +160,72 @@ def run(options: argparse.Namespace, out: Output) -> int:
         raise ArgumentError("--where is for Parquet and Arrow files", found=form)
     how = Options(form, rows, options.header, options.separator, keep, options.where)
     answers = _output_format(options, how)
+    how = replace(how, tolerant=bool(options.on_error), typed=answers not in {"csv", "tsv"})
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     outputs = chosen(opened.plan, options.outputs.split(",") if options.outputs else None)
     _check_names(options, outputs)
-    task = Task(opened.plan.wait(), options.rows, how, outputs, options.output, answers)
+    check_policy(opened.plan, NULL if options.on_error else None)
+    task = Task(
+        *(opened.plan.wait(), options.rows, how, outputs, options.output, answers),
+        options.on_error or None,
+    )
     hidden = out.as_json or options.output == "-"
     with Progress(opened.model.name, reading.size(task.rows), hidden=hidden) as progress:
-        count = _run(task, options.executors, progress)
-    if options.output != "-":
-        out.result({"rows": count, "file": options.output}, f"{count:,} rows in {options.output}")
+        count, refused = _run(task, options.executors, progress)
+    _tell(task, out, count, refused)
     return Exit.OK
 
 
-def _check_output(output: str) -> None:
+def _tell(task: Task, out: Output, count: int, refused: int) -> None:
+    """The last line: how many rows there were, and how many of them were refused."""
+    written = count - refused if task.policy == SKIP else count
+    text = f"{written:,} rows in {task.output}"
+    about: dict[str, Any] = {"rows": written, "file": task.output}
+    if task.on_error:
+        where = {NULL: "answered null", SKIP: "left out"}
+        told = where.get(task.on_error, f"left out and told in {task.on_error}")
+        about["refused"] = refused
+        text += f"; {refused:,} of {count:,} rows were refused and {told}"
+    if task.output != "-":
+        out.result(about, text)
+    elif task.on_error:
+        out.note(text.partition("; ")[2])
+
+
+def _check_output(output: str, option: str = "--output") -> None:
     """Refuse a place where no file can be written, before anything is answered."""
     path = Path(output).absolute()
     if output != "-" and (not path.parent.is_dir() or (path.exists() and not path.is_file())):
         raise ArgumentError(
             "the answers are written into a file",
-            where=f"--output {output}",
+            where=f"{option} {output}",
             found="a folder or device of this name"
             if path.exists()
             else f"no folder {path.parent.name!r}",
             hint="without --output they go to standard output",
+        )
+
+
+def _check_refused(options: argparse.Namespace) -> None:
+    """Refuse a file for refused rows that cannot be one."""
+    from runtime.bulk.files import reads
+    from runtime.cli import reading
+
+    if options.on_error in {None, "", NULL, SKIP}:
+        return
+    _check_output(options.on_error, "--on-error")
+    path = Path(options.on_error)
+    same = options.output != "-" and path.resolve() == Path(options.output).resolve()
+    if same or (options.rows != "-" and reads(options.rows, path)):
+        raise ArgumentError(
+            f"the rows that are refused would be written into the {'answers' if same else 'rows'}",
+            where=f"--on-error {options.on_error}",
+            hint="choose another name; null and skip need no file",
+        )
+    if reading.format_of(options.on_error, None) not in {"csv", "tsv", "jsonl"}:
+        raise ArgumentError(
+            "rows that are refused are written as JSON lines or CSV",
+            where=f"--on-error {options.on_error}",
         )
 
 
@@ -170,7 +249,7 @@ def _output_format(options: argparse.Namespace, how: Options) -> str:
     from runtime.cli import reading
 
     if options.output_format:
-        form = str(options.output_format)
+        form = reading.format_of(options.output, str(options.output_format))
     elif options.output == "-":
         form = "csv" if how.form == "parquet" else how.form
     else:
@@ -182,29 +261,78 @@ def _output_format(options: argparse.Namespace, how: Options) -> str:
     return form
 
 
-def _run(task: Task, threads: int | None, progress: Progress) -> int:
-    """Write every answer; returns how many rows there are."""
+def _run(task: Task, threads: int | None, progress: Progress) -> tuple[int, int]:
+    """Write every answer; returns how many rows there are, and how many were refused."""
+    from runtime.bulk.files import parts_of
     from runtime.bulk.plans import in_parallel
     from runtime.cli import reading, writing
+    from runtime.cli.answers import Answered, answered, noted, record, with_note
 
-    rate = Rate()
+    rate, refused = Rate(), 0
+    files = [part.path for part in parts_of(task.rows)] if task.is_resumable else []
+    before = [_stamp(path) for path in files]
     with ExitStack() as stack:
         journal = stack.enter_context(_journal(task)) if task.output != "-" else None
         kept = journal if task.is_resumable else None
         writer = stack.enter_context(writing.opened(task.output, task.form))
-        for columns in journal.batches() if journal else ():
-            rate.before += len(columns)
-            writer.write(columns)
+        aside = stack.enter_context(_aside(task))
+        for columns in journal.batches(task.fits) if journal else ():
+            about = noted(columns)
+            rate.before += about["rows"]
+            refused += len(about["refused"])
+            writer.write(columns.replace_schema_metadata(None))
+            aside.write(record(about["refused"]))
         rate.rows = rate.before
         blocks = reading.blocks(task.rows, task.plan.inputs, task.how, rate.before, plain=False)
-        answer = _answer_of(task)
-        for block, columns in in_parallel(answer, blocks, 1 if task.plan.mixes_rows else threads):
+        count = 1 if task.plan.mixes_rows else threads
+        block: Answered
+        for block in in_parallel(partial(answered, task), blocks, count):
+            wrong = block.told()
             if kept:
-                kept.append(columns)
-            writer.write(columns)
+                about = {"rows": block.count, "refused": wrong, "policy": task.policy}
+                kept.append(with_note(block.columns, about))
+            writer.write(block.columns)
+            aside.write(record(wrong))
+            refused += len(wrong)
             rate.rows += block.count
             progress.at(block.done, rate.note(progress.share(block.done)))
-    return rate.rows
+        _check_unchanged(before, [_stamp(path) for path in files])
+    return rate.rows, refused
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    """What changes when a file is written."""
+    about = path.stat()
+    return str(path), about.st_size, about.st_mtime_ns
+
+
+def _check_unchanged(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[Any, ...]]) -> None:
+    """Refuse answers of which some may be for what was in a file before, and some for what is."""
+    from runtime.errors import UnreadableFile
+
+    for one, other in zip(before, after, strict=True):
+        if one != other:
+            raise UnreadableFile(
+                "this file was changed while its rows were answered",
+                where=one[0],
+                hint="run the command again, once nobody writes the file",
+            )
+
+
+def _aside(task: Task) -> AbstractContextManager[Writer]:
+    """Where the rows that are refused are told."""
+    from runtime.cli import reading, writing
+
+    if task.on_error in {None, NULL, SKIP}:
+        return nullcontext(_Nowhere())
+    return writing.opened(task.on_error, reading.format_of(task.on_error, None))
+
+
+class _Nowhere:
+    """Writes nothing."""
+
+    def write(self, columns: object) -> None:
+        """Drop the rows."""
 
 
 def _journal(task: Task) -> Journal:
@@ -216,62 +344,3 @@ def _journal(task: Task) -> Journal:
     for part in path.parent.glob(f".{escape(path.name)}.*.part"):
         part.unlink()  # that of a process that was killed: the journal is ours
     return journal
-
-
-def _answer_of(task: Task) -> Callable[[Block], tuple[Block, Any]]:
-    """A function from a block of rows to its answers, as the writer takes them."""
-    from flour.core.errors import InputError
-    from runtime.cli.errors import BadTable
-
-    columns = _columns if not task.by_batches else _batch
-
-    def answer(block: Block) -> tuple[Block, Any]:
-        try:
-            return block, columns(task, block)
-        except BadTable:  # it has its line already
-            raise
-        except InputError as problem:
-            raise block.located(problem) from None
-
-    return answer
-
-
-def _batch(task: Task, block: Block) -> Any:
-    """The answers and the kept columns as one record batch."""
-    from flour.core.errors import InputError
-    from flour.data.arrow_reader import library
-    from oven.plans.arrow import answers_batch
-    from runtime.bulk.files import NO_TYPES
-    from runtime.bulk.plans import select
-
-    if task.how.is_arrow:
-        made = task.plan.run_arrow(block.data)
-    else:
-        made = answers_batch(_answered(task.plan, block), task.plan.outputs)
-    made = select(made, task.plan, task.outputs)
-    pa = library()
-    try:
-        kept = {name: pa.array(values) for name, values in block.kept.items()}
-    except pa.ArrowException as problem:
-        said = str(problem)[:120]
-        raise InputError("a column to keep has no one type", found=said, hint=NO_TYPES) from None
-    columns = {**kept, **dict(zip(made.schema.names, made.columns, strict=True))}
-    return pa.record_batch(list(columns.values()), names=list(columns))
-
-
-def _answered(plan: Plan, block: Block) -> dict[str, Any]:
-    return plan.run(plan.reader.nulls.of_file(block.data))
-
-
-def _columns(task: Task, block: Block) -> dict[str, Any]:
-    answers = _answered(task.plan, block)
-    return {**block.kept, **dict(_flat({name: answers[name] for name in task.outputs}))}
-
-
-def _flat(answers: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
-    """Answers as columns; those of a record by its name and theirs."""
-    for name, value in answers.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{before}{name}.")
-        else:
-            yield before + name, value.toarray() if hasattr(value, "toarray") else value

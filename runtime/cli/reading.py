@@ -11,8 +11,10 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
@@ -20,13 +22,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from flour.core.errors import FlourError
 from flour.core.types import Pairs, Record, Type, Vector
 from flour.data.arrow_reader import ArrowReader
 from flour.data.arrow_strings import with_texts
-from runtime.bulk.files import parts_of
+from runtime.bulk import compressed
+from runtime.bulk.files import is_stream, parts_of
 from runtime.bulk.plans import no_rows
+from runtime.bulk.refused import ROW_ERRORS, others, separated
 from runtime.cli.blocks import ARROW, Block, Options
 from runtime.cli.errors import BadTable
+from runtime.cli.kept import KeptTypes
 from runtime.cli.tables import Schema
 
 FORMATS = ("csv", "tsv", "jsonl", *ARROW)
@@ -43,12 +49,19 @@ def format_of(path: str, told: str | None) -> str:
     named = Path(path)
     if not told and named.is_dir():
         named = next((part.path for part in parts_of(path)), named)
-    form = told or _BY_ENDING.get(named.suffix.lower())
+    form = told or _BY_ENDING.get(compressed.plain_suffix(named))
     if form is None:
         raise BadTable(
             "the format of this file is unknown",
             where="standard input" if path == "-" else path,
             hint="say so: --format " + "|".join(FORMATS),
+        )
+    if form in ARROW and compressed.compression(named):
+        raise BadTable(
+            "only CSV and JSON lines are read and written compressed as a whole",
+            where=path,
+            found=form,
+            hint="Parquet and Arrow files compress their columns themselves",
         )
     return form
 
@@ -89,63 +102,161 @@ def blocks(
 def _text_blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
     """The rows of all files; where there are none, one block of no rows says what columns are."""
     before, rows = 0, 0
+    types = KeptTypes(options.keep) if options.typed and options.form != "jsonl" else None
+    if types and not is_stream(path):  # of a pipe, the first block has to say
+        for file, name, _ in _files(path, tolerant=True):
+            types.learn(_kept_cells(file, inputs, replace(options, tolerant=True), name))
+        types.settle()
+    for file, name, size in _files(path, tolerant=options.tolerant):
+        for block in _of_file(file, inputs, options, name, types):
+            block.done, rows = before + file.done, rows + block.count
+            yield block
+        before += size
+    if not rows:
+        kinds = types.kinds if types else {}
+        kept: dict[str, Any]
+        kept = {column: [] if column in kinds else np.empty(0, str) for column in options.keep}
+        yield Block(no_rows(inputs), 0, path, (), kept, kinds=kinds)
+
+
+def _files(path: str, *, tolerant: bool) -> Iterator[tuple[_Counted, str, int]]:
+    """Every file, open, with its name and size."""
     for part, _ in parts_of(path):
         name = "standard input" if path == "-" else str(part)
-        with nullcontext(sys.stdin.buffer) if path == "-" else part.open("rb") as file:
-            counted = _Counted(file, name)
-            reader = _json_lines if options.form == "jsonl" else _csv
-            for block in reader(counted, inputs, options, name):
-                block.done, rows = before + counted.done, rows + block.count
-                yield block
+        stdin = nullcontext((sys.stdin.buffer, None))
+        with stdin if path == "-" else compressed.opened(part) as (file, raw):
+            counted = _Counted(file, part, name, raw, tolerant=tolerant)
+            yield counted, name, 0 if path == "-" else part.stat().st_size
             counted.file.detach()  # it stays open
-        before += counted.done
-    if not rows:
-        kept = {column: np.empty(0, str) for column in options.keep}
-        yield Block(no_rows(inputs), 0, path, (), kept)
+
+
+def _of_file(
+    file: _Counted,
+    inputs: Mapping[str, Type],
+    options: Options,
+    name: str,
+    types: KeptTypes | None,
+) -> Iterator[Block]:
+    if options.form == "jsonl":
+        return _json_lines(file, inputs, options, name)
+    return _csv(file, inputs, options, name, types)
 
 
 class _Counted:
-    """The lines of a file of UTF-8, with an approximate count of their bytes."""
+    """The lines of a file of UTF-8, with the bytes that were read of it.
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
+    A tolerant reader keeps the errors of lines that are no UTF-8.
+    """
+
+    def __init__(
+        self, file: BinaryIO, path: Path, name: str, raw: BinaryIO | None, *, tolerant: bool
+    ) -> None:
         self.file = TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
-        self.done, self._name = 0, name
+        self._path, self._name, self._raw, self._tolerant = path, name, raw, tolerant
+        #: By their line, if tolerant.
+        self.wrong: dict[int, BadTable] = {}
+
+    @property
+    def done(self) -> int:
+        """The bytes that were read so far."""
+        return self._raw.tell() if self._raw and self._raw.seekable() else 0
 
     def __iter__(self) -> Iterator[str]:
+        with compressed.told(self._path, self._name):
+            yield from self._lines()
+
+    def _lines(self) -> Iterator[str]:
         for number, line in enumerate(self.file, 1):
             if not line.isascii() and (wrong := _NO_UTF8.search(line)):
-                raise BadTable(
+                problem = BadTable(
                     "this text is not UTF-8",
                     where=f"{self._name}:{number}",
                     found=f"0x{ord(wrong[0]) & 0xFF:02x} after {line[: wrong.start()][-20:]!r}",
                     hint="write the file anew as UTF-8",
                 )
-            self.done += len(line)
+                if not self._tolerant:
+                    raise problem
+                self.wrong[number] = problem
             yield line
+
+    def wrong_in(self, first: int, end: int) -> BadTable | None:
+        """The error of one of these lines, which is given out once."""
+        found = [self.wrong.pop(line) for line in [*self.wrong] if first <= line < end]
+        return found[0] if found else None
+
+
+Read = Callable[[Sequence[int]], Any]
+"""The data of some rows of a block."""
+
+
+def _readable(
+    read: Read, rows: Sequence[object], *, tolerant: bool
+) -> tuple[Any, dict[int, FlourError]]:
+    """The data of all rows that can be read, and the errors of the others."""
+    refused: dict[int, FlourError]
+    refused = {at: row for at, row in enumerate(rows) if isinstance(row, BadTable)}
+    good = others(len(rows), refused)
+    try:
+        return read(good), refused
+    except ROW_ERRORS:
+        if not tolerant:
+            raise
+    _, wrong = separated(lambda start, end: read(good[start:end]), len(good))
+    refused |= {good[at]: problem for at, problem in wrong.items()}
+    return read(others(len(rows), refused)), refused
 
 
 # --- CSV -----------------------------------------------------------------------------------------
 
 
 def _csv(
-    file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
+    file: _Counted,
+    inputs: Mapping[str, Type],
+    options: Options,
+    name: str,
+    types: KeptTypes | None = None,
 ) -> Iterator[Block]:
+    header, width, rest = _opened_csv(file, inputs, options, name)
+    schema = Schema(inputs, header, width, name)
+    kept = _kept_columns(header, options, name)
+    while some := list(islice(rest, options.rows)):
+        block = _block(schema, some, kept, name, tolerant=options.tolerant)
+        if types:
+            types.convert(block)
+        yield block
+
+
+def _kept_cells(
+    file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
+) -> Iterator[dict[str, list[str]]]:
+    """The columns to keep of a CSV file, some rows at a time."""
+    header, _, rest = _opened_csv(file, inputs, options, name)
+    kept = _kept_columns(header, options, name)
+    while some := list(islice(rest, options.rows)):
+        rows = [row for _, row in some if not isinstance(row, BadTable)]
+        yield {column: [row[index] for row in rows] for column, index in kept.items()}
+
+
+def _opened_csv(
+    file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
+) -> tuple[list[str] | None, int, Iterator[tuple[int, Any]]]:
+    """The header, if there is one, how many cells a row has, and the rows with their lines."""
     csv.field_size_limit(MAX_CELL)
     separator = options.separator or ("\t" if options.form == "tsv" else ",")
-    reader = csv.reader(iter(file), delimiter=separator, strict=True)
-    rows = _rows(reader, name)
+    rows = _rows(csv.reader(iter(file), delimiter=separator, strict=True), file, name, options)
     first = next(rows, None)
     if first is None:
-        return
+        hint = "a table without rows has a line of names"
+        raise BadTable("this file is empty", where=name, hint=hint)
+    if isinstance(first[1], BadTable):
+        raise first[1]
     header = _header(first[1], inputs, options, name)
-    schema = Schema(inputs, header, len(first[1]), name)
-    kept = _kept_columns(header, options, name)
-    rest = rows if header is not None else chain([first], rows)
-    while some := list(islice(rest, options.rows)):
-        yield _block(schema, some, kept, name)
+    return header, len(first[1]), rows if header is not None else chain([first], rows)
 
 
-def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(
+    reader: Any, file: _Counted, name: str, options: Options
+) -> Iterator[tuple[int, list[str] | BadTable]]:
     """Each row with the line it begins on; empty lines are skipped."""
     line, width = 1, 0
     while True:
@@ -158,13 +269,16 @@ def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
             raise BadTable("this is not CSV", where=where, found=str(problem)[:120]) from None
         if row:
             width = width or len(row)
+            wrong = file.wrong_in(line, reader.line_num + 1) if file.wrong else None
             if len(row) != width:
-                raise BadTable(
+                wrong = wrong or BadTable(
                     f"{len(row)} cells, the first line has {width}",
                     where=f"{name}:{line}",
                     hint="a cell with a separator in it needs quotation marks",
                 )
-            yield line, row
+                if not options.tolerant:
+                    raise wrong
+            yield line, wrong or row
         line = reader.line_num + 1
 
 
@@ -192,16 +306,26 @@ def _kept_columns(header: list[str] | None, options: Options, name: str) -> dict
 
 
 def _block(
-    schema: Schema, pending: list[tuple[int, list[str]]], kept: dict[str, int], name: str
+    schema: Schema,
+    pending: list[tuple[int, Any]],
+    kept: dict[str, int],
+    name: str,
+    *,
+    tolerant: bool,
 ) -> Block:
     lines = [line for line, _ in pending]
     rows = [row for _, row in pending]
 
-    def where(row: int, index: int, column: str) -> str:
-        return f"{name}:{lines[row]}:{index + 1} (column {column!r})"
+    def read(places: Sequence[int]) -> Any:
+        def where(row: int, index: int, column: str) -> str:
+            return f"{name}:{lines[places[row]]}:{index + 1} (column {column!r})"
 
-    columns = {column: [row[index] for row in rows] for column, index in kept.items()}
-    return Block(schema.data(rows, where), len(rows), name, lines, columns)
+        return schema.data([rows[place] for place in places], where)
+
+    data, refused = _readable(read, rows, tolerant=tolerant)
+    cells = [None if isinstance(row, BadTable) else row for row in rows]
+    columns = {column: [row and row[index] for row in cells] for column, index in kept.items()}
+    return Block(data, len(rows), name, lines, columns, refused=refused)
 
 
 # --- JSON lines ----------------------------------------------------------------------------------
@@ -212,14 +336,28 @@ def _json_lines(
 ) -> Iterator[Block]:
     texts = ((number, line) for number, line in enumerate(file, 1) if line.strip())
     columns: list[str] = []
+
+    def parsed(number: int, line: str) -> Any:
+        try:
+            if file.wrong and (wrong := file.wrong_in(number, number + 1)):
+                raise wrong
+            return _parsed(line, f"{name}:{number}")
+        except BadTable as problem:
+            if not options.tolerant:
+                raise
+            return problem
+
     while some := dict(islice(texts, options.rows)):
-        rows = [_parsed(line, f"{name}:{number}") for number, line in some.items()]
-        if not columns and isinstance(rows[0], dict):
-            columns = [key for key in rows[0] if key not in options.keep] or list(rows[0])
+        lines, rows = [*some], [parsed(number, line) for number, line in some.items()]
+        first = next((row for row in rows if not isinstance(row, BadTable)), None)
+        if not columns and isinstance(first, dict):
+            columns = [key for key in first if key not in options.keep] or list(first)
         named = [row if isinstance(row, dict) else {} for row in rows]
         kept = {key: [row.get(key) for row in named] for key in options.keep}
-        data = _json_data(rows, [*some], inputs, name, columns)
-        yield Block(data, len(rows), name, [*some], kept)
+
+        read = partial(_json_data, rows, lines, inputs, name, columns)
+        data, refused = _readable(read, rows, tolerant=options.tolerant)
+        yield Block(data, len(rows), name, lines, kept, refused=refused)
 
 
 def _parsed(line: str, where: str) -> Any:
@@ -237,11 +375,20 @@ def _parsed(line: str, where: str) -> Any:
 
 
 def _json_data(
-    rows: list[Any], lines: list[int], inputs: Mapping[str, Type], name: str, columns: list[str]
+    all_rows: list[Any],
+    lines: list[int],
+    inputs: Mapping[str, Type],
+    name: str,
+    columns: list[str],
+    places: Sequence[int],
 ) -> Any:
+    """The data of the rows of these places in a block."""
+    rows = [all_rows[place] for place in places]
+    if not rows:
+        return no_rows(inputs)
     kind = next(iter(inputs.values()))
     if len(inputs) > 1:
-        for row, line in zip(rows, lines, strict=True):
+        for row, line in zip(rows, (lines[place] for place in places), strict=True):
             if not isinstance(row, dict) or not inputs.keys() <= row.keys():
                 wanted = ", ".join(inputs)
                 raise BadTable(f"a row has {wanted}", where=f"{name}:{line}", found=str(row)[:60])

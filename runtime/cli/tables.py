@@ -29,7 +29,7 @@ Row = Sequence[str]
 #: The type of a column that the model's library wants to be there, and nothing reads.
 _UNREAD = "unread"
 #: What pandas reads as missing.
-_MISSING = {
+MISSING = {
     *("", "#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "n/a", "NA", "NULL", "null", "None"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
 }
@@ -87,7 +87,7 @@ def _document(text: str) -> Any:
 
 
 def _word(text: str) -> Any:
-    return math.nan if text in _MISSING else text
+    return math.nan if text in MISSING else text
 
 
 def _is_number(text: str) -> bool:
@@ -111,7 +111,7 @@ def _reader(dtype: str) -> Callable[[str], Any]:
 
 def _number(text: str) -> float:
     word = text.strip().lower()
-    if text.strip() in _MISSING:
+    if text.strip() in MISSING:
         return math.nan
     if word in ("true", "false"):  # data frames write booleans so; models take them as 1 and 0
         return float(word == "true")

@@ -17,6 +17,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from runtime.bulk.compressed import written
 from runtime.bulk.plans import flat_columns
 
 Columns = Any
@@ -36,14 +37,14 @@ def opened(path: str, form: str) -> Iterator[Writer]:
     if path == "-":
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")  # as files, whatever the locale
-        with _writer(Path("-"), form) as writer:
+        with _writer(Path("-"), path, form) as writer:
             yield writer
         sys.stdout.flush()
         return
     whole = Path(path)
     part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
     try:
-        with _writer(part, form) as writer:
+        with _writer(part, path, form) as writer:
             yield writer
         part.replace(whole)
     finally:
@@ -51,7 +52,7 @@ def opened(path: str, form: str) -> Iterator[Writer]:
 
 
 @contextmanager
-def _writer(path: Path, form: str) -> Iterator[Writer]:
+def _writer(path: Path, name: str, form: str) -> Iterator[Writer]:
     if form in {"parquet", "arrow"}:
         from runtime.bulk.files import Writer
 
@@ -59,8 +60,7 @@ def _writer(path: Path, form: str) -> Iterator[Writer]:
         yield writer
         writer.close()
         return
-    opened = path.open("w", encoding="utf-8", newline="") if str(path) != "-" else None
-    with opened or nullcontext(sys.stdout) as file:
+    with written(path, name) if name != "-" else nullcontext(sys.stdout) as file:
         yield _JsonLines(file) if form == "jsonl" else _Csv(file, "\t" if form == "tsv" else ",")
 
 
@@ -76,6 +76,8 @@ def _plain_column(column: Any) -> Any:
     size = getattr(column.type, "list_size", None)
     if size is None:
         return column.to_pylist()
+    if column.null_count:
+        return np.array([row or [None] * size for row in column.to_pylist()], object)
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), size)
 
 
@@ -112,6 +114,8 @@ class _Csv:
 
 def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray):
+        if value.dtype == object and all(item is None for item in value):
+            return None  # a row that was refused
         return [_plain(item) for item in value.tolist()]
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, float) and not np.isfinite(plain):

@@ -20,7 +20,7 @@ from flour.core.source import Source
 from flour.core.types import Type
 from flour.data.batch import BatchReader, Kind
 from flour.data.coerce import coerce
-from flour.data.nulls import knows_nan_of
+from flour.data.nulls import known_missing_of
 from flour.language.flow import Flow
 from oven import Plan
 from oven.plans.skeleton import classes
@@ -65,7 +65,7 @@ class GraphPlan:
         self.name = owner.partition("@")[0]
         self.inputs: dict[str, Type] = flow.inputs()
         self.outputs: dict[str, Type] = flow.types
-        self.reader = BatchReader(self.inputs, knows_nan_of(self))
+        self.reader = BatchReader(self.inputs, known_missing_of(self))
         self.digest = flow.digest
         self.classes = classes(flow.outputs.get("label"))
         self.waits = graph.waits

@@ -151,8 +151,11 @@ class ModelCodec:
         told: Any = None
         try:
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
+            reader = self.version.reader
             told = call_data(self.version.inputs, tensors)
-            batch = self.version.reader.read(told).as_block
+            if reader.asks:
+                told = reader.nulls.settled(told, spoken=True)
+            batch = reader.read(told).as_block
         except Exception:
             self.version.refused(self._loose(asked) if told is None else told)
             raise

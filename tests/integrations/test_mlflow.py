@@ -90,6 +90,34 @@ def test_rows_without_names_of_columns(name: str, tmp_path: Path) -> None:
         assert np.allclose(made["probabilities_1"], model.predict_proba(x)[:, 1], 1e-9)
 
 
+@pytest.mark.usefixtures("mlflow")
+def test_the_signature_has_the_answers(one: Known, tmp_path: Path) -> None:
+    from mlflow import pyfunc
+
+    frame = one.frame.drop(columns="row")
+    pretzel.mlflow.save_model(one.plan, tmp_path / "m", input_example=frame[:3])
+    loaded = pyfunc.load_model(str(tmp_path / "m"))
+    wanted = pretzel.pandas.predict(one.plan, frame[:3])
+    assert loaded.metadata.signature.outputs.input_names() == list(wanted)
+    assert loaded.metadata.saved_input_example_info is not None
+    more: dict[str, Any] = {"nonsense": 1}
+    with pytest.raises(TypeError, match="nonsense"):
+        pretzel.mlflow.save_model(one.plan, tmp_path / "n", **more)
+
+
+@pytest.mark.usefixtures("mlflow")
+def test_dtypes_in_files_of_skops() -> None:
+    from sklearn.impute import SimpleImputer
+    from sklearn.preprocessing import KBinsDiscretizer
+    from skops import io
+
+    rows = np.arange(30.0).reshape(-1, 1)
+    for model in (SimpleImputer(), KBinsDiscretizer(3, encode="ordinal")):
+        program = flour.from_skops(io.dumps(model.fit(rows)))
+        (made,) = oven.bake(program).run(rows).values()
+        assert np.array_equal(made, model.transform(rows))
+
+
 def flavours() -> list[Any]:
     """Return a model for each of MLflow's flavours, how it is saved, and its answers."""
     return [

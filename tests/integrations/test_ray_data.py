@@ -128,3 +128,13 @@ def test_a_dataset_without_rows_has_the_columns_of_answers(
     kept = [] if form == "items" else none.column_names
     assert made.columns() == [*kept, "label"]
     assert made.count() == 0
+
+
+def test_a_missing_column_is_told_before_the_job(cluster: Any, one: Known) -> None:
+    import runtime.bulk as pretzel
+    from flour.core.errors import MissingColumn
+
+    rows = cluster.data.from_arrow(one.table.drop_columns("age"))
+    for keep in (None, ["row"]):
+        with pytest.raises(MissingColumn, match="'age'"):
+            pretzel.ray.predict(rows, one.plan, keep=keep)

@@ -105,3 +105,13 @@ def test_a_plan_is_sent_once(session: Any, one: Known) -> None:
     before = sent()
     pretzel.spark.udf(session, one.plan, "label")
     assert sent() == before
+
+
+def test_a_missing_column_is_told_before_the_job(session: Any, one: Known) -> None:
+    import runtime.bulk as pretzel
+    from flour.core.errors import MissingColumn
+
+    frame = session.createDataFrame(one.frame.drop(columns="age").iloc[:5])
+    for keep in (None, ["row"]):
+        with pytest.raises(MissingColumn, match="'age'"):
+            pretzel.spark.predict(frame, one.plan, keep=keep)

@@ -40,7 +40,7 @@ def _pipeline(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
 def _feature_union(fit: Fitted, x: Flow, to: Importer) -> Flow:
     weights = fit.transformer_weights or {}
     parts = [
-        _weighted(_child(child, x, to, name), weights.get(name))
+        _weighted(_child(child, x, to, name), weights.get(name), to)
         for name, child in fit.transformer_list
         if not (isinstance(child, str) and child == "drop")
     ]
@@ -57,7 +57,7 @@ def _column_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
         if (isinstance(child, str) and child == "drop") or not picked:
             continue
         part = _column(x, picked[0]) if np.isscalar(columns) else columns_of(x, picked)
-        parts.append(_weighted(_child(child, part, to, name), weights.get(name)))
+        parts.append(_weighted(_child(child, part, to, name), weights.get(name), to))
     joined = beside(parts, x, to)
     if not isinstance(joined.type, Vector) or joined.type.dtype == "string":
         return joined
@@ -69,8 +69,15 @@ def _child(child: Fitted, x: Flow, to: Importer, name: str) -> Flow:
     return x if passes_through(child) else to.transform(child, x, name)
 
 
-def _weighted(x: Flow, weight: float | None) -> Flow:
-    return x if weight is None else x.as_float().multiply([weight])
+def _weighted(x: Flow, weight: float | None, to: Importer) -> Flow:
+    """The features times a weight; those of a frame in the width of each column."""
+    if weight is None:
+        return x
+    kinds = {str(kind) for _, kind in x.type.fields} if isinstance(x.type, Record) else set()
+    if isinstance(x.type, Record) and len(kinds) > 1:
+        columns = [x.field(name) for name in x.type.names]
+        return beside([_weighted(to.matrix(each), weight, to) for each in columns], x, to)
+    return to.matrix(x).as_float().multiply([weight])
 
 
 def _column(x: Flow, number: int) -> Flow:

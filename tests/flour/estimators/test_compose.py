@@ -272,3 +272,27 @@ def test_a_column_that_is_a_document_and_a_category(
         for run in (program.plan().run, oven.bake(program, background=False).run):
             with pytest.raises(InputError, match=r"refuses missing strings|not a category"):
                 run(row)
+
+
+PASSED = [["a", "b"], ["a"], ["n", "a"], ["s", "a", "n"], ["s", "t"], ["f"]]
+
+
+@pytest.mark.parametrize("weight", [1 / 3, 2])
+@pytest.mark.parametrize("columns", PASSED)
+def test_weights_of_columns_of_frames_that_pass_through(columns: list[str], weight: float) -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "n": np.arange(60), "f": X[:, 2] > 0})
+    frame["s"], frame["t"] = X[:, 2].astype(np.float32), X[:, 3].astype(np.float32)
+    two = [("z", StandardScaler(), ["b"]), ("p", "passthrough", columns)]
+    for model in (
+        ColumnTransformer(two, transformer_weights={"p": weight, "z": 3.0}),
+        ColumnTransformer(
+            two[:1], remainder="passthrough", transformer_weights={"remainder": weight}
+        ),
+        FeatureUnion(
+            [("p", "passthrough"), ("z", StandardScaler())], transformer_weights={"p": weight}
+        ),
+    ):
+        given = frame[list(dict.fromkeys([*columns, "b"]))]
+        wanted = model.fit(given).transform(given)
+        (made,) = oven.bake(flour.from_sklearn(model, sample=given)).run(given).values()
+        np.testing.assert_allclose(made, wanted, rtol=1e-12, atol=1e-15)

@@ -165,7 +165,7 @@ def test_all_threads_call_it(one: Known, monkeypatch: pytest.MonkeyPatch) -> Non
     together = threading.Barrier(2, timeout=30)
     run = Function.run
 
-    def watched(function: Function, data: dict[str, Any]) -> dict[str, Any]:
+    def watched(function: Function, data: dict[str, Any]) -> dict[str, Any] | None:
         if not together.broken and len(seen) < 2:
             seen.add(threading.get_ident())
             together.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,148 @@ def test_a_null_is_what_the_model_was_fitted_on(
     np.testing.assert_allclose(scores, model.decision_function(rows), rtol=1e-9)
 
 
-def test_none_in_rows_stays_none() -> None:
+# --- dicts, lists and JSON -----------------------------------------------------------------------
+
+
+def records(table: pa.Table) -> list[dict[str, Any]]:
+    """Return rows as JSON has them."""
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def lists(table: pa.Table) -> list[list[Any]]:
+    """Return rows by position."""
+    return [list(row.values()) for row in records(table)]
+
+
+def _each(plan: Plan, rows: list[Any]) -> list[float]:
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", plan)
+        return [runtime.predict("m", row)["scores"] for row in rows]
+
+
+def _json(plan: Plan, path: str, *bodies: object) -> list[Any]:
+    with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as server:
+        runtime.register("m", plan)
+        client = Client(server.port)
+        replies = [client.post(path, json.dumps(body).encode()) for body in bodies]
+        assert all(reply.status == 200 for reply in replies), replies[0].body
+        return [json.loads(reply.body) for reply in replies]
+
+
+def _jsonl(plan: Plan, table: pa.Table, folder: Path) -> Any:
+    plan.save(folder / "m.pretzel")
+    lines = "".join(json.dumps(row) + "\n" for row in records(table))
+    (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
+    places = (folder / "m.pretzel", folder / "rows.jsonl", "--output", folder / "to.parquet")
+    assert main(["predict", *map(str, places)]) == 0
+    return pq.read_table(folder / "to.parquet")["scores"]
+
+
+def _tensors(table: pa.Table) -> dict[str, Any]:
+    shape, columns = [len(table), 1], table.to_pydict()
+    kinds = {name: "FP64" if name == "age" else "BYTES" for name in columns}
+    return {
+        "inputs": [
+            {"name": name, "datatype": kinds[name], "shape": shape, "data": data}
+            for name, data in columns.items()
+        ]
+    }
+
+
+def _scores(replies: list[Any]) -> list[float]:
+    return [row["scores"] for row in replies[0]]
+
+
+def _of_tensors(reply: dict[str, Any]) -> list[float]:
+    return next(each["data"] for each in reply["outputs"] if each["name"] == "scores")
+
+
+def _entry(plan: Plan, data: Any) -> Any:
+    return dict(zip(plan.outputs, plan.entry()(data), strict=True))["scores"]
+
+
+PLAIN: dict[str, Door] = {
+    "dicts": lambda plan, table, _: plan.run(records(table))["scores"],
+    "lists": lambda plan, table, _: plan.run(lists(table))["scores"],
+    "tuples": lambda plan, table, _: plan.run([*map(tuple, lists(table))])["scores"],
+    "columns": lambda plan, table, _: plan.run(table.to_pydict())["scores"],
+    "entry": lambda plan, table, _: [_entry(plan, row) for row in records(table)],
+    "entry by position": lambda plan, table, _: [_entry(plan, row) for row in lists(table)],
+    "entry of blocks": lambda plan, table, _: _entry(plan, records(table)),
+    "rows": lambda plan, table, _: _each(plan, records(table)),
+    "rows by position": lambda plan, table, _: _each(plan, lists(table)),
+    "first calls": lambda plan, table, _: oven.bake(plan.flow, background=True).run(records(table))[
+        "scores"
+    ],
+    "jsonl": _jsonl,
+    "http rows": lambda plan, table, _: [
+        reply["scores"] for reply in _json(plan, "/predict/m", *records(table))
+    ],
+    "http block": lambda plan, table, _: _scores(_json(plan, "/predict/m", records(table))),
+    "http columns": lambda plan, table, _: _scores(_json(plan, "/predict/m", table.to_pydict())),
+    "http tensors": lambda plan, table, _: _of_tensors(
+        _json(plan, "/v2/models/m/infer", _tensors(table))[0]
+    ),
+}
+
+
+KINDS = [("strict", door) for door in PLAIN]
+KINDS += [(k, d) for k in ("categories", "most frequent") for d in ("dicts", "columns", "rows")]
+
+
+@pytest.mark.parametrize(("kind", "door"), KINDS)
+def test_a_null_of_json_is_missing(kind: str, door: str, tmp_path: Path) -> None:
+    plan, model, rows = fitted(kind, np.nan)
+    table = pa.table({"city": pa.array(rows["city"], from_pandas=True), "age": rows["age"]})
+    made = np.asarray(PLAIN[door](plan, table[:120] if "http" in door else table, tmp_path))
+    wanted = model.decision_function(rows)
+    np.testing.assert_allclose(made, wanted[: len(made)], rtol=1e-9)
+
+
+def two() -> tuple[Plan, Any, pd.DataFrame]:
+    """Return a model of a column with NaN, one with None, one with both; its rows, also as JSON."""
+    rows = pd.DataFrame(dict.fromkeys(("nan", "none", "both"), ROWS["city"]), dtype=object)
+    rows.loc[HOLES, "nan"] = np.nan
+    for name in ("none", "both"):
+        values = rows[name].to_numpy(object).copy()
+        values[np.roll(HOLES, 5)] = None
+        if name == "both":
+            values[::7] = np.nan
+        rows[name] = pd.Series(values, dtype=object)
+    columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), list(rows)))
+    model = make_pipeline(columns, LogisticRegression()).fit(rows, Y)
+    return oven.bake(flour.from_sklearn(model, sample=rows), background=False), model, rows
+
+
+@pytest.mark.parametrize("door", ["dicts", "lists", "columns", "entry", "rows", "http block"])
+def test_each_column_has_a_null_of_its_own(door: str, tmp_path: Path) -> None:
+    plan, model, rows = two()
+    meant = rows.copy()
+    meant["both"] = rows["both"].where(rows["both"].notna(), None).astype(object)
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    made = np.asarray(PLAIN[door](plan, table, tmp_path))
+    np.testing.assert_allclose(made, model.decision_function(meant), rtol=1e-9)
+
+
+def test_frames_and_arrays_say_what_they_mean() -> None:
+    plan, model, rows = two()
+    np.testing.assert_allclose(plan.run(rows)["scores"], model.decision_function(rows))
     plan, model, rows = fitted("categories", np.nan)
-    rows.loc[HOLES, "city"] = None
-    for form in (rows, rows.to_dict("records"), {name: rows[name].tolist() for name in rows}):
-        np.testing.assert_allclose(plan.run(form)["scores"], model.decision_function(rows))
+    rows["city"] = rows["city"].where(rows["city"].notna(), None).astype(object)
+    wanted = model.decision_function(rows)  # None is an unknown category
+    arrays = {name: rows[name].to_numpy() for name in rows}
+    for form in (rows, arrays, rows.to_numpy(object)):
+        np.testing.assert_allclose(plan.run(form)["scores"], wanted)
+
+
+def test_what_a_caller_hands_in_is_not_changed() -> None:
+    plan, _, rows = fitted("categories", np.nan)
+    given: Any = [{"city": None, "age": 3.0}, {"city": "Oslo", "age": 4.0}]
+    before = json.dumps(given)
+    for form in (given, {"city": [None, "Oslo"], "age": [3.0, 4.0]}, [[None, 3.0], ["Oslo", 4.0]]):
+        text = json.dumps(form)
+        plan.run(form)
+        assert json.dumps(form) == text
+    assert json.dumps(given) == before
+    assert len(rows)
