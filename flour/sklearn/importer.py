@@ -237,8 +237,6 @@ class EstimatorImporter(Importer):
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
         former = versions.FORMER.get(type(estimator).__name__, ())
         if not all(hasattr(estimator, name) for name in former):
-            if self._trace is not None:
-                self._trace.refuse("an attribute of a former version")
             estimator = versions.renewed(estimator)
         self._depth += 1
         try:
