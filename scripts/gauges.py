@@ -34,7 +34,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(114_900, 66_000),
+    "product: lines": Bound(113_400, 66_000),
     "circles of imports": Bound(12, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(10, 10),
@@ -45,8 +45,8 @@ BOUNDS = {
     "lines of a function: median": Bound(6, 6),
     "lines of a function: longest": Bound(60, 60),
     "functions without annotations": Bound(0, 0),
-    "parameters: bare Any": Bound(322, 100),
-    "tests: private reaches": Bound(5, 0),
+    "parameters: bare Any": Bound(305, 100),
+    "tests: private reaches": Bound(1, 0),
     "request: files": Bound(11, 6),
     "request: rooms": Bound(3, 3),
     "request: most entries into a file": Bound(4, 2),

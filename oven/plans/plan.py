@@ -163,9 +163,8 @@ class Plan(PickledAsFile):
 
         One after the other, as many texts of their own would take three times as much.
         """
-        restored = self._restored
-        if restored is not None:
-            return restored.nodes
+        if self._restored is not None:
+            return self._restored.nodes
         inside = self.flow.nodes()
         return "".join(item.digest for item in inside if not isinstance(item.op, Source))
 
@@ -594,8 +593,7 @@ class Plan(PickledAsFile):
         store.hold(owner, self.parameters())
 
     def __repr__(self) -> str:
-        kinds = ", ".join(kind for kind, _ in self.stage_kinds)
-        return f"Plan({', '.join(self.outputs)}: {kinds})"
+        return f"Plan({', '.join(self.outputs)}: {', '.join(kind for kind, _ in self.stage_kinds)})"
 
 
 def _needed_entry(code: EntryCode) -> Needed:

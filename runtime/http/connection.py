@@ -532,8 +532,7 @@ class Connection(asyncio.BufferedProtocol):
             if since > (settings.write_seconds if self._paused else _LINGER_SECONDS):
                 self._transport.abort()
         elif self._busy and self._ended and self._parser.get_http_version() != "1.0":
-            # Who sends no more may still read, or have gone. Sending an interim answer to one that
-            # has gone fails, and its request is cancelled as its connection is lost.
+            # A client that sends no more may have gone: then this write fails, which cancels.
             self._write(_CONTINUE)
         elif not self._busy and since > self._patience(settings):
             if self._state is IDLE:

@@ -125,11 +125,8 @@ class Repository(Closing):
             if apart
             else LocalImporter(folder, staged, trust, exact=exact)
         )
-        self._routes = (
-            RouteFiles(self.folder, runtime, self._lost)
-            if isinstance(runtime, RoutedRegistry)
-            else None
-        )
+        routed = isinstance(runtime, RoutedRegistry)
+        self._routes = RouteFiles(self.folder, runtime, self._lost) if routed else None
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._index: tuple[ModelState, ...] | None = ()
         self._changes = 0

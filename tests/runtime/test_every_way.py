@@ -60,6 +60,20 @@ reads = ["age", "ssn"]
 twice = "first.score * 2"
 """
 
+MODULE = "tests.runtime.graph.waiting"
+WAITING = f"""
+[inputs]
+age = "number"
+
+[nodes.fetched]
+fetch = "{MODULE}:twice"
+reads = ["age"]
+gives = "number"
+
+[outputs]
+fetched = "fetched"
+"""
+
 
 def scored(factor: float) -> flour.Flow:
     """Return a program of which each answer shows the factor: 4.0 * factor for ROW."""
@@ -79,8 +93,9 @@ def written(folder: Path) -> Path:
             (folder / name / "notes.toml").write_text(notes)
     for name in ("routed", "rolled", "shadowed"):
         (folder / name / "endpoint.toml").write_text(f'champion = "{name}@1"\n')
-    (folder / "graph").mkdir()
-    (folder / "graph" / "graph.toml").write_text(GRAPH)
+    for name, graph in (("graph", GRAPH), ("waiting", WAITING)):
+        (folder / name).mkdir()
+        (folder / name / "graph.toml").write_text(graph)
     return folder
 
 
@@ -119,8 +134,9 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     folder, answers = written(place / "models"), place / "answers"
     with ExitStack() as stack:
         if request.param == "python":
-            runtime = stack.enter_context(Runtime(executors=1))
-            repository = Repository(folder, runtime, staging=place / "staging")
+            runtime = stack.enter_context(Runtime(executors=1, allow_python=[MODULE]))
+            staging = place / "staging"
+            repository = Repository(folder, runtime, staging=staging, allow_python=[MODULE])
             repository.load_all()
             stack.callback(repository.close)
             settings = ServerSettings(port=0, answers=answers)
@@ -129,12 +145,13 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         elif request.param == "cluster":
             http = ServerSettings(drain_delay=0.2, drain_seconds=5.0, answers=answers)
             scale = Scale(2, 2)
-            made = stack.enter_context(cluster(place, folder, http=http, scale=scale, poll=0.0))
+            options = {"http": http, "scale": scale, "poll": 0.0, "allow_python": (MODULE,)}
+            made = stack.enter_context(cluster(place, folder, **options))
             made.wait_ready()
             port = urlsplit(made.front.url).port or 0
         else:
             count = 2 if request.param == "workers" else 1
-            options = ("--set", f"answers={answers}", "--poll", "0")
+            options = ("--set", f"answers={answers}", "--poll", "0", "--allow-python", MODULE)
             port = stack.enter_context(serving(folder, count, *options)).port
         way = Way(request.param, Client(port), answers)
         until(lambda: way.client.get("/v2/health/ready").status == 200)
@@ -219,6 +236,12 @@ def test_a_graph_of_the_folder(way: Way) -> None:
     assert {way.client.post("/predict/graph", ROW).json["twice"][0] for _ in range(MANY)} == {8.0}
 
 
+def test_a_graph_that_waits(way: Way) -> None:
+    """Its coroutine is one that the operator has allowed."""
+    found = {way.client.post("/predict/waiting", ROW).json["fetched"][0] for _ in range(MANY)}
+    assert found == {8.0}
+
+
 def test_a_model_goes_and_comes_by_name(way: Way) -> None:
     """No process answers what is unloaded, and every one what is loaded again."""
     path = "/v2/repository/models/unloaded"
@@ -228,7 +251,7 @@ def test_a_model_goes_and_comes_by_name(way: Way) -> None:
     assert way.client.post(f"{path}/load", {}).status == 200
     assert way.scores("unloaded") == {8.0}
     index = way.client.post("/v2/repository/index", {}).json
-    assert {each["name"] for each in index} == {*MODELS, "graph"}
+    assert {each["name"] for each in index} == {*MODELS, "graph", "waiting"}
 
 
 def test_what_each_column_added(way: Way) -> None:

@@ -85,7 +85,12 @@ def cluster(
     made = ClusterSettings(
         str(folder),
         str(tmp_path / "staging"),
-        options=Options(http, executors=1, store=str(tmp_path / "store")),
+        options=Options(
+            http,
+            executors=1,
+            store=str(tmp_path / "store"),
+            allow_python=settings.pop("allow_python", ()),
+        ),
         poll=settings.pop("poll", 0.1),
         **settings,
     )

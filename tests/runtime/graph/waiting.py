@@ -44,6 +44,12 @@ async def load(key: float) -> list[float]:
     return [key, 1.0]
 
 
+async def twice(key: float) -> float:
+    """A number of a key, a moment later."""
+    await asyncio.sleep(0.001)
+    return 2.0 * key
+
+
 async def hang(key: float) -> list[float]:
     """No answer, ever."""
     await asyncio.Event().wait()

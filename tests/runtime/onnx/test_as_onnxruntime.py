@@ -116,7 +116,7 @@ def _cells(*values: Any) -> Any:
 
 @needs_locale
 @pytest.mark.parametrize(
-    "odd", [None, float("nan"), 3, 3.5, b"a world", Named(), ["a", "world"], True], ids=repr
+    "odd", [None, float("nan"), 3, 3.5, b"a world", Named(), ["a", "world"], True], ids=str
 )
 @pytest.mark.parametrize("alone", [True, False])
 def test_anything_is_a_text(odd: Any, *, alone: bool) -> None:
