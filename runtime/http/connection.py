@@ -579,10 +579,8 @@ _LONG = 1 << 20
 _LINGER_SECONDS = 2.0
 _NO_HEADERS = spelling(())
 _UPGRADE = re.compile(rb"(?i)\r\nupgrade[ \t]*:[^\r\n]*")
-#: When the server ends, a connection that was quiet for so long is closed.
-_LAST_WORDS_SECONDS = 0.2
-#: And one that has not said what it wants.
-_FIRST_WORDS_SECONDS = 1.0
+#: When the server ends, a connection that was quiet for so long is closed, and a silent new one.
+_LAST_WORDS_SECONDS, _FIRST_WORDS_SECONDS = 0.2, 1.0
 #: Largest size and number of answers that are written together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
 

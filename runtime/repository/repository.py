@@ -125,8 +125,9 @@ class Repository(Closing):
             if apart
             else LocalImporter(folder, staged, trust, exact=exact)
         )
-        routed = isinstance(runtime, RoutedRegistry)
-        self._routes = RouteFiles(self.folder, runtime, self._lost) if routed else None
+        self._routes: RouteFiles | None = None
+        if isinstance(runtime, RoutedRegistry):
+            self._routes = RouteFiles(self.folder, runtime, self._lost)
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._index: tuple[ModelState, ...] | None = ()
         self._changes = 0

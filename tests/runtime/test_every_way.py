@@ -145,8 +145,9 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         elif request.param == "cluster":
             http = ServerSettings(drain_delay=0.2, drain_seconds=5.0, answers=answers)
             scale = Scale(2, 2)
-            options = {"http": http, "scale": scale, "poll": 0.0, "allow_python": (MODULE,)}
-            made = stack.enter_context(cluster(place, folder, **options))
+            made = stack.enter_context(
+                cluster(place, folder, http=http, scale=scale, poll=0.0, allow_python=(MODULE,))
+            )
             made.wait_ready()
             port = urlsplit(made.front.url).port or 0
         else:
