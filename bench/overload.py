@@ -189,7 +189,7 @@ def main() -> None:
     import flour
     from runtime import Runtime
     from runtime.http import Server, ServerSettings
-    from runtime.http.loop_fairness import lock_shared
+    from runtime.http.wire.loop_fairness import lock_shared
 
     on_processors(slice(1))
     flow = flour.vector("x", WIDTH).linear([[0.5] * WIDTH], [0.1]).sigmoid().named("risk")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from module_graph import circles, import_graph, parsed, rooms
+from module_graph import Rooms, circles, import_graph, parsed, rooms
 from private_reaches import private_reaches
 from request_path import request_path
 
@@ -41,6 +41,10 @@ BOUNDS = {
     "oven: arrows between rooms": Bound(24, 22),
     "oven: circles of rooms": Bound(0, 0),
     "oven: floors": Bound(6, 6),
+    "http: rooms": Bound(13, 14),
+    "http: arrows between rooms": Bound(51, 51),
+    "http: circles of rooms": Bound(0, 0),
+    "http: floors": Bound(9, 9),
     "lines of a file: longest": Bound(600, 600),
     "lines of a function: median": Bound(6, 6),
     "lines of a function: longest": Bound(60, 60),
@@ -92,14 +96,20 @@ def _of_files(files: list[list[str]]) -> dict[str, float]:
 def _of_imports(root: Path) -> dict[str, float]:
     graph = import_graph(root, PACKAGES)
     tied = circles(graph)
-    oven = rooms(graph, "oven")
     return {
         "circles of imports": len(tied),
         "largest circle: files": max(map(len, tied), default=0),
-        "oven: rooms": oven.rooms,
-        "oven: arrows between rooms": oven.arrows,
-        "oven: circles of rooms": len(oven.circles),
-        "oven: floors": oven.floors,
+        **_of_rooms("oven", rooms(graph, "oven")),
+        **_of_rooms("http", rooms(graph, "runtime.http")),
+    }
+
+
+def _of_rooms(name: str, found: Rooms) -> dict[str, float]:
+    return {
+        f"{name}: rooms": found.rooms,
+        f"{name}: arrows between rooms": found.arrows,
+        f"{name}: circles of rooms": len(found.circles),
+        f"{name}: floors": found.floors,
     }
 
 

@@ -139,8 +139,8 @@ def rooms(graph: Graph, package: str) -> Rooms:
     """Return the rooms of `package`: its folders, and each file beside them; its face is none."""
 
     def room(name: str) -> str | None:
-        first, *rest = name.split(".")
-        return rest[0] if first == package and rest else None
+        inner = name.removeprefix(f"{package}.")
+        return None if inner == name else inner.split(".")[0]
 
     found = grouped(graph, room)
     arrows = sum(map(len, found.values()))

@@ -27,8 +27,8 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402 (as above)
 import flour  # noqa: E402 (as above)
 from runtime import Runtime  # noqa: E402 (as above)
 from runtime.http import ServerSettings  # noqa: E402 (as above)
-from runtime.http.messages import Request  # noqa: E402 (as above)
 from runtime.http.service import Service  # noqa: E402 (as above)
+from runtime.http.wire.messages import Request  # noqa: E402 (as above)
 
 FRAME = pd.DataFrame(np.arange(40.0).reshape(10, 4) - 9, columns=list("abcd"))
 #: Packages without folders.

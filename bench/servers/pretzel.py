@@ -13,7 +13,7 @@ def main() -> None:
     """Serve every plan of a workload until the process is ended."""
     folder, count, port = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     from runtime.http.server import Server
-    from runtime.http.settings import ServerSettings
+    from runtime.http.wire.settings import ServerSettings
 
     me, saved = Pretzel(), Saved(folder, count)
     me.start()

@@ -12,7 +12,7 @@ def main() -> None:
     """Serve until the process is ended."""
     from runtime import Runtime
     from runtime.http.server import Server
-    from runtime.http.settings import ServerSettings
+    from runtime.http.wire.settings import ServerSettings
 
     runtime = Runtime(result_bytes=0)  # the same rows come again and again
     for model in read(sys.argv[1]):

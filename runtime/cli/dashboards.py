@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Write the files."""
-    from runtime.http.dashboard import alert_rules, dashboard
+    from runtime.http.watch.dashboard import alert_rules, dashboard
 
     folder: Path = options.into
     folder.mkdir(parents=True, exist_ok=True)

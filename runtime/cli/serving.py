@@ -115,7 +115,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     from objectstore import FileStore
     from runtime import Runtime
     from runtime.http import Server
-    from runtime.http.loop_fairness import keep_what_is_here, lock_shared
+    from runtime.http.wire.loop_fairness import keep_what_is_here, lock_shared
     from runtime.service.version import Compiling
 
     store = FileStore(options.store) if options.store else None

@@ -13,11 +13,11 @@ from flour.core.errors import FlourError
 
 if TYPE_CHECKING:
     from runtime.http.server import Server
-    from runtime.http.settings import ServerSettings
+    from runtime.http.wire.settings import ServerSettings
 
 __all__ = ["Server", "ServerSettings"]
 
-_LATER = {"Server": "runtime.http.server", "ServerSettings": "runtime.http.settings"}
+_LATER = {"Server": "runtime.http.server", "ServerSettings": "runtime.http.wire.settings"}
 
 
 def __getattr__(name: str) -> object:

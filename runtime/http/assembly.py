@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from runtime.http import telemetry
-from runtime.http.batching import Batched, BatchSettings
-from runtime.http.budget import Budget
-from runtime.http.clients import sender
-from runtime.http.guards import AtOnce, Crowd, Rates, Tokens
-from runtime.http.interfaces import Answering, Guard
-from runtime.http.result_cache import Cached
+from runtime.http.answer.batching import Batched, BatchSettings
+from runtime.http.answer.result_cache import Cached
+from runtime.http.guard.budget import Budget
+from runtime.http.guard.clients import sender
+from runtime.http.guard.guards import AtOnce, Crowd, Rates, Tokens
 from runtime.http.routes import HandlerContext
-from runtime.http.settings import ServerSettings
+from runtime.http.watch import telemetry
+from runtime.http.wire.interfaces import Answering, Guard
+from runtime.http.wire.settings import ServerSettings
 from runtime.service.runtime import Runtime
 
 

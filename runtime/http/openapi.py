@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from runtime.http.bodies import Error
-from runtime.http.messages import JSON
+from runtime.http.codec.bodies import Error
 from runtime.http.routes import Route
+from runtime.http.wire.messages import JSON
 
 _REFERENCE = "#/components/schemas/{name}"
 #: Statuses of any route: invalid requests, missing tokens, and refusals of a busy server.

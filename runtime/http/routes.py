@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from runtime.http.attributions import Attributions
-from runtime.http.bodies import Ready
-from runtime.http.codec import ModelCodec
-from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
-from runtime.http.lag import Lag
-from runtime.http.messages import JSON, Answer, Request
-from runtime.http.metrics_data import SnapshotSource
-from runtime.http.problems import HttpError
-from runtime.http.settings import ServerSettings
+from runtime.http.codec.bodies import Ready
+from runtime.http.codec.model_codec import ModelCodec
+from runtime.http.snapshots import SnapshotSource
+from runtime.http.wire.interfaces import Answering, Attributing, Guard, Observer, Peers, Repository
+from runtime.http.wire.lag import Lag
+from runtime.http.wire.messages import JSON, Answer, Request
+from runtime.http.wire.problems import HttpError
+from runtime.http.wire.settings import ServerSettings
 from runtime.service.runtime import Runtime
 
 
@@ -41,7 +40,7 @@ class HandlerContext:
     router: Router
     metrics: SnapshotSource | None
     #: Answers requests that ask why.
-    attribution: Attributions
+    attribution: Attributing
 
     def ready(self) -> Ready:
         """Whether the models that should be there are, and which are missing."""

@@ -21,15 +21,15 @@ from typing import Any, Self
 import uvloop
 
 from flour.core.errors import FlourError
-from runtime.http import lag
-from runtime.http.body_reading import READ_BYTES
-from runtime.http.connection import Connection
-from runtime.http.heads import Heads
-from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
-from runtime.http.noted import Noted
+from runtime.http.answer.noted import Noted
 from runtime.http.routes import REMEMBERED, Route
 from runtime.http.service import Service
-from runtime.http.settings import ServerSettings
+from runtime.http.wire import lag
+from runtime.http.wire.body_reading import READ_BYTES
+from runtime.http.wire.connection import Connection
+from runtime.http.wire.heads import Heads
+from runtime.http.wire.interfaces import Answering, Guard, Observer, Peers, Repository
+from runtime.http.wire.settings import ServerSettings
 from runtime.service.runtime import Runtime
 
 

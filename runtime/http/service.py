@@ -10,22 +10,32 @@ from contextlib import closing, nullcontext, suppress
 from time import monotonic
 
 from flour.core.errors import FlourError
-from runtime.http import assembly, problems, telemetry
-from runtime.http.array_pieces import CUTS
-from runtime.http.attributions import Attributions
-from runtime.http.bodies import Ready
-from runtime.http.codec import ModelCodec
-from runtime.http.compression import SOON, pack, unpack
-from runtime.http.guards import LATE, AtOnce, most_unread
-from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, Peers, Repository
-from runtime.http.lag import Lag
-from runtime.http.messages import Answer, Request, Response
-from runtime.http.number_arrays import NUMBERS
-from runtime.http.number_texts import TEXTS
+from runtime.http import assembly
+from runtime.http.answer.attributions import Attributions
+from runtime.http.codec.array_pieces import CUTS
+from runtime.http.codec.bodies import Ready
+from runtime.http.codec.model_codec import ModelCodec
+from runtime.http.codec.number_arrays import NUMBERS
+from runtime.http.codec.number_texts import TEXTS
+from runtime.http.guard.guards import AtOnce, most_unread
+from runtime.http.guard.turns import Turns
 from runtime.http.routes import Handler, HandlerContext, Route, Router
-from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
-from runtime.http.turns import Turns
+from runtime.http.watch import telemetry
+from runtime.http.wire import problems
+from runtime.http.wire.compression import SOON, pack, unpack
+from runtime.http.wire.interfaces import (
+    Alone,
+    Answering,
+    Direct,
+    Guard,
+    Observer,
+    Peers,
+    Repository,
+)
+from runtime.http.wire.lag import Lag
+from runtime.http.wire.messages import Answer, Request, Response
+from runtime.http.wire.settings import ServerSettings
 from runtime.service.private_answers import shown
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
@@ -90,7 +100,7 @@ class Service(HandlerContext):
             if request.waited:
                 self.lag.read(request.waited)
                 if request.late:
-                    return LATE
+                    return problems.LATE
             for guard in self.guards:
                 refusal = guard(request)
                 if refusal is not None:

@@ -6,8 +6,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from runtime.http import experiments, health, models, plain_json, rollouts
-from runtime.http.bodies import (
+from runtime.http.answer import experiments, health, models, plain_json, rollouts
+from runtime.http.answer.experiments import following
+from runtime.http.answer.inference import infer as infer_version
+from runtime.http.answer.inference import rows
+from runtime.http.codec.bodies import (
     Compared,
     IndexEntry,
     IndexRequest,
@@ -34,15 +37,12 @@ from runtime.http.bodies import (
     Statistics,
     Unloaded,
 )
-from runtime.http.codec_json import InferRequest
-from runtime.http.experiments import following
-from runtime.http.inference import infer as infer_version
-from runtime.http.inference import rows
-from runtime.http.messages import TIMEOUT_HEADER
-from runtime.http.metrics import metrics
-from runtime.http.metrics_text import CONTENT_TYPE as METRICS_TEXT
-from runtime.http.page import HTML, LONGEST_REFRESH, STEPS, explain, status
+from runtime.http.codec.codec_json import InferRequest
+from runtime.http.pages.page import HTML, LONGEST_REFRESH, STEPS, explain, status
 from runtime.http.routes import Field, Handler, Route, by_route
+from runtime.http.watch.metrics import metrics
+from runtime.http.watch.metrics_text import CONTENT_TYPE as METRICS_TEXT
+from runtime.http.wire.messages import TIMEOUT_HEADER
 
 
 def _both(

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runtime.http.interfaces import ModelState
+    from runtime.http.wire.interfaces import ModelState
     from runtime.repository.errors import RepositoryError
     from runtime.repository.listing import Model, Scan, Trouble
     from runtime.repository.repository import Event, Repository
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Model", "ModelState", "Repository", "RepositoryError", "Scan", "Trouble"]
 
 _LATER = {
-    "ModelState": "runtime.http.interfaces",
+    "ModelState": "runtime.http.wire.interfaces",
     "RepositoryError": "runtime.repository.errors",
     **dict.fromkeys(("Model", "Scan", "Trouble"), "runtime.repository.listing"),
     **dict.fromkeys(("Event", "Repository"), "runtime.repository.repository"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from flour.language.graph_file import is_graph_file
 from objectstore import Closing, Explained
 from runtime.errors import InUse, RuntimeClosed, UnknownEndpoint
-from runtime.http.interfaces import ModelState
+from runtime.http.wire.interfaces import ModelState
 from runtime.repository import formats
 from runtime.repository.errors import BadConfig, NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Print, natural, shown

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from flour.core.errors import FlourError
-from runtime.http.interfaces import ModelState
-from runtime.http.problems import HttpError
+from runtime.http.wire.interfaces import ModelState
+from runtime.http.wire.problems import HttpError
 from runtime.workers.channel import End, Refused
 from runtime.workers.errors import ChannelClosed
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from runtime.http.settings import ServerSettings
+from runtime.http.wire.settings import ServerSettings
 from runtime.service.engines import check_options
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from flour.core.errors import FlourError
 from objectstore import FileStore
-from runtime.http.loop_fairness import keep_what_is_here, lock_shared
 from runtime.http.server import Server
+from runtime.http.wire.loop_fairness import keep_what_is_here, lock_shared
 from runtime.repository.staging_locks import WORKERS
 from runtime.routing.history import History
 from runtime.routing.written import as_toml

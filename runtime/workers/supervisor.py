@@ -18,9 +18,9 @@ from typing import Any, Self
 
 from flour.core.errors import FlourError
 from runtime.http.assembly import check
-from runtime.http.interfaces import Repository
 from runtime.http.server import listen, url_of
-from runtime.http.settings import ServerSettings
+from runtime.http.wire.interfaces import Repository
+from runtime.http.wire.settings import ServerSettings
 from runtime.rollout import STEP_SECONDS
 from runtime.service.version import Compiling
 from runtime.workers.channel import Channel

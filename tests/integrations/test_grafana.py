@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.http.dashboard import PANELS, SECTIONS, dashboard
+from runtime.http.watch.dashboard import PANELS, SECTIONS, dashboard
 
 pytestmark = pytest.mark.integrations
 

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from runtime.http.dashboard import ALERTS, PANELS, alert_rules
+from runtime.http.watch.dashboard import ALERTS, PANELS, alert_rules
 from tests.runtime.http.client import Client
 from tests.runtime.http.monitored import ask, monitored
 

@@ -16,11 +16,12 @@ import pytest
 
 from flour.core.errors import ParameterError
 from runtime import Runtime
-from runtime.http import access_log, noted
-from runtime.http.access_log import AccessLog
-from runtime.http.messages import Request, Response
-from runtime.http.noted import Noted
-from runtime.http.problems import HttpError
+from runtime.http.answer import noted
+from runtime.http.answer.noted import Noted
+from runtime.http.watch import access_log
+from runtime.http.watch.access_log import AccessLog
+from runtime.http.wire.messages import Request, Response
+from runtime.http.wire.problems import HttpError
 from runtime.provenance import keeping
 from runtime.workers import mirror
 from tests.runtime.plans import shift

@@ -31,7 +31,7 @@ from flour.core.errors import FlourError
 from oven import Plan
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.codec_arrow import ARROW
+from runtime.http.codec.codec_arrow import ARROW
 from tests.forms import DTYPES, blocks, frame_of, single_rows
 from tests.runtime.cli.conftest import pretzel  # noqa: F401 (a fixture)
 from tests.runtime.http.client import Client

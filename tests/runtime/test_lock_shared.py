@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from runtime.http.loop_fairness import SWITCH_SECONDS, lock_shared
+from runtime.http.wire.loop_fairness import SWITCH_SECONDS, lock_shared
 
 
 @pytest.mark.parametrize(("usual", "meanwhile"), [(0.005, SWITCH_SECONDS), (1e-4, 1e-4)])

@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from runtime.cluster.serving.bodies import Answer
 from runtime.errors import ClusterError
-from runtime.http.codec_binary import Reader, raw_values, values
-from runtime.http.messages import HEADER_LENGTH, PARITY_OF, PLAN_HEADER, VERSION_HEADER
-from runtime.http.tensors import datatype_of
+from runtime.http.codec.codec_binary import Reader, raw_values, values
+from runtime.http.codec.tensors import datatype_of
+from runtime.http.wire.messages import HEADER_LENGTH, PARITY_OF, PLAN_HEADER, VERSION_HEADER
 
 #: Columns by name, in a dict or a frame, or numbers side by side.
 Rows = Mapping[str, ArrayLike] | ArrayLike

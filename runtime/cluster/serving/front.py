@@ -17,10 +17,10 @@ from flour.core.errors import FlourError
 from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
-from runtime.http.guards import Tokens
-from runtime.http.messages import JSON, Request, Response
+from runtime.http.guard.guards import Tokens
 from runtime.http.server import listening
-from runtime.http.settings import ServerSettings
+from runtime.http.wire.messages import JSON, Request, Response
+from runtime.http.wire.settings import ServerSettings
 
 #: Headers that belong to one connection.
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "host"})

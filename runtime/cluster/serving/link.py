@@ -16,8 +16,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
-from runtime.http.messages import Request, Response
-from runtime.http.problems import refusal
+from runtime.http.wire.messages import Request, Response
+from runtime.http.wire.problems import refusal
 from runtime.workers.channel import Channel, Handler
 from runtime.workers.errors import ChannelClosed
 

@@ -22,13 +22,13 @@ from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members
 from runtime.cluster.serving.link import Address, Lease, Link
 from runtime.cluster.serving.state import ClusterState
-from runtime.http.guards import LATE
-from runtime.http.loop_fairness import lock_shared
-from runtime.http.messages import Answer, Request, Response
+from runtime.http.codec.typed_json import json
 from runtime.http.routes import HandlerContext, Route
 from runtime.http.server import Server, listen, url_of
-from runtime.http.settings import ServerSettings
-from runtime.http.typed_json import json
+from runtime.http.wire.loop_fairness import lock_shared
+from runtime.http.wire.messages import Answer, Request, Response
+from runtime.http.wire.problems import LATE
+from runtime.http.wire.settings import ServerSettings
 from runtime.repository.object_storage import RemotePlans
 from runtime.shutdown import Ending
 from runtime.workers.channel import Handler

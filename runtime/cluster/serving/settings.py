@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from flour.core.errors import check_values, is_count, is_number
 from runtime.cluster.serving.autoscaling import Scale
 from runtime.errors import ClusterError
-from runtime.http.settings import ServerSettings
+from runtime.http.wire.settings import ServerSettings
 from runtime.workers.options import Options
 
 

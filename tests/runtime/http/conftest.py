@@ -16,7 +16,7 @@ import flour
 from runtime import Runtime
 from runtime.errors import UnknownEndpoint
 from runtime.http import Server, ServerSettings
-from runtime.http.interfaces import ModelState
+from runtime.http.wire.interfaces import ModelState
 from tests.runtime.http.client import Client
 from tests.runtime.plans import record_flow, shift, text_flow
 

@@ -11,9 +11,10 @@ import pytest
 
 from flour.core.errors import ParameterError
 from runtime import Runtime
-from runtime.http import Server, ServerSettings, access_log
-from runtime.http.access_log import AccessLog
-from runtime.http.messages import Request, Response
+from runtime.http import Server, ServerSettings
+from runtime.http.watch import access_log
+from runtime.http.watch.access_log import AccessLog
+from runtime.http.wire.messages import Request, Response
 from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import filled

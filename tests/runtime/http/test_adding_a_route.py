@@ -39,13 +39,13 @@ with Runtime() as runtime:
 
 def test_one_file_and_one_row_are_enough(tmp_path: Path) -> None:
     tree = copied(tmp_path / "tree")
-    put(tree, "runtime/http/columns.py", FILE)
+    put(tree, "runtime/http/answer/columns.py", FILE)
     table = "runtime/http/table.py"
     insert(
         tree,
         table,
-        "from runtime.http.inference import",
-        "from runtime.http.columns import InputWidths, columns\n",
+        "from runtime.http.answer.inference import",
+        "from runtime.http.answer.columns import InputWidths, columns\n",
     )
     insert(tree, table, '    *_both("/ready"', ROW)
     assert run_tests(tree, "-k", "columns or listed", "tests/runtime/http/test_openapi.py") >= 2

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime import Runtime
-from runtime.http import Server, ServerSettings, array_pieces, inference
-from runtime.http.array_pieces import PIECE_BYTES, rows_in_pieces
-from runtime.http.inference import LARGE
+from runtime.http import Server, ServerSettings
+from runtime.http.answer import inference
+from runtime.http.answer.inference import LARGE
+from runtime.http.codec import array_pieces
+from runtime.http.codec.array_pieces import PIECE_BYTES, rows_in_pieces
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import House, filled, tensor
 from tests.runtime.plans import documents

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.http.codec_arrow import ARROW
+from runtime.http.codec.codec_arrow import ARROW
 from tests.runtime.http.conftest import WIDTH, House
 
 X = np.random.default_rng(3).normal(size=(300, WIDTH))

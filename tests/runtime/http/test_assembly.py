@@ -17,10 +17,10 @@ from flour.core.errors import ParameterError
 from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.batching import Batched
-from runtime.http.interfaces import Direct
-from runtime.http.messages import InferCall
-from runtime.http.result_cache import Cached
+from runtime.http.answer.batching import Batched
+from runtime.http.answer.result_cache import Cached
+from runtime.http.wire.interfaces import Direct
+from runtime.http.wire.messages import InferCall
 from runtime.service.version import ModelVersion
 from tests.house import until
 from tests.runtime.http.client import Client
@@ -81,7 +81,7 @@ def test_answers_that_are_kept() -> None:
 
 def test_requests_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if all of them took long.
-    monkeypatch.setattr("runtime.http.batching.INSTANT", -1.0)
+    monkeypatch.setattr("runtime.http.answer.batching.INSTANT", -1.0)
     body = [ROW, ROW]
     with serving(batch_wait=20.0, batch_rows=8) as (server, client):
         server.service.answering.quick = lambda *_: None  # type: ignore[method-assign]  # nothing is over at once

@@ -11,8 +11,8 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import flour
 import oven
-from runtime.http.attributions import Attributions
-from runtime.http.problems import HttpError
+from runtime.http.answer.attributions import Attributions
+from runtime.http.wire.problems import HttpError
 from tests.boosters import sample
 from tests.runtime.http.conftest import House, tensor
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import flour
 from flour.core.errors import InputError
 from runtime import Runtime
-from runtime.http.batching import Batched, BatchSettings
-from runtime.http.interfaces import Direct
-from runtime.http.messages import InferCall
+from runtime.http.answer.batching import Batched, BatchSettings
+from runtime.http.wire.interfaces import Direct
+from runtime.http.wire.messages import InferCall
 from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
 from tests.runtime.plans import record_flow, shift, text_flow

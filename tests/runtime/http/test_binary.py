@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.http import codec_binary, compression, service
-from runtime.http.messages import Request
-from runtime.http.problems import HttpError
-from runtime.http.tensors import DTYPES
+from runtime.http import service
+from runtime.http.codec import codec_binary
+from runtime.http.codec.tensors import DTYPES
+from runtime.http.wire import compression
+from runtime.http.wire.messages import Request
+from runtime.http.wire.problems import HttpError
 from tests.runtime.http.client import Reply
 from tests.runtime.http.conftest import House, outputs, tensor
 

@@ -7,9 +7,9 @@ import numpy as np
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.budget import DAY, Budget
-from runtime.http.guards import Client as Sender
-from runtime.http.messages import Request
+from runtime.http.guard.budget import DAY, Budget
+from runtime.http.guard.guards import Client as Sender
+from runtime.http.wire.messages import Request
 from tests.runtime.http.client import Client
 
 

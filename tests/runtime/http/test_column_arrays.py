@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flour.core.types import Category, Record, Scalar, Tokens, Type, Vector
-from runtime.http import array_pieces, column_arrays, number_arrays
-from runtime.http.column_arrays import column_pieces
+from runtime.http.codec import array_pieces, column_arrays, number_arrays
+from runtime.http.codec.column_arrays import column_pieces
 from tests.runtime.http.conftest import House
 from tests.runtime.http.test_array_pieces import PEOPLE, large
 

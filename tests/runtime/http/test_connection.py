@@ -18,12 +18,12 @@ import pytest
 from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http import connection as module
-from runtime.http.body_reading import READ_BYTES
-from runtime.http.interfaces import Direct
-from runtime.http.messages import InferCall, Request, Response
-from runtime.http.problems import refusal
 from runtime.http.routes import HandlerContext, Route
+from runtime.http.wire import connection as module
+from runtime.http.wire.body_reading import READ_BYTES
+from runtime.http.wire.interfaces import Direct
+from runtime.http.wire.messages import InferCall, Request, Response
+from runtime.http.wire.problems import refusal
 from runtime.service.version import ModelVersion
 from tests.house import until
 from tests.runtime.http.client import Client, replies

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runtime.cli import main
-from runtime.http.dashboard import ALERTS, PANELS, SECTIONS, alert_rules, dashboard
+from runtime.http.watch.dashboard import ALERTS, PANELS, SECTIONS, alert_rules, dashboard
 from tests.runtime.http.exposition import read
 from tests.runtime.http.monitored import monitored
 

@@ -10,8 +10,8 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.metrics_data import Family
-from runtime.http.metrics_energy import Energy, Packages, busy_seconds
+from runtime.http.snapshots import Family
+from runtime.http.watch.metrics_energy import Energy, Packages, busy_seconds
 from runtime.service.stats import VersionStats
 from tests.runtime.http.client import Client
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flour.core.errors import ParameterError
-from runtime.http import guards
-from runtime.http.guards import Crowd, Rates, Tokens
-from runtime.http.messages import Request
+from runtime.http.guard import guards
+from runtime.http.guard.guards import Crowd, Rates, Tokens
+from runtime.http.wire.messages import Request
 
 ALICE, BOB = "a" * 20, "b" * 20
 

@@ -12,10 +12,10 @@ import pytest
 
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.headers import spelling
-from runtime.http.interfaces import ModelState
-from runtime.http.messages import Request, Response
 from runtime.http.routes import HandlerContext, Route
+from runtime.http.wire.headers import spelling
+from runtime.http.wire.interfaces import ModelState
+from runtime.http.wire.messages import Request, Response
 from tests.house import until
 from tests.runtime.http.client import Client, replies
 from tests.runtime.http.conftest import House

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.http import codec_json
-from runtime.http.problems import HttpError
+from runtime.http.codec import codec_json
+from runtime.http.wire.problems import HttpError
 from tests.runtime.http.conftest import CLASSES, House, outputs, tensor
 
 #: With places for the datatype and the last number.

@@ -12,9 +12,9 @@ import pytest
 
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.connection import Connection
-from runtime.http.messages import Response
 from runtime.http.routes import Route
+from runtime.http.wire.connection import Connection
+from runtime.http.wire.messages import Response
 from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift

@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from runtime import Runtime
-from runtime.http.loop_fairness import gently, uncollected
+from runtime.http.wire.loop_fairness import gently, uncollected
 from tests.runtime.plans import WIDTH, shift
 
 

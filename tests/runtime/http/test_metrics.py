@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.messages import Request, Response
-from runtime.http.metrics_data import (
+from runtime.http.snapshots import (
     BOUNDS,
     Distribution,
     Family,
@@ -22,8 +21,9 @@ from runtime.http.metrics_data import (
     merge,
     to_json,
 )
-from runtime.http.metrics_meters import Meters
-from runtime.http.metrics_text import exposition
+from runtime.http.watch.metrics_meters import Meters
+from runtime.http.watch.metrics_text import exposition
+from runtime.http.wire.messages import Request, Response
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import filled, tensor
 from tests.runtime.http.exposition import Read, read

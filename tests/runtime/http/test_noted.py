@@ -13,7 +13,7 @@ import pytest
 import flour
 import oven
 from runtime import Runtime
-from runtime.http.noted import Noted
+from runtime.http.answer.noted import Noted
 from runtime.watch import training_of
 from runtime.watch.watching import watches_of
 

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 import flour
 from runtime import Runtime
-from runtime.http import Server, ServerSettings, codec_json, number_arrays
-from runtime.http.number_arrays import LEAST_BYTES, Numbers, read, taken_out
-from runtime.http.problems import HttpError
+from runtime.http import Server, ServerSettings
+from runtime.http.codec import codec_json, number_arrays
+from runtime.http.codec.number_arrays import LEAST_BYTES, Numbers, read, taken_out
+from runtime.http.wire.problems import HttpError
 from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import tensor

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.http import codec_json, number_texts
-from runtime.http.number_texts import LEAST_NUMBERS, written
+from runtime.http.codec import codec_json, number_texts
+from runtime.http.codec.number_texts import LEAST_NUMBERS, written
 
 RNG = np.random.default_rng(0)
 

@@ -17,10 +17,10 @@ import pytest
 from bench import overload
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.interfaces import Direct
-from runtime.http.lag import EVERY, Lag
-from runtime.http.messages import Answer, InferCall, Request, Response
 from runtime.http.routes import HandlerContext, Route
+from runtime.http.wire.interfaces import Direct
+from runtime.http.wire.lag import EVERY, Lag
+from runtime.http.wire.messages import Answer, InferCall, Request, Response
 from tests.runtime.http.client import Client, Reply, replies
 from tests.runtime.http.conftest import WIDTH, filled, tensor
 

@@ -16,9 +16,9 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.interfaces import ModelState
-from runtime.http.page import STEPS
-from runtime.http.page_html import duration, number, size
+from runtime.http.pages.page import STEPS
+from runtime.http.pages.page_html import duration, number, size
+from runtime.http.wire.interfaces import ModelState
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import filled
 from tests.runtime.http.test_metrics import ROW
@@ -195,7 +195,7 @@ def _body(server: Server, path: str) -> str:
 
 
 def test_many_models_are_cut(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    monkeypatch.setattr("runtime.http.page.SHOWN", 2)
+    monkeypatch.setattr("runtime.http.pages.page.SHOWN", 2)
     found = page(server, "/")
     assert "the first 2 of 9; search for the others" in found.text
 

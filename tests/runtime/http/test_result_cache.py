@@ -11,9 +11,9 @@ import pytest
 from flour.core.errors import InputError
 from flour.data.batch import Batch
 from runtime import Runtime
-from runtime.http.interfaces import Direct
-from runtime.http.messages import InferCall
-from runtime.http.result_cache import Cached
+from runtime.http.answer.result_cache import Cached
+from runtime.http.wire.interfaces import Direct
+from runtime.http.wire.messages import InferCall
 from runtime.service.version import ModelVersion
 from tests.runtime.plans import shift, text_flow
 

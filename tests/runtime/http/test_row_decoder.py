@@ -16,10 +16,10 @@ import flour
 from flour.core.types import Category, Scalar, Type
 from flour.language.flow import source
 from runtime import Runtime
-from runtime.http.codec import ModelCodec
-from runtime.http.messages import Request, Response
+from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.service import Service
-from runtime.http.settings import ServerSettings
+from runtime.http.wire.messages import Request, Response
+from runtime.http.wire.settings import ServerSettings
 from tests.runtime.http.conftest import filled, tensor
 
 KINDS = {"city": "BYTES", "age": "INT64", "income": "FP64", "member": "BOOL"}

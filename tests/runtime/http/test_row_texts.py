@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from runtime.http.codec_json import encode
-from runtime.http.row_texts import encoded_column, encoded_rows
+from runtime.http.codec.codec_json import encode
+from runtime.http.codec.row_texts import encoded_column, encoded_rows
 
 RNG = np.random.default_rng(0)
 WORDS = np.array(['a "b"', "Ōsaka\n", "", "x", "1,2"], object)

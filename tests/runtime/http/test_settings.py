@@ -26,11 +26,11 @@ from runtime import Runtime
 from runtime.errors import BadRegistration
 from runtime.http import Server, ServerSettings
 from runtime.http.assembly import check
-from runtime.http.interfaces import Direct, ModelState
-from runtime.http.messages import InferCall, Request, Response
-from runtime.http.metrics_energy import Packages
 from runtime.http.routes import Route
 from runtime.http.server import ServerError, listen
+from runtime.http.watch.metrics_energy import Packages
+from runtime.http.wire.interfaces import Direct, ModelState
+from runtime.http.wire.messages import InferCall, Request, Response
 from runtime.service.version import ModelVersion
 from tests.house import until
 from tests.runtime.http.client import Client, Reply
@@ -293,7 +293,7 @@ def _(house: House) -> None:
 
 @probe("batch_wait", "batch_rows")
 def _(house: House) -> None:
-    house.patch.setattr("runtime.http.batching.INSTANT", -1.0)  # as if all took long
+    house.patch.setattr("runtime.http.answer.batching.INSTANT", -1.0)  # as if all took long
     client = house.serve(ever=True, batch_wait=60.0, batch_rows=4)
     body = json.dumps([ROW, ROW])
     threads = [threading.Thread(target=client.post, args=("/predict/m", body.encode()))]
@@ -308,7 +308,7 @@ def _(house: House) -> None:
 
 @probe("batch_objective")
 def _(house: House) -> None:
-    house.patch.setattr("runtime.http.batching.INSTANT", -1.0)
+    house.patch.setattr("runtime.http.answer.batching.INSTANT", -1.0)
     client = house.serve(ever=True, batch_wait=60.0, batch_objective=0.001)
     began = time.monotonic()
     assert client.post("/predict/m", [ROW, ROW]).status == 200
@@ -430,7 +430,7 @@ def _(house: House) -> None:
         return client.get("/metrics")
 
     nothing = Packages(house.place / "none")  # a machine that does not tell its energy
-    house.patch.setattr("runtime.http.metrics_energy.Packages", lambda: nothing)
+    house.patch.setattr("runtime.http.watch.metrics_energy.Packages", lambda: nothing)
     assert told(metrics=False).status == 404
     words = (b"nv_inference", b"energy_joules_total", b"carbon_grams_total")
     for settings, seen in (
@@ -522,7 +522,7 @@ def test_a_token_file_that_changes_is_read_again(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A client that comes, one whose rights change, one that goes; a broken file, and none."""
-    house.patch.setattr("runtime.http.guards._CHECK_SECONDS", 0.0)
+    house.patch.setattr("runtime.http.guard.guards._CHECK_SECONDS", 0.0)
     client = house.serve(tokens=house.tokens())
 
     def told() -> list[int]:

@@ -22,7 +22,7 @@ from flour.core.errors import FlourError
 from oven.explain import timing
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.compression import SOON
+from runtime.http.wire.compression import SOON
 from tests.house import ROOT
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import classifier, filled, tensor

@@ -12,8 +12,8 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.messages import TIMEOUT_HEADER, Request
-from runtime.http.turns import Turns
+from runtime.http.guard.turns import Turns
+from runtime.http.wire.messages import TIMEOUT_HEADER, Request
 from scheduler import DeadlineExceeded, Overloaded
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift_flow

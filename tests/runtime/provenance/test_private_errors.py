@@ -24,7 +24,7 @@ from flour.core.hidden import hiding
 from runtime import Runtime
 from runtime.errors import BadCall, NodeFailed, UnknownEndpoint
 from runtime.http import Server, ServerSettings
-from runtime.http.problems import HttpError, text
+from runtime.http.wire.problems import HttpError, text
 from runtime.service.private import redacted
 from tests.house import until
 from tests.runtime.http.client import Client

@@ -21,7 +21,7 @@ from flour.language.graph_file import save_graph
 from runtime import Runtime
 from runtime.errors import BadRegistration, InUse, UnknownEndpoint
 from runtime.http.service import Service
-from runtime.http.settings import ServerSettings
+from runtime.http.wire.settings import ServerSettings
 from runtime.repository.repository import Repository
 from runtime.rollout import Rollout, rollout
 from runtime.routing import Route

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import flour
 from runtime import Runtime
-from runtime.http.metrics_watch import families
+from runtime.http.watch.metrics_watch import families
 
 X = np.random.default_rng(0).normal(size=(4000, 12))
 

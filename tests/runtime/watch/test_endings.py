@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import flour
 from flour.core.errors import InputError
 from runtime import Runtime
-from runtime.http.metrics_watch import families, with_drift
+from runtime.http.watch.metrics_watch import families, with_drift
 from runtime.watch import Numbers, Reference, drift
 from runtime.watch.statistics import psi_error
 

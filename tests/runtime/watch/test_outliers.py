@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import flour
 from flour.core.errors import FlourError
 from runtime import Runtime
-from runtime.http.metrics_watch import families
+from runtime.http.watch.metrics_watch import families
 from runtime.watch import Reference, mahalanobis, out_of_range, pca_residual
 
 COLUMNS = ["age", "hours", "pay", "debt"]

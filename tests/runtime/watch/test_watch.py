@@ -24,7 +24,7 @@ import oven
 from flour.core.errors import FlourError, InputError, ParameterError
 from oven import Plan
 from runtime import Runtime
-from runtime.http.metrics_watch import families
+from runtime.http.watch.metrics_watch import families
 from runtime.watch import Adwin, PageHinkley, Reference, Tap, Watch
 from runtime.watch.distinct import numbered_objects
 from runtime.watch.segments import OVERFLOW, Segments

@@ -13,7 +13,7 @@ import pytest
 
 from runtime import Runtime
 from runtime.errors import UnknownEndpoint
-from runtime.http.interfaces import ModelState
+from runtime.http.wire.interfaces import ModelState
 from runtime.workers.channel import Refused
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
 from runtime.workers.fleet import Fleet, Member

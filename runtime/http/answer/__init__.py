@@ -1,0 +1,1 @@
+"""Who answers: inference, experiments, caches, batching."""

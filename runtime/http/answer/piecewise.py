@@ -1,0 +1,79 @@
+"""Large bodies of rows, answered piece by piece: others are answered in between."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from flour.core.errors import InputError
+from flour.data.batch import Batch, row_count
+from runtime.http.answer.inference import left
+from runtime.http.codec.array_pieces import RowPieces
+from runtime.http.codec.column_arrays import ColumnPieces
+from runtime.http.codec.model_codec import ModelCodec
+from runtime.http.codec.response_options import ResponseOptions, timeout
+from runtime.http.routes import HandlerContext
+from runtime.http.watch import telemetry
+from runtime.http.wire.messages import Request, Response
+from runtime.http.wire.problems import HttpError
+
+_NUMBER = re.compile(r"\[(\d+)\]")
+Cut = Callable[[ModelCodec, bytes | memoryview], RowPieces | ColumnPieces | None]
+Read = Callable[[ModelCodec, bytes | memoryview | dict[str, Any]], Batch]
+
+
+async def in_pieces(
+    service: HandlerContext,
+    front: ModelCodec,
+    request: Request,
+    cut: Cut,
+    read: Read,
+    form: Callable[[dict[str, Any]], bytes],
+) -> Response | None:
+    """The answer to rows or columns; None for other bodies, and where rows depend on each other.
+
+    `cut` finds the pieces, `read` makes the batch of one, `form` an array of JSON of its answers.
+    """
+    wished = ResponseOptions(timeout=timeout({}, request))
+    if front.version.mixes_rows:
+        return None
+    found = await asyncio.to_thread(cut, front, request.body)
+    if found is None:
+        return None
+    deadline = None if wished.timeout is None else request.started + wished.timeout
+    texts: list[bytes] = []
+    rows = 0
+    try:
+        for piece in found.pieces:
+            batch = await asyncio.to_thread(read, front, piece)
+            if batch.single:  # the array is one row
+                return None
+            telemetry.resume(service, request)
+            call = front.call(batch, wished)
+            if deadline is not None:
+                call = replace(call, timeout=left(deadline))
+            answers = await asyncio.wrap_future(service.answering.answer(call))
+            texts.append((await asyncio.to_thread(form, answers))[1:-1])
+            rows += row_count(answers)
+    except BaseException as problem:
+        front.counts.failed += 1
+        if rows and isinstance(problem, InputError | HttpError):
+            problem.where = _among_all(problem.where or "$", rows)
+        raise
+    begin, end = (b'{"predictions":[', b"]}") if found.instances else (b"[", b"]")
+    del found
+    request.body = b""  # it may be as large as the answer
+    texts[0], texts[-1] = begin + texts[0], texts[-1] + end
+    response = Response(await asyncio.to_thread(b",".join, texts))
+    front.counts.done(rows, perf_counter() - request.started)
+    return response
+
+
+def _among_all(where: str, before: int) -> str:
+    """A place in a piece, by the number of its row among all: the first that it has."""
+    moved, found = _NUMBER.subn(lambda number: f"[{int(number[1]) + before}]", where, count=1)
+    return moved if found else f"rows from {before}, {where}"

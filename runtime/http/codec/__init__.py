@@ -1,0 +1,1 @@
+"""Requests to batches, and answers to bodies."""

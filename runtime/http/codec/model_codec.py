@@ -1,0 +1,402 @@
+"""One version's codec: from the bytes of a request to the data of a call, and back.
+
+What can be worked out once is: the decoder for requests as most are, the bytes that every answer
+begins with, the tensors that metadata lists. A `ModelCodec` belongs to one version and goes with
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.errors import FlourError
+from flour.core.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.data.batch import Batch, Kind, row_batch
+from runtime.http.codec import codec_binary, codec_json
+from runtime.http.codec.classification import top_classes
+from runtime.http.codec.codec_json import (
+    Envelope,
+    LooseInput,
+    QuickRequest,
+    RequestInput,
+    encode,
+    encoded_values,
+    tensor_head,
+)
+from runtime.http.codec.content import TABLE, TABLE_JSON, columns, content_type, read, written
+from runtime.http.codec.direct_inputs import DirectInputs
+from runtime.http.codec.response_options import (
+    NOTHING,
+    OutputOptions,
+    ResponseOptions,
+    response_options,
+)
+from runtime.http.codec.row_decoder import RowDecoder
+from runtime.http.codec.signature import TensorSpec, call_data, specs
+from runtime.http.codec.tensors import BYTES, DTYPES, Tensor, datatype_of, objects
+from runtime.http.wire.messages import (
+    HEADER_LENGTH,
+    OCTETS,
+    PARITY_OF,
+    PLAN_HEADER,
+    InferCall,
+    Request,
+    Response,
+)
+from runtime.http.wire.problems import HttpError
+from runtime.service.version import ModelVersion
+
+_quick = msgspec.json.Decoder(QuickRequest)
+
+
+_ARRAY = np.ndarray
+
+
+class Counts:
+    """What was done for one version; only the event loop's thread counts."""
+
+    __slots__ = ("calls", "failed", "rows", "seconds")
+
+    def __init__(self) -> None:
+        self.calls = self.failed = self.rows = 0
+        self.seconds = 0.0
+
+    def done(self, rows: int, seconds: float) -> None:
+        """One more call was answered."""
+        self.calls += 1
+        self.rows += rows
+        self.seconds += seconds
+
+
+class ModelCodec:
+    """What the front end has worked out for one version."""
+
+    __slots__ = (
+        *("class_names", "counts", "direct", "inputs", "origin", "outputs", "places", "prefix"),
+        *("quick_type", "quick_width", "rows", "template", "usual", "version"),
+    )
+
+    def __init__(self, version: ModelVersion) -> None:
+        self.version, self.counts = version, Counts()
+        self.inputs: tuple[TensorSpec, ...] = specs(version.inputs, inputs=True)
+        self.outputs: tuple[TensorSpec, ...] = specs(version.kinds, inputs=False)
+        #: The text of each class, where the program has a label for each.
+        self.class_names = tuple(
+            label if isinstance(label, str) else encode(label).decode()
+            for label in version.classes or ()
+        )
+        names = {"model_name": version.name, "model_version": version.version}
+        self.prefix = encode(names)[:-1]
+        #: What is answered to those who name no outputs; None for everything.
+        self.usual = _usual(version)
+        #: Where that is among the outputs; None for everything.
+        self.places = None if self.usual is None else _places(version, self.usual)
+        self.template = _template(version, self.prefix, self.usual or version.outputs)
+        kind = next(iter(version.inputs.values()))
+        numbers = len(version.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
+        numbers = numbers and is_dense(kind) and all(map(is_dense, version.kinds.values()))
+        self.quick_type = self.inputs[0].datatype if numbers else ""
+        self.quick_width = kind.width if isinstance(kind, Vector) else 0
+        #: What reads a row that comes as columns; None where there is none.
+        reader = RowDecoder(version.inputs if self.template else {})
+        self.rows = reader or None
+        #: Which arrays go to the plan's entry.
+        self.direct = DirectInputs(version)
+        #: The headers that say which plan answers; made for the first answer in binary.
+        self.origin: tuple[tuple[str, str], ...] = ()
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def quick(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
+        """The row or block and the id of a request without options; None for others."""
+        if self.rows is None:
+            return self._numbers(body)
+        decoded = self.rows.read(body)
+        return None if decoded is None else (self._batch(decoded[0]), decoded[1])
+
+    def _batch(self, data: object) -> Batch:
+        try:
+            return self.version.reader.read(data)
+        except Exception:
+            self.version.refused(data)
+            raise
+
+    def _numbers(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
+        try:
+            asked = _quick.decode(body)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            return None  # the long way says what is wrong, if anything is
+        if len(asked.inputs) != 1 or asked.parameters or asked.outputs:
+            return None
+        item = asked.inputs[0]
+        if item.datatype != self.quick_type or item.parameters:
+            return None
+        width, shape, data = self.quick_width, item.shape, item.data
+        if len(shape) != 2 or shape[1] != width or shape[0] * width != len(data) or shape[0] < 1:
+            return None
+        if shape[0] == 1:
+            return row_batch(data), asked.id  # msgspec has looked at every value
+        array = np.array(data, DTYPES[item.datatype]).reshape(shape)
+        return Batch(Kind.ARRAYS, array, len(array), single=False), asked.id
+
+    def decode(self, request: Request) -> tuple[InferCall, ResponseOptions]:
+        """Any request, as a call and what is wished of its answer."""
+        header = request.header(HEADER_LENGTH)
+        body = request.body
+        size = len(body) if header is None else _header_size(header, len(body))
+        if header is not None and size == 0:
+            return self._raw(body), NOTHING
+        asked = codec_json.decode(body if header is None else body[:size])
+        told: Any = None
+        try:
+            tensors = self._tensors(asked, codec_binary.Reader(body, size))
+            reader = self.version.reader
+            told = call_data(self.version.inputs, tensors)
+            if reader.asks:
+                told = reader.nulls.settled(told, spoken=True)
+            batch = reader.read(told).as_block
+        except Exception:
+            self.version.refused(self._loose(asked) if told is None else told)
+            raise
+        wished = response_options(asked, request)
+        return self.call(batch, wished), wished
+
+    def _loose(self, asked: Envelope) -> object:
+        """What can be told of tensors that cannot be read."""
+        found = {item.name: _rows_of(item) for item in asked.inputs}
+        only = len(found) == 1 and len(self.version.inputs) == 1
+        return next(iter(found.values())) if only else found
+
+    def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
+        common = content_type(asked.parameters, "$")
+        items: Sequence[RequestInput | LooseInput] = asked.inputs
+        tensors = []
+        for index, item in enumerate(items):
+            where = f"$.inputs[{index}]"
+            size = codec_binary.binary_size(item.parameters, where)
+            if size is None:
+                array = codec_json.values(item, where)
+            else:
+                raw = reader.take(size, where)
+                array = codec_binary.values(raw, item.datatype, item.shape, where)
+            tensor = Tensor(item.name, item.datatype, array)
+            tensors.append(read(tensor, content_type(item.parameters, where) or common, where))
+        reader.finish()
+        return tensors
+
+    def _raw(self, body: bytes | memoryview) -> InferCall:
+        """A body that is the one input and nothing else."""
+        if len(self.inputs) != 1:
+            names = ", ".join(spec.name for spec in self.inputs[:20])
+            raise HttpError("a body without JSON is for models with one input", found=names)
+        spec = self.inputs[0]
+        view = memoryview(body)
+        if spec.datatype == BYTES:  # one element, as its length says
+            array = codec_binary.values(view, BYTES, [1], spec.name)
+        else:
+            width = max(1, spec.shape[-1]) if len(spec.shape) == 2 else 1
+            size = DTYPES[spec.datatype].itemsize * width
+            if not body or len(body) % size:
+                raise HttpError(
+                    f"a row takes {size} bytes", where=spec.name, found=f"{len(body)} bytes"
+                )
+            shape = [len(body) // size, *spec.shape[1:]]
+            array = codec_binary.values(view, spec.datatype, shape, spec.name)
+        data = call_data(self.version.inputs, [Tensor(spec.name, spec.datatype, array)])
+        return self.call(self._batch(data).as_block, NOTHING)
+
+    def call(self, batch: Batch, wished: ResponseOptions) -> InferCall:
+        """The call for a batch."""
+        outputs = self.usual
+        if wished.outputs is not None:
+            outputs = tuple(dict.fromkeys(map(self._source, wished.outputs)))
+        return InferCall(self.version, batch, outputs, wished.timeout, wished.priority)
+
+    def _source(self, wish: OutputOptions) -> str:
+        """The program's output that a tensor comes from."""
+        names = {spec.name for spec in self.outputs}
+        if wish.name not in names:
+            raise HttpError(
+                f"the model has no output {wish.name!r}"[:200],
+                where="$.outputs",
+                hint="its outputs are " + ", ".join(spec.name for spec in self.outputs[:20]),
+            )
+        return wish.name if wish.name in self.version.kinds else wish.name.split(".")[0]
+
+    # --- responses ---------------------------------------------------------------------------
+
+    def encode_row(self, answers: tuple[Any, ...], name: str | None) -> bytes:
+        """The answer to one row: the bytes that are known before, with the values in between."""
+        values = [b"" if name is None else b',"id":' + encode(name)]
+        if self.places is not None:
+            answers = tuple(answers[index] for index in self.places)
+        # Vectors are arrays, anything else is a value of Python's.
+        values += (encode(v.tolist() if type(v) is _ARRAY else v) for v in answers)
+        return self.template % tuple(values)
+
+    def as_block(self, answers: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The outputs for one row as those for a block of it."""
+        kinds = self.version.kinds.values()
+        return tuple(_block(kind, value) for kind, value in zip(kinds, answers, strict=True))
+
+    def told(self, answers: tuple[Any, ...]) -> dict[str, Any]:
+        """The outputs that are answered to those who name none, of all of them."""
+        values = dict(zip(self.version.outputs, answers, strict=True))
+        return values if self.usual is None else {name: values[name] for name in self.usual}
+
+    def encode(self, answers: Mapping[str, Any], wished: ResponseOptions) -> Response:
+        """The answer to a block of rows."""
+        arrays = dict(self._arrays(answers))
+        wanted = wished.outputs or tuple(
+            OutputOptions(spec.name, wished.binary) for spec in self.outputs if spec.name in arrays
+        )
+        heads: list[bytes] = []
+        raw: list[bytes | memoryview] = []
+        for wish in wanted:
+            array = arrays[wish.name]
+            if wish.classes:
+                array = top_classes(array, wish.classes, self.version.classes)
+            for name, values, kind in self._parts(wish, array, wished.content):
+                datatype = datatype_of(values.dtype)
+                parameters: dict[str, Any] = {} if kind is None else {"content_type": kind}
+                if wish.binary:
+                    raw.append(codec_binary.raw_values(values, datatype))
+                    parameters["binary_data_size"] = len(raw[-1])
+                    heads.append(tensor_head(name, datatype, values.shape, parameters) + b"}")
+                else:
+                    head = tensor_head(name, datatype, values.shape, parameters)
+                    heads.append(b"".join((head, b',"data":', encoded_values(values), b"}")))
+        header = self._header(heads, wished)
+        if not raw:
+            return Response(header)
+        self.origin = self.origin or self._origin()
+        headers = (HEADER_LENGTH, str(len(header))), *self.origin
+        return Response(b"".join((header, *raw)), content_type=OCTETS, headers=headers)
+
+    def _origin(self) -> tuple[tuple[str, str], ...]:
+        with suppress(FlourError):  # no answer depends on what is known of the training
+            stands_for = str(self.version.training.get("parity_of", ""))
+            if stands_for.isalnum() and stands_for.isascii():
+                return (PLAN_HEADER, self.version.digest), (PARITY_OF, stands_for)
+        return ((PLAN_HEADER, self.version.digest),)
+
+    def _parts(
+        self, wish: OutputOptions, array: NDArray[Any], content: str | None
+    ) -> Iterator[tuple[str, NDArray[Any], str | None]]:
+        """The tensors that an output is sent as, with their content types."""
+        usual = None if content is None else written(datatype_of(array.dtype))
+        if content != TABLE or wish.content not in {None, TABLE}:
+            yield wish.name, array, usual
+            return
+        if isinstance(self.version.kinds.get(wish.name), Tokens):
+            usual = TABLE_JSON
+        names = self.class_names if wish.name == "probabilities" and not wish.classes else ()
+        for name, column in columns(wish.name, array, names):
+            yield name, column, usual
+
+    def _header(self, heads: list[bytes], wished: ResponseOptions) -> bytes:
+        parts = [self.prefix]
+        if wished.id is not None:
+            parts += (b',"id":', encode(wished.id))
+        parameters: dict[str, Any] = {"content_type": TABLE} if wished.content == TABLE else {}
+        if wished.attribution is not None:
+            parameters["attribution"] = wished.attribution
+        if parameters:
+            parts += (b',"parameters":', encode(parameters))
+        return b"".join((*parts, b',"outputs":[', b",".join(heads), b"]}"))
+
+    def _arrays(self, answers: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+        for name, value in answers.items():
+            if type(value) is not _ARRAY and isinstance(value, Mapping):
+                yield from self._arrays(value, f"{before}{name}.")
+            else:
+                yield before + name, _array(value)
+
+
+def _rows_of(item: RequestInput | LooseInput) -> list[Any]:
+    """What can be told of a tensor that cannot be read, a value or a list of them for each row."""
+    data, rows = item.data, item.shape[0] if item.shape else 1
+    if isinstance(data, msgspec.Raw):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            data = msgspec.json.decode(data)
+    if not isinstance(data, list) or not 0 < rows <= len(data) or len(data) % rows:
+        return [None]
+    wide = len(data) // rows
+    return data if wide == 1 else [data[at : at + wide] for at in range(0, len(data), wide)]
+
+
+def _usual(version: ModelVersion) -> tuple[str, ...] | None:
+    """The outputs that stand for all, where the registration names them."""
+    told = version.notes.get("default_outputs")
+    names = tuple(name for name in version.kinds if isinstance(told, tuple) and name in told)
+    return names if names and len(names) < len(version.kinds) else None
+
+
+def _places(version: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
+    """Where outputs stand among all of them."""
+    return tuple(version.outputs.index(name) for name in names)
+
+
+def is_dense(kind: Type) -> bool:
+    """Whether its values for a block of rows are one array."""
+    return _is_single(kind) or (isinstance(kind, Vector) and not kind.sparse)
+
+
+def _block(kind: Type, value: Any) -> Any:
+    if isinstance(kind, Vector):
+        return value if hasattr(value, "toarray") else np.asarray(value)[None]
+    if isinstance(kind, Tokens):
+        return [value]
+    if isinstance(kind, Record):
+        return {name: _block(part, value[name]) for name, part in kind.fields if name in value}
+    dtype = kind.dtype if isinstance(kind, Scalar | Category) else "string"
+    return objects([value], [1]) if dtype == "string" else np.array([value], dtype)
+
+
+def _is_single(kind: Type) -> bool:
+    """Whether a row has one value of it."""
+    return isinstance(kind, Scalar | Category | Text)
+
+
+def _header_size(text: str, body: int) -> int:
+    size = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else -1
+    if not 0 <= size <= body:
+        raise HttpError(
+            f"{HEADER_LENGTH} is how many bytes of the body are JSON",
+            found=f"{text[:20]!r} of {body} bytes",
+        )
+    return size
+
+
+def _array(value: Any) -> NDArray[Any]:
+    """An output as an array; rows of words as rows of JSON."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "toarray"):
+        dense: NDArray[Any] = value.toarray()
+        return dense
+    return objects([encode(words).decode() for words in value], [len(value)])
+
+
+def _template(version: ModelVersion, prefix: bytes, names: Sequence[str]) -> bytes:
+    """The answer to one row with places for the id and each of these outputs."""
+    tensors = []
+    for name in names:
+        kind = version.kinds[name]
+        if not is_dense(kind):
+            return b""  # such answers do not go this way
+        (spec,) = specs({name: kind}, inputs=False)
+        head = _literal(tensor_head(name, spec.datatype, [1, *spec.shape[1:]]))
+        tensors.append(head + (b',"data":%b}' if isinstance(kind, Vector) else b',"data":[%b]}'))
+    return _literal(prefix) + b'%b,"outputs":[' + b",".join(tensors) + b"]}"
+
+
+def _literal(text: bytes) -> bytes:
+    """Text of ours for a template."""
+    return text.replace(b"%", b"%%")

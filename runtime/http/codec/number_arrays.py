@@ -1,0 +1,299 @@
+"""Arrays of numbers in JSON, read by native code without the GIL: flat, or rows of one width.
+
+    found = read(b'{"data": [[1, 2.5], [null, 4e3]]}', 9)
+    found.values, found.width, found.end
+
+Large bodies are nearly all numbers. Decoded as Python objects they take several times their size
+and keep the GIL, so that no other request of the process is answered meanwhile; here a number goes
+from its text into its place in an array. The numbers are those of Python's `float`, to the last
+bit. Whatever else there is (other values, uneven rows, numbers of more than 19 digits or out of
+range, mistakes) is left to the general decoder: it gives the same answer, or says what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oven.plans.native_reader import NativeReader
+from runtime.http.codec.array_pieces import ArrayPieces, array_pieces
+
+#: Shorter texts are for the general decoder: it has read them before this has begun.
+LEAST_BYTES = 1024
+#: Longer arrays of anything else are decoded in pieces.
+LONG_BYTES = 512 << 10
+_NAME = "json_numbers"
+_LEAST_POWER, _MOST_POWER = -342, 308
+#: Digits are collected into a whole number w, so that the value is w * 10**q. Where both are small
+#: one operation is exact. Else w times the upper 128 bits of 10**q decides how to round: D. Lemire,
+#: "Number Parsing at a Gigabyte per Second", 2021, which also shows that 128 bits are enough.
+_SOURCE = """\
+def json_numbers(params, io, n, scratch):
+    text, at = ld_int64(io, 0), ld_int64(io, 1)
+    out = ld_int64(io, 2)
+    depth, expected = 1, 0
+    count, begun, rows, width = 0, 0, 0, 0
+    while depth > 0:
+        if at >= n:
+            return 1
+        c = int64(ld_uint8(text, at))
+        if c == 32 or c == 10 or c == 13 or c == 9:
+            at += 1
+            continue
+        if expected == 2:
+            at += 1
+            if c == 44:
+                expected = 1
+            elif c == 93:
+                depth -= 1
+                if depth == 1:
+                    if rows == 0:
+                        width = count - begun
+                    elif count - begun != width:
+                        return 1
+                    rows += 1
+            else:
+                return 1
+            continue
+        if c == 91:
+            if depth == 2 or (count > 0 and rows == 0):
+                return 1
+            depth, begun, expected = 2, count, 0
+            at += 1
+            continue
+        if depth == 1 and rows > 0:
+            return 1
+        if c == 110:
+            if at + 4 > n or peek_int32(text + at, 0) != 1819047278:
+                return 1
+            st_int64(out, count, 9221120237041090560)
+            count += 1
+            at += 4
+            expected = 2
+            continue
+        sign = uint64(0)
+        if c == 45:
+            sign = uint64(1) << uint64(63)
+            at += 1
+            if at >= n:
+                return 1
+            c = int64(ld_uint8(text, at))
+        if c < 48 or c > 57:
+            return 1
+        w, digits, q = uint64(0), 0, 0
+        zero = c == 48
+        start = at
+        while c >= 48 and c <= 57:
+            w = w * uint64(10) + uint64(c - 48)
+            at += 1
+            if at >= n:
+                return 1
+            c = int64(ld_uint8(text, at))
+        digits = at - start
+        if zero:
+            if digits > 1:
+                return 1
+            digits = 0
+        if c == 46:
+            at += 1
+            start = at
+            if at >= n:
+                return 1
+            c = int64(ld_uint8(text, at))
+            if zero:
+                while c == 48:
+                    at += 1
+                    if at >= n:
+                        return 1
+                    c = int64(ld_uint8(text, at))
+            leading = at - start
+            while c >= 48 and c <= 57:
+                w = w * uint64(10) + uint64(c - 48)
+                at += 1
+                if at >= n:
+                    return 1
+                c = int64(ld_uint8(text, at))
+            q = start - at
+            if q == 0:
+                return 1
+            digits += at - start - leading
+        if digits > 19:
+            return 1
+        if c == 101 or c == 69:
+            at += 1
+            if at >= n:
+                return 1
+            c = int64(ld_uint8(text, at))
+            minus = c == 45
+            if minus or c == 43:
+                at += 1
+                if at >= n:
+                    return 1
+                c = int64(ld_uint8(text, at))
+            start, power = at, 0
+            while c >= 48 and c <= 57:
+                power = min(power * 10 + c - 48, 100000)
+                at += 1
+                if at >= n:
+                    return 1
+                c = int64(ld_uint8(text, at))
+            if at == start:
+                return 1
+            if minus:
+                power = -power
+            q += power
+        made = uint64(0)
+        if w == uint64(0):
+            made = sign
+        elif w <= uint64(9007199254740992) and q >= -22 and q <= 22:
+            value = float64(int64(w))
+            if q < 0:
+                value = value / ldc_float64(params, -q)
+            else:
+                value = value * ldc_float64(params, q)
+            st_float64(io, 8, value)
+            made = ld_uint64(io, 8) | sign
+        else:
+            if q < -342 or q > 308:
+                return 1
+            high = ldc_uint64(params, 23 + 2 * (q + 342))
+            shift, step = 0, 32
+            top = w
+            while step > 0:
+                if top >> uint64(64 - step) == uint64(0):
+                    top = top << uint64(step)
+                    shift += step
+                step = step >> 1
+            low32 = uint64(4294967295)
+            half = uint64(32)
+            a, b = top >> half, top & low32
+            c1, d = high >> half, high & low32
+            bd, ad, bc, ac = b * d, a * d, b * c1, a * c1
+            middle = (bd >> half) + (ad & low32) + (bc & low32)
+            upper = ac + (ad >> half) + (bc >> half) + (middle >> half)
+            lower = top * high
+            if upper & uint64(511) == uint64(511):
+                second = ldc_uint64(params, 24 + 2 * (q + 342))
+                c1, d = second >> half, second & low32
+                bd, ad, bc, ac = b * d, a * d, b * c1, a * c1
+                middle = (bd >> half) + (ad & low32) + (bc & low32)
+                more = ac + (ad >> half) + (bc >> half) + (middle >> half)
+                lower = lower + more
+                if lower < more:
+                    upper = upper + uint64(1)
+            first = int64(upper >> uint64(63))
+            mantissa = upper >> uint64(first + 9)
+            exponent = ((217706 * q) >> 16) + 63 + first - shift + 1023
+            if exponent <= 0:
+                return 1
+            if lower <= uint64(1) and q >= -4 and q <= 23 and mantissa & uint64(3) == uint64(1):
+                if mantissa << uint64(first + 9) == upper:
+                    mantissa = mantissa - uint64(1)
+            mantissa = (mantissa + (mantissa & uint64(1))) >> uint64(1)
+            if mantissa >= uint64(9007199254740992):
+                mantissa = uint64(4503599627370496)
+                exponent += 1
+            if exponent >= 2047:
+                return 1
+            made = mantissa & uint64(4503599627370495)
+            made = made | (uint64(exponent) << uint64(52)) | sign
+        st_uint64(out, count, made)
+        count += 1
+        expected = 2
+    st_int64(io, 3, count)
+    st_int64(io, 4, rows)
+    st_int64(io, 5, width)
+    st_int64(io, 6, at)
+    return 0
+"""
+
+
+class Numbers(NamedTuple):
+    """An array of a text."""
+
+    values: NDArray[np.float64]
+    """All numbers, row by row; missing ones (null) are NaN."""
+    width: int
+    """The numbers of each row; 0 if the array is flat."""
+    start: int
+    end: int
+    """Where the text goes on behind the array."""
+
+    def fits(self, shape: list[int]) -> bool:
+        """Whether the array has this shape, or is flat and has as many numbers."""
+        if self.width and (len(shape) != 2 or shape[1] != self.width):
+            return False
+        return min(shape, default=0) >= 0 and int(np.prod(shape, dtype=object)) == len(self.values)
+
+
+def read(text: bytes | memoryview, start: int) -> Numbers | None:
+    """The array that begins at `text[start]`; None if it is not of numbers only."""
+    if not NUMBERS.is_there:
+        return None
+    size = len(text)
+    source = np.frombuffer(text, np.uint8)
+    # A number takes two characters or more. Memory that is not written to is not taken.
+    out = np.empty((size - start) // 2 + 1)
+    io = np.array([source.ctypes.data, start + 1, out.ctypes.data, 0, 0, 0, 0, 0, 0], np.int64)
+    if not NUMBERS(io, size):
+        return None
+    count, _, width, end = io[3:7].tolist()
+    values = out[:count] if count > _FEW else out[:count].copy()  # else they would keep all of it
+    return Numbers(values, width, start, end)
+
+
+_FEW = 8192
+
+
+#: No string of JSON contains this: a quotation mark in it has a backslash before.
+_DATA = re.compile(rb'"data"[ \n\r\t]*:[ \n\r\t]*(?=\[)')
+#: At the end of any name, or where a string begins: after that, no JSON is left.
+ANY_NAME = re.compile(rb'"[ \n\r\t]*:[ \n\r\t]*(?=\[)')
+#: What is behind so many arrays is left to the general decoder.
+_MOST = 4096
+
+
+def taken_out(
+    text: bytes | memoryview, before: re.Pattern[bytes] = _DATA
+) -> tuple[bytes | memoryview, list[Numbers | ArrayPieces]]:
+    """The text with its arrays under "data", of numbers or long, and what stands in their places.
+
+    These are the strings "#0", "#1" and so on. `before` matches what stands before other arrays.
+    """
+    parts: list[bytes | memoryview] = []
+    found: list[Numbers | ArrayPieces] = []
+    at = done = 0
+    while (key := before.search(text, at)) is not None and len(found) < _MOST:
+        at = key.end()
+        array: Numbers | ArrayPieces | None = read(text, at)
+        if array is None and len(text) - at > LONG_BYTES:
+            array = array_pieces(text, at)
+        if array is not None:
+            parts += (text[done:at], b'"#%d"' % len(found))
+            found.append(array)
+            at = done = array.end
+    return (b"".join([*parts, text[done:]]), found) if found else (text, found)
+
+
+def _table() -> NDArray[np.int64]:
+    """The powers of ten that the native code needs."""
+    exact = np.array([float(10**power) for power in range(23)]).view(np.int64)
+    upper = [_upper_bits(power) for power in range(_LEAST_POWER, _MOST_POWER + 1)]
+    words = [(each >> shift) & (1 << 64) - 1 for each in upper for shift in (64, 0)]
+    return np.concatenate([exact, np.array(words, np.uint64).view(np.int64)])
+
+
+def _upper_bits(power: int) -> int:
+    """The upper 128 bits of 5**power; of negative powers the next larger ones."""
+    five = 5 ** abs(power)
+    if power >= 0:
+        return int(five << 128 >> five.bit_length())
+    bits = (five - 1).bit_length()
+    made = (1 << (bits + 127 if power >= -27 else 2 * bits + 128)) // five + 1
+    return int(made >> max(0, made.bit_length() - 128))
+
+
+NUMBERS = NativeReader(_SOURCE, _NAME, _table)

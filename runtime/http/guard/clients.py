@@ -1,0 +1,49 @@
+"""Who sent a request, what it may change, and changes that come from the buttons of a page."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from runtime.http.codec.typed_json import body_of, json
+from runtime.http.guard.guards import Client, Tokens
+from runtime.http.routes import HandlerContext
+from runtime.http.wire.messages import Request, Response
+from runtime.http.wire.problems import HttpError
+
+
+def sender(service: HandlerContext, request: Request) -> Client:
+    """The client by its token, else by its address."""
+    tokens = _tokens(service)
+    return Client(request.peer, known=False) if tokens is None else tokens.client(request)
+
+
+def may_change(service: HandlerContext, request: Request) -> bool:
+    """Whether the client may change routes."""
+    tokens = _tokens(service)
+    return tokens is None or "change" in tokens.rights(tokens.client(request))
+
+
+def _tokens(service: HandlerContext) -> Tokens | None:
+    return next((guard for guard in service.guards if isinstance(guard, Tokens)), None)
+
+
+def asked_of(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """What a change is asked for: the body, or without one the query, as buttons have no JSON."""
+    if (request.header("sec-fetch-site") or "") in {"cross-site", "same-site"}:
+        raise HttpError("pages of other sites change nothing here", 403)
+    if request.body or not request.query:
+        return body_of(request, decoder)
+    try:
+        return msgspec.convert(dict(parse_qsl(request.query)), decoder.type)
+    except msgspec.ValidationError as problem:
+        raise HttpError("the query does not fit", found=str(problem)[:200]) from None
+
+
+def changed(request: Request, body: msgspec.Struct) -> Response:
+    """The answer to a change: what there is now, or for a browser the page again."""
+    if "text/html" in (request.header("accept") or ""):
+        return Response(b"", 303, headers=(("Location", "/"),))
+    return json(body)

@@ -1,0 +1,309 @@
+"""Guards: authentication, rate limits and limits of concurrent requests, checked first.
+
+    guards = [Tokens(path), Rates(anonymous=5.0, known=500.0), AtOnce(anonymous=2, known=3), ...]
+
+A client is identified by its bearer token, or without one by its address. Tokens are compared in
+constant time and never stored, logged or sent. Health routes need no token, as load balancers have
+none.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from math import ceil, inf
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+from flour.core.errors import ParameterError
+from runtime.http.wire.messages import Request, Response
+from runtime.http.wire.problems import log, refusal
+
+_SOON = (("Retry-After", "1"),)
+#: Routes that load balancers and orchestrators ask.
+OPEN = frozenset({"/v2/health/live", "/v2/health/ready"})
+#: Seconds between two checks whether the file of tokens has changed.
+_CHECK_SECONDS = 1.0
+_LARGEST = 1 << 20
+_LEAST = 16
+
+
+class Client(NamedTuple):
+    """The sender of a request: a name from the file of tokens, or an address."""
+
+    name: str
+    known: bool
+
+
+#: What a client may do, unless its line in the file says less; and one without a token.
+ALL = frozenset({"predict", "read", "change"})
+_USUAL, _NONE = ALL - {"change"}, frozenset[str]()
+
+
+class _Known(NamedTuple):
+    """A line of the file of tokens."""
+
+    name: str
+    digest: bytes
+    rights: frozenset[str]
+
+
+class Tokens:
+    """The clients with tokens: a file with a line `name token` each, read again when it changes.
+
+    Where it cannot be read again, the former tokens stay valid, and a warning is logged.
+
+    With `required`, requests without a valid token are
+    refused. A third word limits what a client may do: `predict`, `read`, `change`, or several of
+    them with commas in between. Where `right_of` says what a request needs, clients without a
+    token may predict and read.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        required: bool = True,
+        right_of: Callable[[Request], str] | None = None,
+    ) -> None:
+        self._path, self._required, self._right_of = Path(path), required, right_of
+        self._digests, self._stamp = _read(self._path)
+        self._looked, self._problem = monotonic(), ""
+
+    def __call__(self, request: Request) -> Response | None:
+        """Refuse requests without a valid token; a wrong token also where none is required."""
+        if request.path.rstrip("/") in OPEN:
+            return None
+        header = request.headers.get(b"authorization")
+        if header is None and self._required:
+            return _UNKNOWN
+        client = self.client(request)
+        if header is not None and not client.known:
+            return _WRONG
+        needs = self._right_of
+        allowed = needs is None or (needs(request) or "read") in self.rights(client)
+        return None if allowed else _NO_RIGHT
+
+    def rights(self, client: Client) -> frozenset[str]:
+        """What a client may do."""
+        if not client.known:
+            return _USUAL
+        return next((each.rights for each in self._digests if each.name == client.name), _NONE)
+
+    def client(self, request: Request) -> Client:
+        """The sender of a request."""
+        header = request.headers.get(b"authorization")
+        if header is not None:
+            self._reread_if_changed()
+            scheme, _, token = header.strip().partition(b" ")
+            name = self._name(token.strip()) if scheme.lower() == b"bearer" else None
+            if name is not None:
+                return Client(name, known=True)
+        return Client(request.peer, known=False)
+
+    def _name(self, token: bytes) -> str | None:
+        """The client with this token; all tokens are compared, so that timing reveals nothing."""
+        digest, match = sha256(token).digest(), None
+        for name, expected, _ in self._digests:
+            if hmac.compare_digest(expected, digest):
+                match = name
+        return match
+
+    def _reread_if_changed(self) -> None:
+        now = monotonic()
+        if now - self._looked < _CHECK_SECONDS:
+            return
+        self._looked = now
+        try:
+            if _stamp(self._path) != self._stamp:
+                self._digests, self._stamp = _read(self._path)
+            self._problem = ""
+        except (OSError, ParameterError) as problem:  # it is being written, or is damaged
+            if str(problem) != self._problem:
+                self._problem = str(problem)
+                log.warning("the former tokens stay valid, as the file has changed: %s", problem)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    since: float
+
+
+class Rates:
+    """Rate limits: requests per second on average, and those of `burst` seconds at once.
+
+    Clients with tokens have a rate of their own; 0 means no limit.
+    """
+
+    def __init__(
+        self,
+        who: Callable[[Request], Client],
+        *,
+        anonymous: float = 0.0,
+        known: float = 0.0,
+        burst: float = 1.0,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._who, self._clock = who, clock
+        self._rates = {False: anonymous, True: known}
+        self._burst = burst
+        self._buckets: OrderedDict[Client, _Bucket] = OrderedDict()
+
+    def __call__(self, request: Request) -> Response | None:
+        """Refuse a client above its rate, with the seconds after which to try again."""
+        if request.path.rstrip("/") in OPEN:
+            return None
+        client = self._who(request)
+        rate = self._rates[client.known]
+        if rate <= 0:
+            return None
+        now, most = self._clock(), max(1.0, rate * self._burst)
+        bucket = self._buckets.pop(client, None) or _Bucket(most, now)
+        bucket.left = min(most, bucket.left + (now - bucket.since) * rate)
+        bucket.since = now
+        self._buckets[client] = bucket  # least recently used first
+        if len(self._buckets) > _CLIENTS:
+            self._buckets.popitem(last=False)
+        if bucket.left >= 1.0:
+            bucket.left -= 1.0
+            return None
+        wait = ceil((1.0 - bucket.left) / rate)
+        return refusal("too many requests", 429, (("Retry-After", str(max(1, wait))),))
+
+
+class AtOnce:
+    """Limits of the requests of one client that are on their way; 0 means no limit.
+
+    What is answered as soon as it was read is never on its way.
+    """
+
+    def __init__(
+        self, who: Callable[[Request], Client], *, anonymous: int = 0, known: int = 0
+    ) -> None:
+        self._who, self._most = who, {False: anonymous, True: known}
+        self._counts: dict[Client, int] = {}
+
+    def __call__(self, request: Request) -> Response | None:
+        """Refuse a client that has as many requests on their way as it may."""
+        client = self._who(request)
+        most = self._most[client.known]
+        if not most or self._counts.get(client, 0) < most or request.path.rstrip("/") in OPEN:
+            return None
+        return refusal(f"more than {most} requests at once", 429, _SOON)
+
+    def enter(self, request: Request) -> Callable[[object], None]:
+        """Count a request from now on; what is returned ends that."""
+        client = self._who(request)
+        self._counts[client] = self._counts.get(client, 0) + 1
+
+        def leave(_: object) -> None:
+            self._counts[client] -= 1
+            if not self._counts[client]:
+                del self._counts[client]
+
+        return leave
+
+
+#: Most clients that are tracked; beyond it the least recently seen one is forgotten.
+_CLIENTS = 10_000
+
+
+class Crowd:
+    """A limit of concurrent requests over all connections."""
+
+    def __init__(self, most: int, waiting: Callable[[], int]) -> None:
+        self._most, self._waiting = most, waiting
+
+    def __call__(self, request: Request) -> Response | None:
+        """Refuse a request beyond the limit; requests answered at once do not count."""
+        if self._waiting() < self._most or request.path.rstrip("/") in OPEN:
+            return None
+        return refusal("too many requests are on their way", 503, _SOON)
+
+
+def most_unread(deadline: bytes | None, usual: float) -> float:
+    """The seconds for which a request may lie unread before its answer would come too late.
+
+    With a deadline in its header that is half of the deadline: the other half is for the answer.
+    `usual` is for all others; 0 there means no limit for any.
+    """
+    limit = usual or inf
+    if deadline is not None and usual:
+        with suppress(ValueError):  # the codec says what is wrong with it
+            limit = float(deadline) / 2e3
+    return limit
+
+
+_CHALLENGE = (("WWW-Authenticate", "Bearer"),)
+_UNKNOWN = refusal("this needs a token", 401, _CHALLENGE)
+_WRONG = refusal("this token is not known", 401, _CHALLENGE)
+_NO_RIGHT = refusal("this token does not allow that", 403)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    status = os.stat(path)  # noqa: PTH116 (one system call, as often as clients ask)
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
+    """The digests of the tokens, and the stamp of the file."""
+    try:
+        stamp = _stamp(path)
+        if stamp[1] > _LARGEST or not path.is_file():  # a pipe would be waited for
+            found = f"{stamp[1]} bytes" if path.is_file() else "not a regular file"
+            raise ParameterError("this is not a file of tokens", where=str(path), found=found)
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ParameterError(
+            "the tokens cannot be read",
+            where=str(path),
+            found=type(problem).__name__,
+            hint="a text file with a line `name token` for each client",
+        ) from problem
+    known = _clients(path, lines)
+    if not known:
+        raise ParameterError(
+            "a file of tokens has a client",
+            where=str(path),
+            found="no line `name token`",
+            hint="without `tokens`, everybody may ask",
+        )
+    return tuple(known.values()), stamp
+
+
+def _clients(path: Path, lines: list[str]) -> dict[str, _Known]:
+    """The clients by name."""
+    known: dict[str, _Known] = {}
+    for number, line in enumerate(lines, 1):
+        parts = line.split()
+        if not parts or parts[0].startswith("#"):
+            continue
+        where = f"{path}:{number}"
+        if len(parts) not in {2, 3}:
+            raise ParameterError(
+                "a line is `name token`, or `name token rights`",
+                where=where,
+                found=f"{len(parts)} words",
+            )
+        if len(parts[1]) < _LEAST:
+            what, found = f"a token has {_LEAST} characters or more", f"{len(parts[1])} characters"
+            raise ParameterError(what, where=where, found=found)
+        rights = frozenset(parts[2].split(",")) if len(parts) == 3 else ALL
+        if not rights <= ALL:
+            raise ParameterError(
+                "there is no such right", where=where, found=parts[2], hint="predict,read,change"
+            )
+        if parts[0] in known:
+            raise ParameterError("this client has a token already", where=where, found=parts[0])
+        digest = sha256(parts[1].encode()).digest()
+        if any(each.digest == digest for each in known.values()):
+            raise ParameterError("another client has this token", where=where, found=parts[0])
+        known[parts[0]] = _Known(parts[0], digest, rights)
+    return known

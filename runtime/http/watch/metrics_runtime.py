@@ -1,0 +1,246 @@
+"""Metrics of the runtime: models, engines, queues, memory, shared results, caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from objectstore import MemoryStore
+from runtime.http.codec.model_codec import Counts, ModelCodec
+from runtime.http.routes import HandlerContext
+from runtime.http.snapshots import Family
+from runtime.http.watch import metrics_watch
+from runtime.http.wire.loop_fairness import gently
+from runtime.routing import ShadowStats
+from runtime.service.materialise import GroupStats
+from runtime.service.memory import MemoryStats
+from runtime.service.stats import RuntimeStats, VersionStats
+from scheduler import Engine, Latency, PoolStats
+
+if TYPE_CHECKING:
+    from runtime.http.watch.parameters import Parameters
+
+_counter = partial(Family, kind="counter")
+_gauge = partial(Family, kind="gauge")
+_flag = partial(Family, kind="gauge", over="max")
+
+_TIER = "1 if native code answers, 0 if definitions do while it is compiled."
+_LEFT = "About how long it will take until all code is there that usual calls need."
+_INLINE, _BATCH = ("engine", Engine.INLINE.value), ("engine", Engine.BATCH.value)
+_OWN, _SHARED = ("kind", "own"), ("kind", "shared")
+
+
+def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameters) -> list[Family]:
+    """All metric families of the runtime."""
+    return [
+        *_versions(service, stats.versions),
+        *_parameters(service, parameters),
+        *_catalog(stats),
+        *_residency(stats.memory),
+        *_inline(stats),
+        *(_pool(stats.batch) if stats.batch is not None else ()),
+        *_groups(stats.groups),
+        *metrics_watch.families(service.runtime.versions().values()),
+        *_answering(service.answering),
+        _shadows(service.runtime.shadow_stats()),
+    ]
+
+
+# --- models ------------------------------------------------------------------------------------
+
+
+def _versions(service: HandlerContext, versions: Iterable[VersionStats]) -> list[Family]:
+    calls = _counter("pretzel_calls_total", help="Calls that were answered.")
+    failed = _counter("pretzel_call_failures_total", help="Calls that were not.")
+    rows = _counter("pretzel_rows_total", help="Rows that were answered.")
+    seconds = _counter("pretzel_call_seconds_total", help="What answered calls took together.")
+    engines = _counter("pretzel_engine_calls_total", help="Calls by the engine that ran them.")
+    chosen = _flag("pretzel_engine_choice", help="1 for the engine that was chosen last.")
+    row = _flag("pretzel_row_seconds", help="What a call of one row is expected to take.")
+    serving = _flag("pretzel_version_in_service", help="1 if it answers under the bare name.")
+    resident = _gauge("pretzel_plan_resident", help="Processes that have the plan in memory.")
+    tier = Family("pretzel_version_tier", "gauge", _TIER, over="min")
+    left = _flag("pretzel_version_compile_seconds_left", help=_LEFT)
+    reserved = _gauge("pretzel_reserved_executors", help="Executors of the version's own.")
+    every = service.runtime.versions()
+    for each in gently(versions):
+        labels = (("model", each.name), ("version", each.version))
+        served = every.get(f"{each.name}@{each.version}")
+        counts = (
+            served.front.counts if served and isinstance(served.front, ModelCodec) else Counts()
+        )
+        calls.put(counts.calls, labels)
+        failed.put(counts.failed, labels)
+        rows.put(counts.rows, labels)
+        seconds.put(counts.seconds, labels)
+        engines.put(each.inline_calls, (*labels, _INLINE))
+        engines.put(each.batch_calls, (*labels, _BATCH))
+        if each.engine is not None:
+            chosen.put(1, (*labels, ("engine", each.engine)))
+        if each.row_seconds is not None:
+            row.put(each.row_seconds, labels)
+        serving.put(int(each.in_service), labels)
+        resident.put(int(each.resident), labels)
+        reserved.put(each.reserved, labels)
+        if each.tier is not None:
+            tier.put(each.tier, labels)
+        left.put(each.seconds_left, labels)
+    known = [calls, failed, rows, seconds, engines, chosen, row, serving, resident, reserved]
+    return [*known, tier, left]
+
+
+def _parameters(service: HandlerContext, parameters: Parameters) -> list[Family]:
+    # A file store is mapped by all processes, so its parameters exist once on the machine.
+    mapped = not isinstance(service.runtime.store, MemoryStore)
+    over: Literal["max", "sum"] = "max" if mapped else "sum"
+    bytes_held = _gauge(
+        "pretzel_parameter_bytes",
+        help="Parameters of a version: its own, and those it has in common with others.",
+        over=over,
+    )
+    for owner, (own, shared) in gently(parameters.by_owner.items()):
+        name, _, version = owner.rpartition("@")
+        labels = (("model", name), ("version", version))
+        bytes_held.put(own, (*labels, _OWN))
+        bytes_held.put(shared, (*labels, _SHARED))
+    unique = _gauge("pretzel_unique_parameter_bytes", help="All parameters, each once.", over=over)
+    unique.add(parameters.unique)
+    copies = _gauge(
+        "pretzel_unshared_parameter_bytes",
+        help="What parameters would take if every version had its own.",
+        over=over,
+    )
+    copies.add(parameters.copies)
+    return [bytes_held, unique, copies]
+
+
+def _catalog(stats: RuntimeStats) -> list[Family]:
+    catalog = stats.catalog
+    return [
+        _single(
+            _flag, "versions", "Versions that are registered or still answer.", catalog.versions
+        ),
+        _single(_flag, "stages", "Different native stages.", catalog.stages),
+        _single(
+            _flag, "stage_uses", "Native stages, if each version had its own.", catalog.stage_uses
+        ),
+    ]
+
+
+def _single(make: Callable[..., Family], name: str, text: str, value: float) -> Family:
+    family = make(f"pretzel_{name}", help=text)
+    family.add(value)
+    return family
+
+
+def _shadows(every: Iterable[ShadowStats]) -> Family:
+    """What shadows were asked, and what they were spared."""
+    requests = _counter("pretzel_shadow_requests_total", help="Requests for shadows, by their end.")
+    for each in every:
+        name, _, version = each.challenger.rpartition("@")
+        labels = (("model", name), ("version", version))
+        for state, count in (
+            ("answered", each.asked - each.failed),
+            ("failed", each.failed),
+            ("shed", each.shed),
+        ):
+            requests.put(count, (*labels, ("state", state)))
+    return requests
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def _residency(memory: MemoryStats) -> list[Family]:
+    cold = memory.cold
+    families = [
+        _single(_gauge, "resident_plans", "Plans in memory.", memory.resident),
+        _single(_gauge, "dropped_plans", "Registered plans that are not.", memory.dropped),
+        _single(_counter, "evictions_total", "Plans that were dropped.", memory.evictions),
+        _single(_counter, "cold_hits_total", "Calls that brought a plan back.", memory.cold_hits),
+        _single(_counter, "cold_hit_seconds_total", "What that took.", cold.mean * cold.count),
+        _single(
+            _counter, "unwritable_plans_total", "Plans that could not be spilt.", memory.unwritable
+        ),
+    ]
+    if memory.budget is not None:
+        families.append(_single(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
+        families.append(_single(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
+    return families
+
+
+# --- engines -----------------------------------------------------------------------------------
+
+
+def _inline(stats: RuntimeStats) -> list[Family]:
+    inline = stats.inline
+    return [
+        _single(_counter, "inline_failures_total", "Calls that failed inline.", inline.failed),
+        _single(_counter, "inline_refusals_total", "Calls refused by the limit.", inline.refused),
+        _single(_gauge, "result_bytes", "Kept results of common first parts.", stats.result_bytes),
+        _single(_gauge, "thread_bytes", "Scratch memory that threads keep.", stats.thread_bytes),
+    ]
+
+
+def _pool(pool: PoolStats) -> list[Family]:
+    jobs = _counter("pretzel_jobs_total", help="Jobs of the executors, by how they ended.")
+    for name in ("done", "failed", "expired", "cancelled", "refused"):
+        jobs.add(getattr(pool, name), state=name)
+    queued = _gauge("pretzel_queued_jobs", help="Jobs that wait for an executor.")
+    rows = _gauge("pretzel_queued_rows", help="Rows of theirs.")
+    seconds = _gauge("pretzel_queued_seconds", help="The work that waits, as it was estimated.")
+    executors = _gauge("pretzel_executors", help="Executors.")
+    idle = _gauge("pretzel_idle_executors", help="Executors that have nothing to do.")
+    for queues in pool.queues:
+        labels = {"lane": "shared" if queues.key is None else str(queues.key)}
+        queued.add(queues.queued_jobs, **labels)
+        rows.add(queues.queued_rows, **labels)
+        seconds.add(queues.queued_seconds, **labels)
+        executors.add(queues.executors, **labels)
+        idle.add(queues.idle, **labels)
+    return [
+        jobs,
+        *(queued, rows, seconds, executors, idle),
+        _single(_counter, "executor_seconds_total", "What executors worked.", pool.busy_seconds),
+        _single(_counter, "job_wait_seconds_total", "From submission to start.", _sum(pool.wait)),
+        _single(_counter, "job_seconds_total", "From submission to the end.", _sum(pool.total)),
+        _single(
+            _counter, "executor_deaths_total", "Executors that had to be replaced.", pool.deaths
+        ),
+        _single(_gauge, "buffer_bytes", "Buffers that lie ready.", pool.buffers.idle_bytes),
+    ]
+
+
+def _sum(latency: Latency) -> float:
+    return latency.mean * latency.count
+
+
+# --- shared results and caches -------------------------------------------------------------------
+
+
+def _groups(groups: Iterable[GroupStats]) -> list[Family]:
+    lookups = _counter("pretzel_shared_part_lookups_total", help="Look-ups of common first parts.")
+    mode = _gauge("pretzel_shared_part_mode", help="Groups of versions, by what is done for them.")
+    modes: dict[str, int] = {}
+    for each in groups:
+        first = each.members[0] if each.members else ""
+        lookups.add(each.hits, first=first, result="hit")
+        lookups.add(each.misses, first=first, result="miss")
+        modes[each.mode] = modes.get(each.mode, 0) + 1
+    for name, count in sorted(modes.items()):
+        mode.add(count, mode=name)
+    return [lookups, mode]
+
+
+def chain(answering: object) -> Iterator[Any]:
+    """The layers between a decoded request and the engines, outermost first."""
+    layer: Any = answering
+    while layer is not None:
+        yield layer
+        layer = getattr(layer, "inner", None)
+
+
+def _answering(answering: object) -> list[Family]:
+    layers = (layer for layer in chain(answering) if hasattr(layer, "families"))
+    return [family for layer in layers for family in layer.families()]

@@ -1,0 +1,1 @@
+"""Connections, messages, settings: HTTP itself."""

@@ -1,0 +1,178 @@
+"""Where other parts join the front end, each as what is expected of it.
+
+repository   models as a folder: what the repository routes ask                 Repository
+answering    what lies between a decoded request and the engines               Answering
+guards       look at every request first, and may answer it: tokens, limits    Guard
+observers    see every request with its answer: counters, logs                 Observer
+peers        the other processes that serve the same port                      Peers
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flour.data.batch import Batch
+from runtime.http.wire.messages import Answer, InferCall, Request, Response
+from runtime.http.wire.settings import ServerSettings
+from runtime.rollout import judged
+from runtime.service.entry import Outputs
+from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """One line of the repository's index."""
+
+    name: str
+    version: str = ""
+    state: str = "READY"
+    """READY, UNAVAILABLE, LOADING or UNLOADING."""
+    reason: str = ""
+    wanted: bool = True
+    """Whether it should be in service: not, where it was unloaded on purpose."""
+    refused: bool = False
+    """Whether its files cannot be served, whichever process tries it."""
+
+    @property
+    def address(self) -> str:
+        """Name and version, as in requests."""
+        return f"{self.name}@{self.version}" if self.version else self.name
+
+
+class Repository(Protocol):
+    """Models by name that can be loaded and unloaded. Calls come from threads, several at once.
+
+    `load` and `unload` raise errors of flour.core.errors for what the client can mend,
+    UnknownEndpoint for names that are not there; the model in service stays when a load fails.
+    """
+
+    def index(self) -> Sequence[ModelState]:
+        """Every model that is known, loaded or not."""
+
+    def load(self, name: str) -> object:
+        """Load or reload a model; it is in service when this returns."""
+
+    def unload(self, name: str) -> object:
+        """Take a model out of service."""
+
+
+class Answering(Protocol):
+    """From a decoded call to its answers, on the event loop's thread: neither call may block."""
+
+    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+        """The outputs of a row or a few rows, if they can be had at once; else None."""
+
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
+        """A future of the answers; cancelling it gives the call up."""
+
+
+class Direct:
+    """Calls go to the runtime as they are."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.quick = runtime.quick
+
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
+        """The runtime's future."""
+        return self._runtime.submit(
+            call.version,
+            call.batch,
+            outputs=call.outputs,
+            timeout=call.timeout,
+            priority=call.priority,
+        )
+
+
+class Attributing(Protocol):
+    """Answers requests that ask what each column added to a score."""
+
+    async def of(self, version: ModelVersion, batch: Batch, wanted: str) -> dict[str, Any]:
+        """What each column adds to the scores of a batch; `wanted` names the output, or none."""
+        ...
+
+
+class Guard(Protocol):
+    """Looks at a request before anything is done for it."""
+
+    def __call__(self, request: Request) -> Response | None:
+        """An answer that ends the request here, or None to let it in."""
+
+
+class Observer(Protocol):
+    """Sees a request with its answer, after that was handed to the system."""
+
+    def __call__(self, request: Request, response: Response, seconds: float) -> None:
+        """Note it; this runs on the event loop's thread."""
+
+
+class App(Protocol):
+    """Answers requests with a response or an awaitable of one. It raises nothing."""
+
+    settings: ServerSettings
+    observers: list[Observer]
+    #: Whether it ends: connections are closed after their answers.
+    leaving: bool
+
+    def respond(self, request: Request) -> Answer:
+        """Answer a request."""
+
+    def is_late(self, waited: float, deadline: bytes | None) -> bool:
+        """Whether a request will be refused, as it was unread for so long."""
+
+    def observed(self, request: Request, response: Response, seconds: float) -> None:
+        """Called when a response has been handed to the system."""
+
+
+class Peers(Protocol):
+    """The other worker processes of this port; from any thread."""
+
+    number: int
+    """Which of them this one is, from 0."""
+    count: int
+    """How many there should be, this one included."""
+
+    def offer(self, kind: str, provider: Callable[[], object]) -> None:
+        """Answer others who ask for a snapshot of this kind; what `provider` returns is JSON.
+
+        It is called on a thread of its own, and should take milliseconds at most.
+        """
+
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+        """What the others answer, by their number; who takes longer, or ends, is left out."""
+
+    async def settled(self) -> None:
+        """Return when all have followed the changes of models and routes so far."""
+
+    async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
+        """Ask the one process that judges rollouts for all; see `runtime.rollout.judged`."""
+
+
+class Alone:
+    """The peers of a process that has none."""
+
+    number, count = 0, 1
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def offer(self, kind: str, provider: Callable[[], object]) -> None:
+        """Do nothing."""
+
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+        """Do nothing."""
+        return {}
+
+    async def settled(self) -> None:
+        """Return: there is nobody who could be behind."""
+
+    async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
+        """Judge here: on a thread, as changes are written to a file first."""
+        if what == "report":
+            return judged(self._runtime, what, body)
+        return await asyncio.to_thread(judged, self._runtime, what, body)
