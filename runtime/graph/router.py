@@ -29,7 +29,7 @@ from runtime.graph.form import name_of
 from runtime.graph.limits import Limits
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
-from scheduler import DeadlineExceeded
+from scheduler import DeadlineExceeded, SchedulerError
 
 Answers = dict[str, Columns]
 Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
@@ -485,7 +485,8 @@ class Router:
             f"node {name!r} {'did not answer in time' if late else 'failed'}",
             where=f"{self.name}.{name}",
             found=said[:200],
-            hint="otherwise= names a value to go on with; retries= asks again",
+            hint=(problem.hint if isinstance(problem, SchedulerError) else None)
+            or "otherwise= names a value to go on with; retries= asks again",
         )
         failed.__cause__ = problem
         failed.late = late

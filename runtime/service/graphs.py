@@ -213,8 +213,7 @@ class Graphs:
         if call.engine is Engine.BATCH:
             counter, apart = version.counts.batch, True
             self._engines.check_room(version, call.priority)
-        if version.watcher is not None:
-            version.watcher(batch, 1, 0.0)
+        version.seen(batch)
         made: Any = self._take(version)
         plan: GraphPlan = made
         if batch.kind is Kind.ROW or batch.kind is Kind.DOCUMENT:

@@ -73,8 +73,7 @@ class Policy:
             takes = entry.function is not None and (batch.kind is _ROW or entry.takes(batch))
             if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
                 return BY_ENTRY
-        if version.watcher is not None:
-            version.watcher(batch, 1, 0.0)
+        version.seen(batch)
         if call is PLAIN and self._is_undivided(batch, version):
             return UNDIVIDED
         return self.weigh(batch, version, call)

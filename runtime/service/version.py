@@ -292,6 +292,11 @@ class ModelVersion:
             rest = watcher.rest
         self.entry.rest = rest
 
+    def seen(self, batch: Batch) -> None:
+        """A batch is answered without the entry: show it to what watches."""
+        if self.watcher is not None:
+            self.watcher(batch, 1, 0.0)
+
     def read(self, data: object) -> Batch:
         """The batch of a call's data; what watches is told of data that cannot be read."""
         try:

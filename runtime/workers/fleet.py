@@ -105,6 +105,7 @@ class Fleet(FleetExperiments):
         if named is NOTHING or version not in {None, *named.versions}:
             raise UnknownEndpoint(f"endpoint {name!r} has no version {version!r}")
         if version is None:
+            self._check_free(name, *named.versions)
             self._change(name, lambda _: NOTHING)
             return
         self._check_unused(name, version)
@@ -122,17 +123,18 @@ class Fleet(FleetExperiments):
                 hint="a graph is loaded when its models are there",
             )
 
-    def _check_free(self, name: str, version: str) -> None:
-        """Raise InUse for a version that a graph needs."""
-        others = {*self._named(name).versions} - {version}
+    def _check_free(self, name: str, *going: str) -> None:
+        """Raise InUse for versions that a graph needs."""
+        addresses = {f"{name}@{version}" for version in going}
+        addresses |= set() if {*self._named(name).versions} - {*going} else {name}
         users = [
             f"{user}@{number}"
             for user, wanted in self.table().items()
             for number, plan in wanted.versions.items()
-            if f"{name}@{version}" in plan.needs or (name in plan.needs and not others)
+            if user != name and not addresses.isdisjoint(plan.needs)
         ]
         if users:
-            raise in_use(f"{name}@{version}", users)
+            raise in_use(min(addresses), users)
 
     @property
     def count(self) -> int:

@@ -307,10 +307,11 @@ def test_every_class_of_error_is_shown_above() -> None:
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, FlourError)
     }
-    # The others are the families' names, or need a damaged file, a part of an ONNX model, or a
-    # Python stage.
+    # The others are the families' names, or need a damaged file, a part of an ONNX model, a
+    # Python stage, or a coroutine.
     families = {errors.FlourError, errors.ImportRefused, errors.DamagedProgram}
     families |= {errors.OpaqueFailed, errors.FunctionFailed, errors.PythonRefused}
+    families |= {errors.WrongAnswer}
     assert every - shown == families
 
 

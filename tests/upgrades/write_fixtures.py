@@ -27,6 +27,7 @@ from flour.language.graph_file import save_graph
 from objectstore import Blob, FileStore, Strings
 from oven.plans import saved
 from runtime import Runtime
+from runtime.bulk import journal as bulk_journal
 from runtime.bulk.journal import Journal
 from runtime.repository.repository import Repository
 
@@ -162,6 +163,7 @@ def main(into: Path) -> None:
             "objectstore.layout.VERSION": objectstore.layout.VERSION,
             "oven.plans.saved.FORMAT": saved.FORMAT,
             "flour.language.graph_file.FORMAT": graph_file.FORMAT,
+            "runtime.bulk.journal.FORMAT": getattr(bulk_journal, "FORMAT", 1),
         },
         "plans": plans(into),
         "store": store(into),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.onnx.export.numbers import spoilt
 from flour.onnx.export.rows import added_axis, smallest, total
@@ -108,6 +109,11 @@ def _distances(out: Writer, item: Node, x: str) -> str:
 def _tree_nearest(out: Writer, item: Node, x: str) -> str:
     """Every point is measured; of equals the first in the tree is taken."""
     op: Any = item.op
+    if op.metric == "hamming":
+        hint = (
+            "most points are as near as others, and which one counts is up to scikit-learn's heap"
+        )
+        raise UnsupportedSetting("a tree by Hamming's distance has no ONNX form", hint=hint)
     x = out.cast(x, dtype_of(item.inputs[0].type), "float64")
     distances = _METRICS[op.metric](_Pair(out, op, x))
     places = smallest(out, distances, "float64", op.count)

@@ -83,7 +83,9 @@ class Cached:
             return self.inner.quick(version, batch)
         kept = self._of(version.name, budget)
         outputs: Outputs | None = kept.get(_QUICK, key)
-        if outputs is None:
+        if outputs is not None:
+            version.seen(batch)
+        else:
             outputs = self.inner.quick(version, batch)
             if outputs is not None:
                 kept.put(_QUICK, key, outputs)
@@ -98,6 +100,7 @@ class Cached:
         kept = self._of(call.version.name, budget)
         answers = kept.get(_WHOLE, key)
         if answers is not None:
+            call.version.seen(call.batch)
             future: Future[dict[str, Any]] = Future()
             future.set_result(dict(answers))
             return future

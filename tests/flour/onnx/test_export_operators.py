@@ -42,6 +42,7 @@ REFUSED = {
     "ShiftLeft": "int",
     "ShiftRight": "int",
     "Tokenize": "all of unicode",
+    "TreeNearest": "hamming",
     "WordNgrams": "tokens",
 }
 #: What onnxruntime has no kernel for, though ONNX has the operator: by operator, the dtypes.

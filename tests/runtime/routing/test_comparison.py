@@ -59,7 +59,7 @@ def test_counts() -> None:
     assert (output["mean_difference"], output["largest_difference"]) == (0.25, 0.5)
     assert found["segments"]["values"] == {"1.0": {"pairs": 3, "agreeing": 0, "errors": 1}}
     text = str(comparison)
-    assert "50.00% agree" in text
+    assert "50.00% ±35.36% agree" in text
     assert comparison.to_html().startswith("<table>")
 
 
