@@ -43,12 +43,18 @@ FIRING = {
     "PretzelInterprets": {'pretzel_version_tier{model="m",version="1"}': "0x20"},
     "PretzelDrifts": {
         'pretzel_drift_psi{model="m",column="age"}': "0.3x20",
+        'pretzel_drift_psi_error{model="m",column="age"}': "0.01x20",
         'pretzel_drift_rows{model="m",column="age"}': "500x20",
     },
     "PretzelUnseen": {
         'pretzel_drift_unseen{model="m",column="city"}': "0.3x20",
         'pretzel_drift_rows{model="m",column="city"}': "500x20",
     },
+    "PretzelBeyond": {
+        'pretzel_drift_beyond{model="m",column="age"}': "0.3x20",
+        'pretzel_drift_rows{model="m",column="age"}': "500x20",
+    },
+    "PretzelWatchDrops": {'pretzel_watch_dropped_rows_total{model="m"}': "0+10x20"},
     "PretzelScoresChange": {'pretzel_watch_alarms_total{model="m"}': "0x10 1x10"},
     "PretzelRolloutAborted": {'pretzel_rollout_state{model="m",state="aborted"}': "1x20"},
 }
