@@ -47,7 +47,7 @@ _UNCHECKED = frozenset(
     *("OneVsOneClassifier", "OneVsRestClassifier", "OutputCodeClassifier", "RANSACRegressor"),
     *("SelfTrainingClassifier", "TransformedTargetRegressor", "CountVectorizer"),
     *("TfidfVectorizer", "HashingVectorizer", "DictVectorizer", "FeatureHasher"),
-    *("LabelEncoder", "LabelBinarizer", "MultiLabelBinarizer"),
+    *("LabelEncoder", "LabelBinarizer", "MultiLabelBinarizer", "_ConstantPredictor"),
 }
 #: Selections check nothing where they take NaN.
 _SELECTION = "sklearn.feature_selection."

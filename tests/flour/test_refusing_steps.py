@@ -18,6 +18,7 @@ from sklearn.ensemble import (
 )
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
@@ -120,3 +121,24 @@ def test_the_step_and_the_column_are_those_of_the_original(name: str, named: boo
                 assert re.fullmatch(place, where), where
                 refused += 1
     assert refused
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 1e300])
+def test_who_has_met_one_class_only_refuses_nothing(odd: float) -> None:
+    """Such an estimator of an ensemble looks at no number; the others refuse what they refuse."""
+    rows = FRAME.to_numpy()
+    alone = np.tile([1, 0], (len(rows), 1))
+    wrong = rows[:4].copy()
+    wrong[2, 1] = odd
+    with pytest.warns(UserWarning, match="Label"):
+        made = OneVsRestClassifier(LogisticRegression()).fit(rows, alone)
+    plan = flour.from_sklearn(made).plan()
+    assert plan.run(wrong)["label"].tolist() == made.predict(wrong).tolist()
+    alone[:, 1] = TARGET
+    with pytest.warns(UserWarning, match="Label"):
+        made = OneVsRestClassifier(LogisticRegression()).fit(rows, alone)
+    if not np.isfinite(odd):
+        with pytest.raises(ValueError, match=r"NaN|inf"):
+            made.predict(wrong)
+        with pytest.raises(InputError, match="LogisticRegression refuses"):
+            flour.from_sklearn(made).plan().run(wrong)
