@@ -57,6 +57,7 @@ class Target:
         self.url, self._host, self._port = url, parts.hostname or "", parts.port or 80
         self._timeout = timeout
         self._free: list[HTTPConnection] = []
+        self._ended = False
         self.outstanding = 0
         self.down_until = 0.0
 
@@ -77,12 +78,19 @@ class Target:
             connection.close()
         else:
             self._free.append(connection)
+            if self._ended:  # meanwhile, by another thread
+                self.close()
         return Answer(response.status, dict(response.getheaders()), data, self.url)
 
     def close(self) -> None:
         """Close the free connections."""
         while self._free:
             self._free.pop().close()
+
+    def end(self) -> None:
+        """Close all connections; those in use, when they are free."""
+        self._ended = True
+        self.close()
 
 
 class ClusterClient(Closing):
@@ -280,7 +288,7 @@ class ClusterClient(Closing):
             )
             urls = {each.number: each.url for each in found.ready()}
         for target in gone.values():
-            target.close()
+            target.end()
         self._find_homes(found, urls)
 
     def _find_homes(self, members: Members, urls: Mapping[int, str]) -> None:
@@ -310,4 +318,4 @@ class ClusterClient(Closing):
         """Close all connections; nothing is asked any more."""
         self._closed = True
         for target in (*self._targets.values(), *self._seeds):
-            target.close()
+            target.end()

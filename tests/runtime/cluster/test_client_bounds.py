@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -46,3 +47,21 @@ def test_looking_waits_once_for_who_never_answers(silent: str, front: Front) -> 
 def test_homes_are_asked_of_who_answers(silent: str, front: Front) -> None:
     with ClusterClient(silent, front.url, timeout=WAIT, refresh=60.0) as client:
         assert client.homes_of("m") == ["http://127.0.0.1:10"]
+
+
+def test_a_connection_in_use_is_closed_with_its_client() -> None:
+    """A client that is closed by one thread while another waits for an answer leaves nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        listener.settimeout(20.0)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        members = Members(0, [MemberState(0, url, "ready")])
+        client = ClusterClient(url, look=lambda: members)
+        asked = pool.submit(client.request, "GET", "/v2")
+        served, _ = listener.accept()
+        with served:
+            served.settimeout(20.0)
+            assert served.recv(1 << 16).startswith(b"GET /v2")
+            client.close()
+            served.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+            assert asked.result(20.0).body == b"{}"
+            assert served.recv(1) == b"", "the connection is closed"
