@@ -26,7 +26,7 @@ A cell in words says why the feature is not offered there.
 
 
 class Cell(NamedTuple):
-    """What is known of a row in a column: its tests, or why there are none."""
+    """A cell of a matrix: its tests, or the reason why there are none."""
 
     row: str
     column: str

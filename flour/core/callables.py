@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from flour.core.errors import PythonRefused
 
-#: Whether any module may be imported, or the names of those that may.
+#: True if any module may be imported, or the names of those that may.
 Allowed: TypeAlias = bool | Collection[str]
 
 
@@ -113,7 +113,7 @@ def found(place: str) -> Function:
 
 
 def _belongs(call: object, module: str, name: str) -> bool:
-    """Whether a module defines this, or offers it; what else it imports is none of it."""
+    """Return whether a module defines this or lists it; its imports do not count."""
     listed = getattr(sys.modules[module], "__all__", ())
     return getattr(call, "__module__", None) == module or name in listed
 

@@ -143,7 +143,7 @@ class BatchReader:
         """Read the types of the program's inputs; `known_missing`: see flour.data.nulls."""
         #: What nulls among words mean to the program.
         self.nulls = Nulls(inputs, known_missing)
-        #: Whether they are looked for at all.
+        #: True if nulls have to be looked for.
         self.asks = not self.nulls.idle
         kinds = list(inputs.values())
         only = kinds[0] if len(kinds) == 1 else None

@@ -36,7 +36,7 @@ class Known(NamedTuple):
 
 
 def known_missing(nodes: Iterable[Node]) -> Known:
-    """What a program's operators on words do with missing values in each raw column."""
+    """Return the raw columns in which a program's operators on words know NaN, and None."""
     nan: set[str] = set()
     none: set[str] = set()
     for item in nodes:
@@ -116,7 +116,7 @@ class Nulls:
 
     @property
     def idle(self) -> bool:
-        """Whether all nulls stay as they are."""
+        """True if all nulls stay as they are."""
         return not self._words or (self._known is not None and not self._known.nan)
 
     def learn(self) -> Known:

@@ -91,7 +91,7 @@ class Held:
 
 
 def is_foreign(kind: str) -> bool:
-    """Whether onnxruntime passes tensors of this type to and fro as bytes only: bfloat16, int4."""
+    """Return whether onnxruntime hands over tensors of this type as bytes: bfloat16, int4."""
     named = kind.startswith("tensor(") and kind != "tensor(float16)"
     return named and kind not in WHOLE_DTYPES
 

@@ -277,7 +277,7 @@ class Fetch(Op):
         return [self.fallback if each is None else each for each in answers] if missing else answers
 
     def column(self, values: Any) -> Columns:
-        """What was answered, as a column of the promised type; WrongAnswer if it is none."""
+        """Return an answer as a column of the promised type; WrongAnswer if it is not one."""
         assert isinstance(self.gives, Type), "checked when it was made"
         if isinstance(self.gives, Vector) and isinstance(values, list) and not values:
             values = np.empty((0, self.gives.width), self.gives.dtype)  # a list says no width

@@ -102,7 +102,7 @@ class MarkedText(Op, abstract=True):
             )
 
     def known_missing(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whether NaN is missing in all columns, and whether only None is."""
+        """Return whether NaN is missing in all columns, and whether only None is."""
         return np.array([self.marker in (NAN, EITHER)]), np.array([self.marker == NONE])
 
     def missing(self, x: NDArray[Any]) -> NDArray[np.bool_]:

@@ -209,6 +209,6 @@ _CONSTANT = "a constant column is divided by a rounding error, as scikit-learn 0
 
 
 def _divides_by_rounding(scaler: Fitted) -> bool:
-    """Whether a deviation is no larger than the rounding of its mean: later versions take 1."""
+    """Return whether a deviation is within the rounding of its mean: later versions take 1."""
     rounding = scaler.n_samples_seen_ * np.finfo(np.float64).eps * np.abs(scaler.mean_)
     return bool(np.any(scaler.scale_ < rounding))

@@ -114,7 +114,7 @@ class TreeNearest(Op):
         return np.append(np.array(places)[order], distances[order])
 
     def _sums(self, points: NDArray[Any], row: NDArray[Any]) -> Any:
-        """What the metric sums up over columns, for each of these points, as trees compare it."""
+        """Return the sums of the metric over columns for each point, as trees compare them."""
         metric = METRICS[self.metric]
         sums = (np.zeros(len(points)),) * metric.sums
         for j, value in enumerate(row):

@@ -174,7 +174,7 @@ def version_caveat(root: object) -> str:
 
 @lru_cache(1024)
 def _has_attributes(kind: type) -> bool:
-    """Whether all that objects of this class are is in their attributes."""
+    """Return whether attributes hold the whole state of objects of this class."""
     return (
         kind.__module__.startswith("sklearn.")
         and bool(kind.__dictoffset__)
@@ -385,7 +385,7 @@ def lacking(estimator: Fitted, problem: Exception, where: str = "", caveat: str 
 
 
 def _instead(estimator: Fitted, *, known: bool) -> str:
-    """What can be done with a step that has no adapter; `known`: it never will have one."""
+    """Return a way out for a step without an adapter; `known`: it will never have one."""
     if hasattr(estimator, "transform"):
         return f"with a sample, {_ALLOW}"
     return INSTEAD if known else f"with a sample, it is tried by way of ONNX; {INSTEAD}"

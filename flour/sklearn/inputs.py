@@ -263,7 +263,7 @@ def _from_frame(estimator: Fitted, columns: dict[str, Any]) -> Type:
 
 
 def _has_place(column: NDArray[Any]) -> bool:
-    """Whether a program can read a column of this dtype."""
+    """Return whether a program can read a column of this dtype."""
     try:
         return bool(_kind(column))
     except ParameterError:

@@ -117,7 +117,7 @@ _NONE = 1 << 30
 
 
 class Demand(NamedTuple):
-    """What is refused in the columns of a node, and by which step.
+    """Values that are refused in the columns of a node, and by which step.
 
     `steps` are the numbers of those that are the first to refuse NaN, infinity and large numbers.
     """

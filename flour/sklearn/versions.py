@@ -70,7 +70,7 @@ def changed(to: Importer, fit: Fitted, what: str, last: str) -> NoReturn:
 
 
 def _own(name: str) -> Callable[[Any], Any]:
-    """What an estimator holds under the name of a former version."""
+    """Return an attribute of an estimator by its name in a former version."""
     return lambda fit: vars(fit)[name]
 
 
@@ -81,7 +81,7 @@ def _widths(fit: Fitted) -> list[int]:
     return [len(values) - (drop is not None) for values, drop in each]
 
 
-#: What classes have by now, and what it was before: with a meaning that has stayed.
+#: Attributes of classes and their former names, where the meaning has stayed.
 FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
     "MaxAbsScaler": {"clip": lambda _: False},
     "SplineTransformer": {"handle_missing": lambda _: "error", "sparse_output": lambda _: False},

@@ -24,7 +24,7 @@ from oven.plans import image_cache
 from oven.plans.image import PlanImage, image_of
 from oven.plans.plan import Plan
 
-#: Whether there are such images. Tests bake every program.
+#: False turns these images off. Tests bake every program.
 KEPT = [True]
 #: Larger images would push too many others out of the cache.
 LARGEST = image_cache.MOST_BYTES // 16

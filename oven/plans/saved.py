@@ -170,7 +170,7 @@ def load(
 
 
 def to_bytes(plan: Plan) -> bytes:
-    """What a file of the plan has in it."""
+    """Return the bytes of a file of the plan."""
     with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
         path = Path(folder) / "a.plan"
         save(plan, path, durable=False)

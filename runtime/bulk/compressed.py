@@ -28,7 +28,7 @@ def plain_suffix(path: Path) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """What is in a file, and the file itself, whose place says how far one is."""
+    """Open a file: its decompressed bytes, and the file itself, whose position is the progress."""
     kind = compression(path)
     with path.open("rb") as raw:
         if kind and not raw.peek(1):

@@ -58,7 +58,7 @@ def _schema(plan: Plan, outputs: tuple[str, ...]) -> dict[str, Any]:
 
 
 class _Answer(NamedTuple):
-    """What Polars calls, with one column of structs; it can be pickled, as Polars' plans can."""
+    """The function that Polars calls with a column of structs; it can be pickled."""
 
     plan: Plan
     outputs: tuple[str, ...]

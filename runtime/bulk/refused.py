@@ -55,7 +55,7 @@ def check_policy(plan: Plan, on_error: str | None, known: Collection[str] = (NUL
 
 
 def separated(run: Callable[[int, int], T], rows: int) -> tuple[list[T], dict[int, Any]]:
-    """What `run` makes of ranges of rows, and the rows that it refuses, with its errors.
+    """Results of `run` for ranges of rows, and the rows that it refuses, with its errors.
 
     It halves what is refused. An error that no rows at all have, too, is not one of a row's.
     """
@@ -89,7 +89,7 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def joined_batches(parts: Sequence[Arrow]) -> Arrow:
-    """The same for batches of Arrow."""
+    """Batches of Arrow with the answers that there are, and the refused rows."""
     some = [part for part in parts if part.num_rows] or parts[:1]
     tables = [library().Table.from_batches([part]) for part in some]
     whole = library().concat_tables(tables, promote_options="permissive").combine_chunks()

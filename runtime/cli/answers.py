@@ -36,7 +36,7 @@ class Answered:
     """The file, the line and the error of each row that is refused."""
 
     def told(self) -> list[dict[str, Any]]:
-        """What is written of the rows that are refused: no values if some columns are private."""
+        """The text about refused rows: it has no values if some columns are private."""
         return [_told(*each) for each in self.refused]
 
 
@@ -60,7 +60,7 @@ def with_note(batch: Arrow, about: Mapping[str, Any]) -> Arrow:
 
 
 def noted(batch: Arrow) -> dict[str, Any]:
-    """What the journal says of a batch."""
+    """The journal's metadata of a batch."""
     about: dict[str, Any] = json.loads((batch.schema.metadata or {})[_NOTE])
     return about
 

@@ -66,9 +66,9 @@ class Options:
     where: str | None = None
     """A condition (runtime.bulk.where) on the rows to answer."""
     tolerant: bool = False
-    """Whether blocks have the rows that cannot be read, in place of the first one's error."""
+    """True if blocks hold the rows that cannot be read instead of raising the first error."""
     typed: bool = False
-    """Whether kept columns of CSV have the types that all of their cells fit."""
+    """True if kept columns of CSV get the narrowest type that fits all of their cells."""
 
     @property
     def is_arrow(self) -> bool:

@@ -99,7 +99,7 @@ class Task(NamedTuple):
 
     @property
     def policy(self) -> str | None:
-        """What stands in the output for rows that are refused."""
+        """The output for rows that are refused."""
         return self.on_error if self.on_error in {None, NULL} else SKIP
 
     @property
@@ -136,7 +136,7 @@ class Task(NamedTuple):
         }
 
     def fits(self, batch: Arrow) -> bool:
-        """Whether an earlier run's batch is what this task would answer."""
+        """Return whether a batch of an earlier run is what this task would answer."""
         from runtime.cli.answers import noted
 
         about = noted(batch)
@@ -301,7 +301,7 @@ def _run(task: Task, threads: int | None, progress: Progress) -> tuple[int, int]
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
-    """What changes when a file is written."""
+    """Facts about a file that change when it is written."""
     about = path.stat()
     return str(path), about.st_size, about.st_mtime_ns
 
@@ -336,7 +336,7 @@ class _Nowhere:
 
 
 def _journal(task: Task) -> Journal:
-    """What is kept of answers; without any, it keeps other processes from the output."""
+    """The journal of answers; an empty one keeps other processes from the output."""
     from runtime.bulk.journal import Journal
 
     path = Path(task.output)

@@ -499,7 +499,7 @@ def _before(problem: Exception | None) -> str:
 
 
 def _meant(problem: BaseException) -> BaseException:
-    """What a coroutine has raised."""
+    """The error that a coroutine has raised."""
     return (isinstance(problem, CoroutineEnded) and problem.__cause__) or problem
 
 

@@ -55,7 +55,7 @@ def by_name(path: Path) -> tuple[str, ...]:
 
 
 def looks_like_model(path: Path) -> bool:
-    """Whether a file's name says that it is a model, also one that cannot be read."""
+    """Return whether a name is that of a model, even of a format that cannot be read."""
     return bool(by_name(path) or _is_packed(path) or path.suffix.lower() in _OTHERS)
 
 

@@ -29,7 +29,7 @@ _SETTINGS |= {"requirements.txt", "input_example.json", "serving_input_example.j
 
 
 def is_model(path: Path) -> bool:
-    """Whether a file's name says that it is a model, be it one that cannot be read."""
+    """Return whether a name is that of a model, even of a format that cannot be read."""
     return formats.looks_like_model(path) and path.name.lower() not in _SETTINGS
 
 

@@ -286,7 +286,7 @@ class Repository(Closing):
         return events + [e for pair in failed for e in self._not_loaded(*pair, patient=patient)]
 
     def _is_due(self, model: Model, *, patient: bool) -> bool:
-        """Whether a model is new or has changed; of a graph that was refused, other models."""
+        """Return whether a model has changed, or, for a refused graph, others have."""
         key = (model.name, model.version)
         entry = self._entries.get(key)
         if model.name in self._held:

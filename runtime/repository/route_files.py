@@ -116,7 +116,7 @@ class RouteFiles:
             self._refused[name] = reason
 
     def _rollout(self, path: Path) -> Any:
-        """What was written down of a rollout; None if nothing was."""
+        """Return the saved state of a rollout; None if there is none."""
         if self._folder.stamp(path) == ():
             return None
         try:

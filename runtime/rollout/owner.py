@@ -13,7 +13,7 @@ Journal = Callable[[str, Mapping[str, Any]], object]
 
 
 class Owner(Routed, Protocol):
-    """What has endpoints, and changes their routes: a runtime, or the supervisor of several."""
+    """Owner of endpoints and routes: a runtime, or the supervisor of several."""
 
     rollouts: dict[str, Judged]
     """The rollouts that there are, or were last, by endpoint."""
@@ -36,7 +36,7 @@ class Owner(Routed, Protocol):
         """Have what this rollout wants counted in each process, or no more."""
 
     def reports(self, name: str) -> Iterable[Report]:
-        """What the processes have counted."""
+        """The counts of all processes."""
 
     def build(self, address: str) -> Mapping[str, str]:
         """Digests of what is registered under an address; empty where nothing is."""

@@ -313,7 +313,7 @@ class Rollout:
         return f"{self.terms.to} cannot be loaded again: {lost}" if lost else ""
 
     def _is_own(self, route: Route) -> bool:
-        """Whether this rollout has given this route, or begun with it."""
+        """Return whether this rollout set this route, or began with it."""
         steps = [self._route_of(number) for number in range(len(self.terms.steps))]
         return route in [self.base, *steps, promoted(self.name, self.route, self.terms.to)]
 

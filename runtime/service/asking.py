@@ -32,7 +32,7 @@ def asked_by(tenant: str, call: Callable[[], T]) -> T:
 
 
 def is_seen() -> bool:
-    """Whether what this thread asks now is shown to what watches."""
+    """Return whether calls of this thread are shown to watches now."""
     return _asking.seen
 
 

@@ -150,7 +150,7 @@ class _Once:
 
 
 def are_modules(names: object) -> bool:
-    """Whether this is a list of names of modules."""
+    """Return whether this is a list of names of modules."""
     return isinstance(names, list | tuple) and all(isinstance(n, str) and n for n in names)
 
 

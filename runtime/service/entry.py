@@ -59,7 +59,7 @@ class InlineEntry:
         #: Calls are looked at whose number has none of these bits: one in SAMPLE, or in RARE where
         #: they take little time, or more if a watch wants to see more of them.
         self.rest = UNTIMED
-        #: Whether something watches, and wants to know of every call that is refused.
+        #: True if a watch has to be told of every refused call.
         self.watched = False
 
     def takes(self, batch: Batch) -> bool:

@@ -183,7 +183,7 @@ class Graphs:
             log.warning("graph %s cannot follow its models: %s", linked.owner, problem)
 
     def facts(self, owner: str) -> GraphFacts | None:
-        """What there is to say of a graph; None of any other version, and of one dropped.
+        """Describe a graph; None for any other version, and for a dropped one.
 
         A name alone is the version in service.
         """

@@ -102,7 +102,7 @@ class RoutedEndpoints(Experiments):
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more calls."""
+        """True if it takes no more calls."""
         return self._closed
 
     @property

@@ -54,7 +54,7 @@ class Drift(NamedTuple):
 
     @property
     def alarms(self) -> bool:
-        """Whether the window has rows enough to say that the column has moved, and says so.
+        """True if the column has moved, and the window has rows enough to say so.
 
         Its PSI is above 0.2, beyond two of its errors; or a part of it is beyond the reference, a
         twentieth, or less where samples of the same are hardly so.
@@ -65,7 +65,7 @@ class Drift(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What columns are ordered by: PSI, and what is newly missing, unseen or out of range."""
+        """Sort key of columns: PSI, and the shares newly missing, unseen or out of range."""
         return self.psi + max(self.missing, 0.0) + self.unseen + self.beyond
 
 

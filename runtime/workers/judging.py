@@ -50,7 +50,7 @@ class Telling(Protocol):
 
 
 class FleetExperiments(FleetRoutes):
-    """What a rollout needs of its owner: see `runtime.rollout.owner.Owner`."""
+    """The part of an owner that a rollout needs: see `runtime.rollout.owner.Owner`."""
 
     _lock: AbstractContextManager[bool]
 

@@ -163,7 +163,7 @@ class Link:
 def admitted(
     connection: socket.socket, secret: str, clock: Callable[[], float] = time.monotonic
 ) -> bool:
-    """Whether who has connected knows the secret; it has two seconds for all of it."""
+    """Return whether a peer proves within two seconds that it knows the secret."""
     said, end = b"", clock() + _CONNECT
     while len(said) < _BYTES and (left := end - clock()) > 0:
         connection.settimeout(left)

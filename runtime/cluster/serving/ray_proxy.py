@@ -34,7 +34,7 @@ from runtime.service.done_future import done
 
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "content-length"})
 _REFRESH, _ATTEMPTS, _LOOK_SECONDS = 1.0, 4, 10.0
-#: What a replica or the front may take to answer, and to say who is there.
+#: Time limits for an answer of a replica or the front, and for the list of members.
 _ANSWER, _LOOK = (aiohttp.ClientTimeout(total=seconds) for seconds in (60.0, 2.0))
 _LOST = (aiohttp.ClientError, TimeoutError)
 

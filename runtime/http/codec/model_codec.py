@@ -168,7 +168,7 @@ class ModelCodec:
         return self.call(batch, wished), wished
 
     def _loose(self, asked: Envelope) -> object:
-        """What can be told of tensors that cannot be read."""
+        """Return the readable part of tensors that cannot be read as a whole."""
         found = {item.name: _rows_of(item) for item in asked.inputs}
         only = len(found) == 1 and len(self.version.inputs) == 1
         return next(iter(found.values())) if only else found
@@ -320,7 +320,7 @@ class ModelCodec:
 
 
 def _rows_of(item: RequestInput | LooseInput) -> list[Any]:
-    """What can be told of a tensor that cannot be read, a value or a list of them for each row."""
+    """Return a value or a list for each row of a tensor that cannot be read."""
     data, rows = item.data, item.shape[0] if item.shape else 1
     if isinstance(data, msgspec.Raw):
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

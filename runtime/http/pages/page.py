@@ -261,7 +261,7 @@ _MEANING = (
 
 
 def _watched(figures: Figures, wanted: str) -> str:
-    """What watches found: alarms of detectors, and columns, those that alarm and moved first."""
+    """A table of alarms and columns; those that alarm, or have moved most, come first."""
     found = []
     for labels, alarms in figures.samples("drift_alarms"):
         told = [figures.one(f"drift_{name}", **labels) for name in _FIGURES]

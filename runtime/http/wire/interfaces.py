@@ -116,7 +116,7 @@ class App(Protocol):
 
     settings: ServerSettings
     observers: list[Observer]
-    #: Whether it ends: connections are closed after their answers.
+    #: True when the server ends: connections are closed after their answers.
     leaving: bool
 
     def respond(self, request: Request) -> Answer:

@@ -36,7 +36,7 @@ def _is_header(value: object) -> bool:
     return isinstance(value, str) and _HEADER.fullmatch(value) is not None
 
 
-#: What fits a setting, in words, and as what it is kept, by its name or its annotation.
+#: Check, wording and stored type of a setting, by its name or its annotation.
 _KINDS: dict[object, tuple[Callable[[Any], bool], str, Callable[[Any], object]]] = {
     "bool": (lambda value: isinstance(value, bool), "true or false", bool),
     "int": (is_count, "an integer", int),
