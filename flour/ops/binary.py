@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric
 from flour.core.emission import Emitter, RowValue, ScalarValue
+from flour.core.native import Code, write
 from flour.core.op import Columns, Op
 from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse, densify
 from flour.core.types import FLOATS, Extent, Scalar, Type, Vector, promote
+from flour.core.words import Number
 from flour.ops.elementwise import Cast, WithParameter
+from flour.ops.unary import whole
 
 
 class Binary(Op, abstract=True):
     """Two inputs of one width (or a scalar and a vector), the same operation on every column."""
 
-    symbol: ClassVar[str] = "?"
+    function: ClassVar[np.ufunc]
     by_column = True
 
     def infer(self, x: Type, y: Type) -> Type:
@@ -51,7 +54,7 @@ class Binary(Op, abstract=True):
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         """The operation on arrays of one dtype."""
-        raise NotImplementedError(f"{self.name}.compute")
+        return type(self).function(x, y)
 
     def reference(self, x: Columns, y: Columns) -> Columns:
         dtype = self.dtype(x.dtype.name, y.dtype.name)
@@ -61,17 +64,12 @@ class Binary(Op, abstract=True):
             y = y[:, None]
         return self.compute(x.astype(dtype), y.astype(dtype))
 
-    def infix(self, left: str, right: str) -> str:
-        """The operation as an expression, both sides in one dtype."""
-        return f"({left} {self.symbol} {right})"
-
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
         dtype = self.dtype(x.dtype, y.dtype)
 
         def expression(_: str, left: str, right: str) -> str:
             both = e.cast(left, x.dtype, dtype), e.cast(right, y.dtype, dtype)
-            expr = self.infix(*both)
-            return expr if dtype in FLOATS or dtype == "int64" else f"{dtype}{expr}"
+            return whole(write(e, type(self).function, *map(Code, both)), dtype)
 
         if isinstance(x, ScalarValue) and isinstance(y, ScalarValue):
             return e.let(expression("0", x.expr, y.expr), dtype)
@@ -84,26 +82,20 @@ class Binary(Op, abstract=True):
 class Plus(Binary):
     """x + y of two flows; a scalar meets every column."""
 
-    symbol = "+"
+    function = np.add
     commutative = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [_met(weights, kind) for kind in inputs]
 
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x + y
-
 
 class Minus(Binary):
     """x - y of two flows; a scalar meets every column."""
 
-    symbol = "-"
+    function = np.subtract
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [_met(weights, inputs[0]), -_met(weights, inputs[1])]
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x - y
 
 
 def _met(weights: NDArray[np.float64], kind: Type) -> NDArray[np.float64]:
@@ -131,7 +123,7 @@ def _is_flat(x: Columns) -> bool:
 class Times(Scaling):
     """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
 
-    symbol = "*"
+    function = np.multiply
     commutative = True
 
     def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
@@ -144,9 +136,6 @@ class Times(Scaling):
             x, y = y, x
         return super().reference(x, y)
 
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return x * y
-
 
 class Over(Scaling):
     """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse.
@@ -154,7 +143,7 @@ class Over(Scaling):
     Whole numbers divide as float64.
     """
 
-    symbol = "/"
+    function = np.true_divide
 
     def dtype(self, left: str, right: str) -> str:
         both = promote(left, right)
@@ -163,18 +152,13 @@ class Over(Scaling):
     def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
         return isinstance(left, Vector) and left.sparse and isinstance(right, Scalar)
 
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return np.true_divide(x, y)
-
 
 class Quotient(WithParameter):
     """operand / x, column by column (`1 / flow` is written so)."""
 
-    def compute(self, x: NDArray[Any]) -> Any:
-        return self.fitted(x) / x
-
-    def infix(self, e: Emitter, j: str, x: str, dtype: str) -> str:
-        return f"({e.at(self.operand, j, dtype)} / {x})"
+    @staticmethod
+    def native(x: Number, fitted: Number) -> Number:
+        return fitted / x
 
 
 class CastLike(Op):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric
 from flour.core.emission import Emitter, RowValue, ScalarValue
+from flour.core.native import Code, write
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise
@@ -23,7 +24,6 @@ class Comparison(Elementwise, abstract=True):
     (`not_equal` is the exception: NaN differs from everything.)
     """
 
-    symbol: ClassVar[str]
     function: ClassVar[np.ufunc]
     operand: Array
     result = "bool"
@@ -36,42 +36,37 @@ class Comparison(Elementwise, abstract=True):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         wide = promote(x.dtype, self.operand.dtype.name)
-        value = e.cast(x.expr, x.dtype, wide)
-        return f"({value} {self.symbol} {e.at(self.operand, j, wide)})"
+        value, operand = e.cast(x.expr, x.dtype, wide), e.at(self.operand, j, wide)
+        return write(e, type(self).function, Code(value), Code(operand))
 
 
 class GreaterEqual(Comparison):
     """Whether x >= operand, column by column; never for NaN."""
 
-    symbol = ">="
     function = np.greater_equal
 
 
 class Less(Comparison):
     """Whether x < operand, column by column; never for NaN."""
 
-    symbol = "<"
     function = np.less
 
 
 class LessEqual(Comparison):
     """Whether x <= operand, column by column; never for NaN."""
 
-    symbol = "<="
     function = np.less_equal
 
 
 class Equal(Comparison):
     """Whether x == operand, column by column; never for NaN."""
 
-    symbol = "=="
     function = np.equal
 
 
 class NotEqual(Comparison):
     """Whether x != operand, column by column; always for NaN."""
 
-    symbol = "!="
     function = np.not_equal
 
 

@@ -6,18 +6,22 @@ scale and multiplying by its reciprocal differ in the last bit, and so do (x - m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy import clip
 from numpy.typing import NDArray
 
+from flour.core import words
 from flour.core.check import expect
 from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
+from flour.core.native import Code, Fitted, write
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, FLOATS, Extent, Scalar, Type, Vector, promote
+from flour.core.words import Number, cast
 from flour.ops.bases import Elementwise, FloatElementwise
 
 
@@ -29,7 +33,8 @@ class WithParameter(FloatElementwise, abstract=True):
     does: the two differ for float32 data and float64 parameters.
     """
 
-    symbol: ClassVar[str] = "?"
+    #: The operation on a number and the fitted one of its column, or on arrays of both.
+    native: ClassVar[Callable[[Number, Number], Number]]
     operand: Array
     wide: bool = False
 
@@ -43,6 +48,9 @@ class WithParameter(FloatElementwise, abstract=True):
     def structure(self) -> tuple[object, ...]:
         return (self.wide, self.operand.dtype.name) if self.wide else ()
 
+    def compute(self, x: NDArray[Any]) -> Any:
+        return type(self).native(x, self.fitted(x))
+
     def reference(self, x: Columns) -> Columns:
         result = super().reference(x)
         if result.dtype == x.dtype:
@@ -52,44 +60,44 @@ class WithParameter(FloatElementwise, abstract=True):
         return result.astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        inner = self._dtype(x.dtype)
-        return e.cast(self.infix(e, j, e.cast(x.expr, x.dtype, inner), inner), inner, x.dtype)
+        operand = Fitted(self.operand, self._dtype(x.dtype))
+        return write(e, with_fitted, x, Code(j), operand, type(self).native)
 
-    def infix(self, e: Emitter, j: str, x: str, dtype: str) -> str:
-        """The operation as an expression, both sides in `dtype`."""
-        return f"({x} {self.symbol} {e.at(self.operand, j, dtype)})"
+
+def with_fitted(x: Number, j: int, fitted: Any, native: Callable[[Any, Any], Any]) -> Number:
+    """The operation in the dtype of the fitted numbers, and its result in that of x."""
+    return cast(native(cast(x, fitted.dtype), fitted[j]), x.dtype)
 
 
 class Subtract(WithParameter):
     """x - operand, column by column."""
 
-    symbol = "-"
     monotone = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [weights]
 
-    def compute(self, x: NDArray[Any]) -> Any:
-        return x - self.fitted(x)
+    @staticmethod
+    def native(x: Number, fitted: Number) -> Number:
+        return x - fitted
 
 
 class Add(WithParameter):
     """x + operand, column by column."""
 
-    symbol = "+"
     monotone = True
 
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [weights]
 
-    def compute(self, x: NDArray[Any]) -> Any:
-        return x + self.fitted(x)
+    @staticmethod
+    def native(x: Number, fitted: Number) -> Number:
+        return x + fitted
 
 
 class Multiply(WithParameter):
     """x * operand, column by column."""
 
-    symbol = "*"
     widest_at_ends = True
     keeps_zero = True
     takes_sparse = True
@@ -97,14 +105,14 @@ class Multiply(WithParameter):
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [weights * self.fitted(weights)]
 
-    def compute(self, x: NDArray[Any]) -> Any:
-        return x * self.fitted(x)
+    @staticmethod
+    def native(x: Number, fitted: Number) -> Number:
+        return x * fitted
 
 
 class Divide(WithParameter):
     """x / operand, column by column."""
 
-    symbol = "/"
     widest_at_ends = True
     keeps_zero = True
     takes_sparse = True
@@ -112,8 +120,9 @@ class Divide(WithParameter):
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [weights / self.fitted(weights)]
 
-    def compute(self, x: NDArray[Any]) -> Any:
-        return x / self.fitted(x)
+    @staticmethod
+    def native(x: Number, fitted: Number) -> Number:
+        return x / fitted
 
 
 class Clip(FloatElementwise):
@@ -128,7 +137,13 @@ class Clip(FloatElementwise):
         return np.clip(x, low, high)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"clip({x.expr}, {e.at(self.low, j, x.dtype)}, {e.at(self.high, j, x.dtype)})"
+        low, high = Fitted(self.low, x.dtype), Fitted(self.high, x.dtype)
+        return write(e, clipped, x, Code(j), low, high)
+
+
+def clipped(x: Number, j: int, low: Any, high: Any) -> Number:
+    """x limited to the bounds of its column."""
+    return clip(x, low[j], high[j])
 
 
 class OneMinus(FloatElementwise):
@@ -144,7 +159,12 @@ class OneMinus(FloatElementwise):
         return 1 - x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"({one(x.dtype)} - {x.expr})"
+        return write(e, complement, x)
+
+
+def complement(x: Number) -> Number:
+    """1 - x."""
+    return words.one(x) - x
 
 
 def one(dtype: str) -> str:
@@ -162,7 +182,12 @@ class Greater(Elementwise):
         return x > self.operand.array.reshape(-1)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"({x.expr} > {e.at(self.operand, j)})"
+        return write(e, is_greater, x, Code(j), self.operand)
+
+
+def is_greater(x: Number, j: int, operand: Any) -> Any:
+    """Whether x is above the number of its column."""
+    return x > operand[j]
 
 
 class Cast(Elementwise):

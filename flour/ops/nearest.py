@@ -9,14 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy import isnan
 
 from flour.core.check import expect, vector
 from flour.core.emission import Emitter, Push, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import held, write
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, INTS, Type, Vector, promote
+from flour.core.words import Number, Row, scratch, size, stored
 from flour.ops.binary import Binary
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
@@ -67,31 +69,7 @@ class Nearest(Op):
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         if self.heap:
             return self._emit_heap(e, x)
-        count, kept = e.size(self.count), e.var("0")
-        values, numbers = e.scratch(x.dtype, self.count), e.scratch("int64", self.count)
-
-        def offer(j: str, v: str) -> None:
-            """Insert a column among those kept, which stay sorted."""
-            value = e.let(v, x.dtype).expr
-            last = e.let(e.load(values, f"{count} - 1", x.dtype), x.dtype).expr
-            with e.block(f"if {kept} < {count} or {_before(value, last)}:"):
-                with e.block(f"if {kept} < {count}:"):
-                    e.line(f"{kept} = {kept} + 1")
-                position = e.var(f"{kept} - 1")
-                with e.block(f"while {position} > 0:"):
-                    left = e.let(e.load(values, f"{position} - 1", x.dtype), x.dtype).expr
-                    with e.block(f"if not ({_before(value, left)}):"):
-                        e.line("break")
-                    e.store(values, position, left, x.dtype)
-                    e.store(numbers, position, e.load(numbers, f"{position} - 1", "int64"), "int64")
-                    e.line(f"{position} = {position} - 1")
-                e.store(values, position, value, x.dtype)
-                e.store(numbers, position, j, "int64")
-
-        x.each(offer)
-        return e.dense(
-            "int64", self.count, lambda j: e.load(numbers, j, "int64"), size=count, stored=True
-        )
+        return held(e, *write(e, nearest, x, self.count))
 
     def _emit_heap(self, e: Emitter, x: VectorValue) -> RowValue:
         count = e.size(self.count)
@@ -111,8 +89,33 @@ class Nearest(Op):
         )
 
 
-def _before(left: str, right: str) -> str:
-    return f"({left} < {right} or ({right} != {right} and {left} == {left}))"
+def nearest(x: Row, width: int) -> Any:
+    """The numbers of the smallest columns, ascending; those kept stay sorted."""
+    count = size(width)
+    kept = 0
+    values, numbers = scratch(x.dtype, width), scratch("int64", width)
+    for j, v in stored(x):
+        value = v
+        last = values[count - 1]
+        if kept < count or is_before(value, last):
+            if kept < count:
+                kept = kept + 1
+            position = kept - 1
+            while position > 0:
+                left = values[position - 1]
+                if not is_before(value, left):
+                    break
+                values[position] = left
+                numbers[position] = numbers[position - 1]
+                position = position - 1
+            values[position] = value
+            numbers[position] = j
+    return numbers, width, count
+
+
+def is_before(left: Number, right: Number) -> Any:
+    """Whether one number comes before another; NaN is last."""
+    return left < right or (isnan(right) and not isnan(left))
 
 
 class Gather(Op):
@@ -313,9 +316,4 @@ class Maximum(Binary):
     """The larger of two flows, column by column; NaN if either is NaN."""
 
     commutative = True
-
-    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return np.maximum(x, y)
-
-    def infix(self, left: str, right: str) -> str:
-        return f"maximum({left}, {right})"
+    function = np.maximum

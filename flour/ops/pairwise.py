@@ -6,15 +6,19 @@ division by zero is zero, so that no row of data can stop a process.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy import fmod
 from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.emission import Emitter, RowValue, ScalarValue
+from flour.core.native import Code, write
 from flour.core.op import Columns, Op
 from flour.core.types import FLOATS, INTS, Category, Scalar, Type, Vector, promote
+from flour.core.words import Number, bits, like, narrowed
 from flour.ops.unary import whole
 
 
@@ -24,9 +28,9 @@ class Pairwise(Op, abstract=True):
     #: The dtypes it takes, and the dtype of the result (None: the inputs').
     takes: ClassVar[tuple[str, ...]] = (*FLOATS, *INTS)
     result: ClassVar[str | None] = None
-    #: The function on arrays of one dtype, and as an expression of two locals.
+    #: The function on arrays of one dtype; `native` is the same of two numbers.
     function: ClassVar[np.ufunc]
-    code: ClassVar[str] = "?"
+    native: ClassVar[Callable[[Number, Number], Number] | None] = None
 
     def infer(self, x: Type, y: Type) -> Type:
         left, right = self._taken(x), self._taken(y)
@@ -60,8 +64,9 @@ class Pairwise(Op, abstract=True):
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
         """The function as an expression of two locals."""
-        expr = self.code.format(x=x, y=y)
-        return expr if self.result else whole(expr, dtype)
+        function = type(self).native or type(self).function
+        found = write(e, function, Code(x, dtype), Code(y, dtype))
+        return found if self.result or type(self).native else whole(found, dtype)
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
         wide = promote(x.dtype, y.dtype)
@@ -86,7 +91,6 @@ class LargerOf(Pairwise):
 
     function = np.maximum
     commutative = True
-    code = "maximum({x}, {y})"
 
 
 class SmallerOf(Pairwise):
@@ -94,7 +98,6 @@ class SmallerOf(Pairwise):
 
     function = np.minimum
     commutative = True
-    code = "minimum({x}, {y})"
 
 
 # --- comparisons ----------------------------------------------------------------------------------
@@ -105,7 +108,6 @@ class Above(Pairwise):
 
     function = np.greater
     result = "bool"
-    code = "({x} > {y})"
 
 
 class AtLeast(Pairwise):
@@ -113,7 +115,6 @@ class AtLeast(Pairwise):
 
     function = np.greater_equal
     result = "bool"
-    code = "({x} >= {y})"
 
 
 class Same(Pairwise):
@@ -123,7 +124,6 @@ class Same(Pairwise):
     takes = (*FLOATS, *INTS, "bool")
     result = "bool"
     commutative = True
-    code = "({x} == {y})"
 
 
 # --- logic and bits -------------------------------------------------------------------------------
@@ -132,31 +132,28 @@ class Same(Pairwise):
 class Both(Pairwise):
     """Whether x and y are both true."""
 
-    function = np.bitwise_and
+    function = np.logical_and
     takes = ("bool",)
     result = "bool"
     commutative = True
-    code = "({x} and {y})"
 
 
 class Either(Pairwise):
     """Whether x or y is true, or both are."""
 
-    function = np.bitwise_or
+    function = np.logical_or
     takes = ("bool",)
     result = "bool"
     commutative = True
-    code = "({x} or {y})"
 
 
 class OnlyOne(Pairwise):
     """Whether exactly one of x and y is true."""
 
-    function = np.bitwise_xor
+    function = np.not_equal
     takes = ("bool",)
     result = "bool"
     commutative = True
-    code = "({x} != {y})"
 
 
 class BitAnd(Pairwise):
@@ -165,7 +162,6 @@ class BitAnd(Pairwise):
     function = np.bitwise_and
     takes = INTS
     commutative = True
-    code = "({x} & {y})"
 
 
 class BitOr(Pairwise):
@@ -174,7 +170,6 @@ class BitOr(Pairwise):
     function = np.bitwise_or
     takes = INTS
     commutative = True
-    code = "({x} | {y})"
 
 
 class BitXor(Pairwise):
@@ -183,40 +178,34 @@ class BitXor(Pairwise):
     function = np.bitwise_xor
     takes = INTS
     commutative = True
-    code = "({x} ^ {y})"
 
 
 class ShiftLeft(Pairwise):
     """The bits of x moved up by y places; none are left where y is no number of its places."""
 
     takes = INTS
-    code = "({x} << {y})"
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         fine = _within(x, y)
         return np.where(fine, np.left_shift(x, np.where(fine, y, 0)), 0).astype(x.dtype)
 
-    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
-        shifted = super().element(e, x, y, dtype)
-        return f"({shifted} if 0 <= {y} and {y} < {BITS[dtype]} else {self._beyond(x, dtype)})"
-
-    def _beyond(self, x: str, dtype: str) -> str:
-        """The value of a shift by the number of bits or more."""
-        return f"{dtype}(0)"
+    @staticmethod
+    def native(x: Number, y: Number) -> Number:
+        return narrowed(x << y) if y >= 0 and y < bits(x) else like(x, 0)
 
 
 class ShiftRight(ShiftLeft):
     """The bits of x moved down by y places; its sign fills what was moved."""
-
-    code = "({x} >> {y})"
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         fine = _within(x, y)
         fill = np.where(x < 0, -1, 0)
         return np.where(fine, np.right_shift(x, np.where(fine, y, 0)), fill).astype(x.dtype)
 
-    def _beyond(self, x: str, dtype: str) -> str:
-        return f"{dtype}(0)" if dtype.startswith("u") else f"{dtype}(-1 if {x} < 0 else 0)"
+    @staticmethod
+    def native(x: Number, y: Number) -> Number:
+        fill = 0 if x.dtype[0] == "u" else (-1 if x < 0 else 0)
+        return narrowed(x >> y) if y >= 0 and y < bits(x) else like(x, fill)
 
 
 BITS = {dtype: 8 * np.dtype(dtype).itemsize for dtype in INTS}
@@ -242,19 +231,22 @@ class WholeQuotient(Pairwise):
             quotient = quotient + inexact.astype(x.dtype)
         return quotient
 
-    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
-        none = f"{dtype}(0)"
-        if dtype.startswith("u"):
-            return f"({dtype}({x} // {y}) if {y} != 0 else {none})"
-        # The lowest number has no counterpart, which stops processors that divide it by -1.
-        with e.block(f"if {y} == 0:"):
-            e.line(f"{(quotient := e.fresh('q'))} = {none}")
-        with e.block(f"elif {y} == -1:"):
-            e.line(f"{quotient} = {dtype}(-{x})")
-        with e.block("else:"):
-            up = f"(1 if {x} % {y} != 0 and ({x} < 0) != ({y} < 0) else 0)"
-            e.line(f"{quotient} = {dtype}({x} // {y} + {up})")
+    @staticmethod
+    def native(x: Number, y: Number) -> Number:
+        if x.dtype[0] == "u":
+            quotient = like(x, x // y) if y != 0 else like(x, 0)
+        elif y == 0:
+            quotient = like(x, 0)
+        elif y == -1:  # the lowest number has no counterpart: dividing it stops processors
+            quotient = like(x, -x)
+        else:
+            quotient = like(x, x // y + (1 if x % y != 0 and (x < 0) != (y < 0) else 0))
         return quotient
+
+
+def leaves_nothing(y: Number) -> Any:
+    """Whether no remainder is asked of the processor: 0 stops it, and -1 does for the lowest."""
+    return y == 0 or y == -1  # noqa: PLR1714 (native code has no sets)
 
 
 class Modulo(Pairwise):
@@ -262,15 +254,15 @@ class Modulo(Pairwise):
 
     function = np.mod
 
-    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
-        if dtype in FLOATS:
-            rest, none = e.let(f"fmod({x}, {y})", dtype).expr, f"{dtype}(0.0)"
-            plain = f"({rest} + {y} if ({rest} < 0) != ({y} < 0) else {rest})"
-            return f"(({none} if {y} > 0 else -{none}) if {rest} == 0 else {plain})"
-        none = f"{dtype}(0)"
-        if dtype.startswith("u"):
-            return f"({dtype}({x} % {y}) if {y} != 0 else {none})"
-        return f"({none} if {y} == 0 or {y} == -1 else {dtype}({x} % {y}))"
+    @staticmethod
+    def native(x: Number, y: Number) -> Number:
+        if x.dtype in FLOATS:
+            rest, none = fmod(x, y), like(x, 0.0)
+            plain = rest + y if (rest < 0) != (y < 0) else rest
+            return (none if y > 0 else -none) if rest == 0 else plain
+        if x.dtype[0] == "u":
+            return like(x, x % y) if y != 0 else like(x, 0)
+        return like(x, 0) if leaves_nothing(y) else like(x, x % y)
 
 
 class Remainder(Pairwise):
@@ -278,14 +270,14 @@ class Remainder(Pairwise):
 
     function = np.fmod
 
-    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
-        if dtype in FLOATS:
-            return f"fmod({x}, {y})"
-        none = f"{dtype}(0)"
-        if dtype.startswith("u"):
-            return f"({dtype}({x} % {y}) if {y} != 0 else {none})"
-        rest = e.let(f"({none} if {y} == 0 or {y} == -1 else {dtype}({x} % {y}))", dtype).expr
-        return f"({dtype}({rest} - {y}) if {rest} != 0 and ({rest} < 0) != ({x} < 0) else {rest})"
+    @staticmethod
+    def native(x: Number, y: Number) -> Number:
+        if x.dtype in FLOATS:
+            return fmod(x, y)
+        if x.dtype[0] == "u":
+            return like(x, x % y) if y != 0 else like(x, 0)
+        rest = like(x, 0) if leaves_nothing(y) else like(x, x % y)
+        return like(x, rest - y) if rest != 0 and (rest < 0) != (x < 0) else rest
 
 
 class PowerOf(Pairwise):
@@ -302,17 +294,16 @@ class PowerOf(Pairwise):
         inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
         return result if x.dtype.kind == "u" else np.where(y < 0, inverse, result)
 
-    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
-        if dtype in FLOATS:
-            return f"({x} ** {y})"
-        result, base, rest = e.var(f"{dtype}(1)"), e.var(f"{dtype}({x})"), e.var(f"{dtype}({y})")
-        with e.block(f"while {rest} > 0:"):
-            with e.block(f"if {rest} & {dtype}(1):"):
-                e.line(f"{result} = {dtype}({result} * {base})")
-            e.line(f"{base} = {dtype}({base} * {base})")
-            e.line(f"{rest} = {dtype}({rest} >> {dtype}(1))")
-        if not dtype.startswith("u"):
-            with e.block(f"if {y} < 0:"):
-                odd = f"(1 - 2 * ({y} & 1))"
-                e.line(f"{result} = {dtype}(1 if {x} == 1 else ({odd} if {x} == -1 else 0))")
+    @staticmethod
+    def native(x: Number, y: Number) -> Number:
+        if x.dtype in FLOATS:
+            return x**y
+        result, base, rest = like(x, 1), like(x, x), like(x, y)
+        while rest > 0:
+            if rest & like(x, 1):
+                result = like(x, result * base)
+            base = like(x, base * base)
+            rest = like(x, rest >> like(x, 1))
+        if x.dtype[0] != "u" and y < 0:
+            result = like(x, 1 if x == 1 else (1 - 2 * (y & 1) if x == -1 else 0))
         return result

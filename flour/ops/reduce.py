@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import isnan, maximum, minimum, sqrt
 from numpy.typing import NDArray
 
+from flour.core import words
 from flour.core.check import expect, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import write
 from flour.core.op import Arity, Columns
 from flour.core.sparse import Sparse, densify
-from flour.core.types import Scalar, Type
+from flour.core.types import FLOATS, Scalar, Type
+from flour.core.words import Number, Row, added, indexable, stored
 from flour.ops.bases import Reduction
 
 
@@ -37,9 +42,7 @@ class Sum(Reduction):
         return x.sum(axis=1, dtype=x.dtype)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        total = e.var(zero(x.dtype))
-        x.each(lambda _, v: e.add(total, v, x.dtype))
-        return e.let(total, x.dtype)
+        return e.let(write(e, summed, x), x.dtype)
 
 
 class Max(Reduction):
@@ -52,7 +55,7 @@ class Max(Reduction):
         return x.max(axis=1)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        return _extreme(e, x, "maximum")
+        return e.let(write(e, extreme, x, maximum), x.dtype)
 
 
 class Min(Reduction):
@@ -65,15 +68,24 @@ class Min(Reduction):
         return x.min(axis=1)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        return _extreme(e, x, "minimum")
+        return e.let(write(e, extreme, x, minimum), x.dtype)
 
 
-def _extreme(e: Emitter, x: VectorValue, function: str) -> RowValue:
-    at = e.indexable(x)
-    best = e.var(at("0"))
-    with e.loop(x.size, "1") as j:
-        e.line(f"{best} = {function}({best}, {at(j)})")
-    return e.let(best, x.dtype)
+def summed(x: Row) -> Number:
+    """The sum of a row."""
+    total = words.zero(x)
+    for _, value in stored(x):
+        total = added(total, value)
+    return total
+
+
+def extreme(x: Row, further: Callable[[Number, Number], Number]) -> Number:
+    """The largest of a row, or the smallest."""
+    columns = indexable(x)
+    best = columns[0]
+    for j in range(1, len(x)):
+        best = further(best, columns[j])
+    return best
 
 
 class ArgMax(Reduction):
@@ -89,7 +101,7 @@ class ArgMax(Reduction):
         return np.argmax(x, axis=1)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        return _where(e, x, ">")
+        return e.let(write(e, place, x, smallest=False), "int64")
 
 
 class ArgMin(ArgMax):
@@ -99,22 +111,23 @@ class ArgMin(ArgMax):
         return np.argmin(x, axis=1)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        return _where(e, x, "<")
+        return e.let(write(e, place, x, smallest=True), "int64")
 
 
-def _where(e: Emitter, x: VectorValue, symbol: str) -> RowValue:
-    at = e.indexable(x)
-    best, index = e.var(at("0")), e.var("0")
-    with e.loop(x.size, "1") as j:
-        value = e.let(at(j), x.dtype).expr
-        # A NaN beats everything but an earlier NaN, as numpy's argmax has it.
-        wins = f"{value} {symbol} {best}"
-        if x.dtype in ("float32", "float64"):
-            wins = f"({wins} or {value} != {value}) and {best} == {best}"
-        with e.block(f"if {wins}:"):
-            e.line(f"{best} = {value}")
-            e.line(f"{index} = {j}")
-    return e.let(index, "int64")
+def place(x: Row, *, smallest: bool) -> Number:
+    """The column of the largest of a row, or of the smallest."""
+    columns = indexable(x)
+    best, index = columns[0], 0
+    for j in range(1, len(x)):
+        value = columns[j]
+        wins = value < best if smallest else value > best
+        if x.dtype in FLOATS:
+            # A NaN beats everything but an earlier NaN, as numpy's argmax has it.
+            wins = (wins or isnan(value)) and not isnan(best)
+        if wins:
+            best = value
+            index = j
+    return index
 
 
 class Norm(Reduction):
@@ -139,20 +152,20 @@ class Norm(Reduction):
         return (self.kind,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        total = e.var(zero(x.dtype))
-        if self.kind == "l1":
-            x.each(lambda _, v: e.add(total, f"abs({v})", x.dtype))
-        elif self.kind == "max":
-            x.each(lambda _, v: e.line(f"{total} = maximum({total}, abs({v}))"))
+        return e.let(write(e, length, x, self.kind), x.dtype)
+
+
+def length(x: Row, kind: str) -> Number:
+    """The norm of a row."""
+    total = words.zero(x)
+    for _, value in stored(x):
+        if kind == "l1":
+            total = added(total, abs(value))
+        elif kind == "max":
+            total = maximum(total, abs(value))
         else:
-
-            def square(_: str, v: str) -> None:
-                value = e.let(v, x.dtype).expr
-                e.add(total, f"{value} * {value}", x.dtype)
-
-            x.each(square)
-            return e.let(f"sqrt({total})", x.dtype)
-        return e.let(total, x.dtype)
+            total = added(total, value * value)
+    return sqrt(total) if kind == "l2" else total
 
 
 def zero(dtype: str) -> str:

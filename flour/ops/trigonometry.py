@@ -9,30 +9,29 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.emission import Emitter, ScalarValue
+from flour.core.native import write
 from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
+from flour.core.words import Number, narrowed, number
 from flour.ops.bases import Elementwise
-from flour.ops.unary import FloatFunction, ZeroToZero, whole
+from flour.ops.unary import FloatFunction, ZeroToZero
 
 
 class Asin(ZeroToZero):
     """The angle whose sine is x: NaN beyond one."""
 
     function = np.arcsin
-    code = "asin({x})"
 
 
 class Acos(FloatFunction):
     """The angle whose cosine is x: NaN beyond one."""
 
     function = np.arccos
-    code = "acos({x})"
 
 
 class Atan(ZeroToZero):
     """The angle whose tangent is x."""
 
     function = np.arctan
-    code = "atan({x})"
     monotone = True
 
 
@@ -40,7 +39,6 @@ class Asinh(ZeroToZero):
     """The number whose hyperbolic sine is x."""
 
     function = np.arcsinh
-    code = "asinh({x})"
     monotone = True
 
 
@@ -48,14 +46,12 @@ class Acosh(FloatFunction):
     """The number whose hyperbolic cosine is x: NaN below one."""
 
     function = np.arccosh
-    code = "acosh({x})"
 
 
 class Atanh(ZeroToZero):
     """The number whose hyperbolic tangent is x: NaN beyond one."""
 
     function = np.arctanh
-    code = "atanh({x})"
 
 
 class IsInfinite(Elementwise):
@@ -72,16 +68,18 @@ class IsInfinite(Elementwise):
         return (self.above, self.below)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        if x.dtype not in FLOATS:
-            return f"({x.expr} != {x.expr})"
-        value = e.let(x.expr, x.dtype).expr
-        limits = [("inf", self.above), ("-inf", self.below)]
-        sides = [
-            f"{value} == {e.number(float(side), x.dtype)}" for side, counts in limits if counts
-        ]
-        return (
-            f"({' or '.join(sides)})" if sides else f"({value} != {value} and {value} == {value})"
-        )
+        return write(e, is_infinite, x, self.above, self.below)
+
+
+def is_infinite(x: Number, above: bool, below: bool) -> Any:  # noqa: FBT001 (as the operator's)
+    """Whether x is infinite on a side that counts."""
+    if x.dtype in FLOATS:
+        highest = number(np.inf, x.dtype) if above else 0
+        lowest = number(-np.inf, x.dtype) if below else 0
+        found = (above and x == highest) or (below and x == lowest)
+    else:
+        found = False
+    return found
 
 
 class Not(Elementwise):
@@ -98,7 +96,12 @@ class Not(Elementwise):
         return ~x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"(not {x.expr})"
+        return write(e, negated, x)
+
+
+def negated(x: Number) -> Any:
+    """Whether x is false."""
+    return not x
 
 
 class BitNot(Elementwise):
@@ -112,4 +115,9 @@ class BitNot(Elementwise):
         return ~x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return whole(f"(~{x.expr})", x.dtype)
+        return write(e, inverted, x)
+
+
+def inverted(x: Number) -> Number:
+    """The bits that x does not have."""
+    return narrowed(~x)

@@ -1,11 +1,13 @@
 """Functions of one number: exp, log, square, tanh, floor, ... on every element.
 
-Each class is a row of a table: numpy's function is the meaning, `code` is the same in native code.
+Each class is a row of a table: numpy's function is the meaning, and the word of its name, or
+`native`, is the same in native code.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +15,10 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.emission import Column, Emitter, ScalarValue
+from flour.core.native import write
 from flour.core.types import FLOATS, Scalar, Type, Vector
+from flour.core.words import Number, narrowed, one, zero
 from flour.ops.bases import Elementwise, FloatElementwise
-from flour.ops.elementwise import one
-from flour.ops.reduce import zero
 
 #: Loops over fewer numbers are hardly vector code: the lanes of a register of float32.
 LANES = 16
@@ -26,15 +28,13 @@ class FloatFunction(FloatElementwise, abstract=True):
     """A function of floats; whole numbers have to be made floats first."""
 
     alike = True
-    function: ClassVar[np.ufunc]
-    #: The function as an expression of `{x}`.
-    code: ClassVar[str]
+    function: ClassVar[Callable[..., Any]]
 
     def compute(self, x: NDArray[Any]) -> Any:
         return type(self).function(x)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return self.code.format(x=x.expr)
+        return write(e, type(self).function, x)
 
 
 class ZeroToZero(FloatFunction, abstract=True):
@@ -48,7 +48,6 @@ class Exp(FloatFunction):
     """e to the power of x."""
 
     function = np.exp
-    code = "exp({x})"
     monotone = True
     restates = True
 
@@ -70,7 +69,7 @@ class Exp(FloatFunction):
 
         def every(source: str, target: str, count: str) -> None:
             with e.loop(count) as j:
-                value = self.code.format(x=e.load(source, j, dtype, constant=True))
+                value = f"exp({e.load(source, j, dtype, constant=True)})"
                 e.store(target, j, value, dtype)
 
         gapless = f"{x.stride} == {np.dtype(dtype).itemsize} * {x.size}"
@@ -84,7 +83,6 @@ class Expm1(ZeroToZero):
     """e to the power of x, minus 1, exact near zero."""
 
     function = np.expm1
-    code = "expm1({x})"
     monotone = True
 
 
@@ -92,7 +90,6 @@ class Log(FloatFunction):
     """The natural logarithm of x: NaN below zero."""
 
     function = np.log
-    code = "log({x})"
     monotone = True
 
 
@@ -100,7 +97,6 @@ class Log1p(ZeroToZero):
     """The natural logarithm of 1 + x, exact near zero: NaN below -1."""
 
     function = np.log1p
-    code = "log1p({x})"
     monotone = True
 
 
@@ -108,7 +104,6 @@ class Log2(FloatFunction):
     """The logarithm of x to base 2."""
 
     function = np.log2
-    code = "log2({x})"
     monotone = True
 
 
@@ -116,7 +111,6 @@ class Log10(FloatFunction):
     """The logarithm of x to base 10."""
 
     function = np.log10
-    code = "log10({x})"
     monotone = True
 
 
@@ -124,7 +118,6 @@ class Sqrt(ZeroToZero):
     """The square root of x: NaN below zero."""
 
     function = np.sqrt
-    code = "sqrt({x})"
     monotone = True
 
 
@@ -132,7 +125,6 @@ class Sin(ZeroToZero):
     """The sine of x, in radians."""
 
     function = np.sin
-    code = "sin({x})"
     largest_result = 1.0
 
 
@@ -140,7 +132,6 @@ class Cos(FloatFunction):
     """The cosine of x, in radians."""
 
     function = np.cos
-    code = "cos({x})"
     largest_result = 1.0
 
 
@@ -148,7 +139,6 @@ class Tan(ZeroToZero):
     """The tangent of x, in radians."""
 
     function = np.tan
-    code = "tan({x})"
     largest_result = 1e17
 
 
@@ -156,7 +146,6 @@ class Sinh(ZeroToZero):
     """The hyperbolic sine of x."""
 
     function = np.sinh
-    code = "sinh({x})"
     monotone = True
 
 
@@ -164,7 +153,6 @@ class Cosh(FloatFunction):
     """The hyperbolic cosine of x."""
 
     function = np.cosh
-    code = "cosh({x})"
     widest_at_ends = True
 
 
@@ -172,19 +160,18 @@ class Tanh(ZeroToZero):
     """The hyperbolic tangent of x."""
 
     function = np.tanh
-    code = "tanh({x})"
     monotone = True
 
 
 class Erf(ZeroToZero):
     """The error function of x."""
 
-    code = "erf({x})"
     monotone = True
 
+    function = np.vectorize(math.erf, [float])
+
     def compute(self, x: NDArray[Any]) -> Any:
-        values = [math.erf(value) for value in x.reshape(-1).tolist()]
-        return np.array(values, x.dtype).reshape(x.shape)
+        return super().compute(x).astype(x.dtype)
 
 
 class Reciprocal(FloatFunction):
@@ -193,7 +180,11 @@ class Reciprocal(FloatFunction):
     function = np.reciprocal
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"({one(x.dtype)} / {x.expr})"
+        return write(e, self.native, x)
+
+    @staticmethod
+    def native(x: Number) -> Number:
+        return one(x) / x
 
 
 # --- functions that whole numbers have too --------------------------------------------------------
@@ -207,6 +198,8 @@ class AnyFunction(Elementwise, abstract=True):
     takes_sparse = True
     keeps_zero = True
     function: ClassVar[np.ufunc]
+    #: The function of one number in native code.
+    native: ClassVar[Callable[[Number], Number]]
 
     def output(self, kind: Vector | Scalar) -> Type:
         expect(kind.dtype != "bool", f"{self.name} needs numbers, got bool", _BOOLS)
@@ -215,6 +208,9 @@ class AnyFunction(Elementwise, abstract=True):
     def compute(self, x: NDArray[Any]) -> Any:
         return type(self).function(x)
 
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return write(e, type(self).native, x)
+
 
 class Abs(AnyFunction):
     """The magnitude of x."""
@@ -222,8 +218,9 @@ class Abs(AnyFunction):
     function = np.abs
     widest_at_ends = True
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return whole(f"abs({x.expr})", x.dtype)
+    @staticmethod
+    def native(x: Number) -> Number:
+        return narrowed(abs(x))
 
 
 class Negate(AnyFunction):
@@ -235,8 +232,9 @@ class Negate(AnyFunction):
     def pull(self, weights: NDArray[np.float64], *inputs: Type) -> list[NDArray[np.float64]]:
         return [-weights]
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return whole(f"(-{x.expr})", x.dtype)
+    @staticmethod
+    def native(x: Number) -> Number:
+        return narrowed(-x)
 
 
 class Square(AnyFunction):
@@ -245,9 +243,9 @@ class Square(AnyFunction):
     function = np.square
     widest_at_ends = True
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = e.let(x.expr, x.dtype).expr
-        return whole(f"({value} * {value})", x.dtype)
+    @staticmethod
+    def native(x: Number) -> Number:
+        return narrowed(x * x)
 
 
 class Sign(AnyFunction):
@@ -256,10 +254,9 @@ class Sign(AnyFunction):
     function = np.sign
     monotone = True
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value, plus, none = e.let(x.expr, x.dtype).expr, one(x.dtype), zero(x.dtype)
-        sign = f"({plus} if {value} > 0 else (-{plus} if {value} < 0 else ({value} + {none})))"
-        return whole(sign, x.dtype)
+    @staticmethod
+    def native(x: Number) -> Number:
+        return narrowed(one(x) if x > 0 else (-one(x) if x < 0 else x + zero(x)))
 
 
 class Relu(AnyFunction):
@@ -270,50 +267,45 @@ class Relu(AnyFunction):
     def compute(self, x: NDArray[Any]) -> Any:
         return np.maximum(x, x.dtype.type(0))
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = e.let(x.expr, x.dtype).expr
-        return whole(f"({zero(x.dtype)} if {value} < 0 else {value})", x.dtype)
+    @staticmethod
+    def native(x: Number) -> Number:
+        return narrowed(zero(x) if x < 0 else x)
 
 
 class Rounding(AnyFunction, abstract=True):
     """To a whole number, in x's own dtype."""
 
     monotone = True
-    code: ClassVar[str]
 
     def compute(self, x: NDArray[Any]) -> Any:
         return super().compute(x) if x.dtype.kind == "f" else x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return self.code.format(x=x.expr) if x.dtype in FLOATS else x.expr
+        return write(e, type(self).function, x) if x.dtype in FLOATS else x.expr
 
 
 class Floor(Rounding):
     """The largest whole number that is not above x."""
 
     function = np.floor
-    code = "floor({x})"
 
 
 class Ceil(Rounding):
     """The smallest whole number that is not below x."""
 
     function = np.ceil
-    code = "ceil({x})"
 
 
 class Trunc(Rounding):
     """x without its fraction."""
 
     function = np.trunc
-    code = "trunc({x})"
 
 
 class Rint(Rounding):
     """The nearest whole number; halves go to the even one."""
 
     function = np.rint
-    code = "rint({x})"
 
 
 class IsNan(Elementwise):
@@ -327,8 +319,7 @@ class IsNan(Elementwise):
         return x != x  # noqa: PLR0124 (the definition of NaN)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = e.let(x.expr, x.dtype).expr
-        return f"({value} != {value})"
+        return write(e, np.isnan, x)
 
 
 def whole(expr: str, dtype: str) -> str:

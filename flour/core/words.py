@@ -1,0 +1,116 @@
+"""Words that native functions share: in Python they compute, in native code they are written.
+
+Functions of numpy (`maximum`, `sqrt`, `floor`) are words of their own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from flour.core.native import Code, Fitted, Memory, written_as
+
+#: A vector of one row: it has a length, a dtype, and elements by their column.
+Row = Any
+#: A number in native code.
+Number = Any
+
+
+@written_as(lambda e, row: e.indexable(row))
+def indexable(row: Row) -> Row:
+    """Return the row as one of which any element is read cheaply, any number of times."""
+    return row
+
+
+@written_as(lambda _, row: row)
+def stored(row: Row) -> Iterator[tuple[int, Number]]:
+    """Return the columns that are stored with their values; of a dense row, all of them."""
+    return enumerate(row)
+
+
+@written_as(lambda _, row: Code(_ZEROS.get(row.dtype, "0"), row.dtype))
+def zero(row: Row) -> Number:
+    """Return a zero of the row's dtype."""
+    return row.dtype.type(0)
+
+
+@written_as(lambda _, number: Code(_ONES.get(number.dtype, "1"), number.dtype))
+def one(number: Number) -> Number:
+    """Return a one of the number's dtype."""
+    return number.dtype.type(1)
+
+
+@written_as(lambda _, number, value: Code(f"{number.dtype}({value})", number.dtype))
+def like(number: Number, value: Number) -> Number:
+    """Return a value in the dtype of a number."""
+    return number.dtype.type(value)
+
+
+@written_as(lambda _, number: 8 * np.dtype(number.dtype).itemsize)
+def bits(number: Number) -> int:
+    """Return how many bits a number has."""
+    return 8 * number.dtype.itemsize
+
+
+@written_as(lambda _, number: _narrowed(number))
+def narrowed(number: Number) -> Number:
+    """Return the number in its own dtype: native arithmetic widens small integers."""
+    return number
+
+
+@written_as(lambda e, total, value: Code(_added(e, total, value), total.dtype))
+def added(total: Number, value: Number) -> Number:
+    """Return the sum; in a loop, sums may be added up in any order unless they must be exact."""
+    return total + value
+
+
+@written_as(lambda e, number, dtype: Code(e.cast(number, number.dtype, dtype), dtype))
+def cast(number: Number, dtype: str) -> Number:
+    """Return the number in another dtype, as numpy converts it."""
+    return np.asarray(number).astype(dtype)[()]
+
+
+@written_as(lambda e, count: Code(e.size(count), "int64"))
+def size(count: int) -> int:
+    """Return a number of things, which differs between programs of one structure."""
+    return count
+
+
+@written_as(lambda e, value, dtype: Code(e.number(value, dtype), dtype))
+def number(value: float, dtype: str) -> Number:
+    """Return a fitted number in a dtype."""
+    return np.dtype(dtype).type(value)
+
+
+@written_as(lambda e, dtype, count: Memory(e.scratch(dtype, count), dtype))
+def scratch(dtype: str, count: int) -> Any:
+    """Return memory for so many numbers, which lives for one row."""
+    return np.empty(count, dtype)
+
+
+@written_as(lambda e, numbers, dtype=None: _fitted(e, numbers, dtype))
+def fitted(numbers: Any, dtype: str | None = None) -> Any:
+    """Return an operator's numbers as one run of memory, in another dtype if one is given."""
+    return np.asarray(numbers).astype(dtype or numbers.dtype).reshape(-1)
+
+
+_ONES = {"float64": "1.0", "float32": "float32(1.0)"}
+_ZEROS = {"float64": "0.0", "float32": "float32(0.0)"}
+
+
+def _narrowed(number: Code) -> Code:
+    wide = number.dtype in {"float64", "float32", "int64"}
+    return number if wide else Code(f"{number.dtype}({number})", number.dtype)
+
+
+def _fitted(e: Any, numbers: Fitted, dtype: str | None) -> Memory:
+    kind = dtype or numbers.dtype
+    return Memory(e.address(numbers.parameter, kind), kind, constant=True)
+
+
+def _added(e: Any, total: Code, value: Code) -> str:
+    if e.exact or not total.dtype.startswith("float"):
+        return f"{total} + {value}"
+    return f"loose_add_{total.dtype}({total}, {value})"
