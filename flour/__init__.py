@@ -5,7 +5,7 @@
     x = flour.vector("x", 20)
     program = x.subtract(mean).divide(scale).linear(weights, bias).sigmoid()
     program.reference(rows)          # numpy, the definition
-    program.plan().run(rows)         # native code
+    oven.bake(program).run(rows)     # native code
 
 `from_sklearn`, `from_onnx` and their like write such programs from models trained elsewhere.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flour.core.errors import FlourError
-from flour.core.extension_points import declare, extension
+from flour.core.extension_points import declare, extension, imported
 from flour.core.model_formats import FORMATS, ModelFormat, register
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from flour.language.flow import Flow, outputs, where
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from flour.language.graph_file import load_graph, save_graph
     from flour.language.graphs import ensemble, fetch, first_match, model, plan, repeat, switch
     from flour.language.remote import call
+    from flour.language.show_html import show
     from flour.onnx import from_onnx
+    from flour.onnx.export.writer import to_onnx
     from flour.sklearn.importer import from_sklearn
     from flour.sklearn.skops_file import from_skops
 
@@ -74,8 +76,10 @@ __all__ = [
     "repeat",
     "save_graph",
     "scalar",
+    "show",
     "switch",
     "text",
+    "to_onnx",
     "tokens",
     "vector",
     "where",
@@ -91,14 +95,9 @@ for _point, _places in {
     "column": ("flour.ops.record:column",),
     "columns": ("flour.ops.record:columns",),
     "take": ("flour.ops.structure:take",),
-    "show": ("flour.language.show_html:show",),
     "adapters": ("flour.modules:load_adapter",),
     "onnx_adapters": ("flour.modules:load_onnx",),
     "opaque_session": ("flour.onnx.ort:Held",),
-    "onnx_model": ("flour.onnx.export.writer:to_onnx",),
-    "onnx_outline": ("flour.onnx.reading:read_model",),
-    "native_plan": ("oven:bake",),
-    "load_plan": ("oven:load",),
     "late_flow": ("flour.language.late:LateFlow",),
     "graph": ("flour.language.graphs:word",),
     "graph_file": ("flour.language.graph_file:word",),
@@ -137,7 +136,13 @@ _GRAPHS = {
 }
 
 
+#: Modules of functions that few processes need.
+_LATER = {"show": "flour.language.show_html", "to_onnx": "flour.onnx.export.writer"}
+
+
 def __getattr__(name: str) -> object:
+    if name in _LATER:
+        return getattr(imported(_LATER[name]), name)
     if name in _GRAPHS:
         return extension(_GRAPHS[name])(name)
     if name.startswith("from_") and name.removeprefix("from_") in FORMATS:

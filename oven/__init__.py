@@ -11,12 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flour.core.extension_points import declare
 from flour.core.provenance import belongs_to_us
+from flour.data import arrow_strings
 from oven.bake import bake, link, rewritten
-from oven.plans.plan import Plan
+from oven.plans.plan import Plan, bakers, reporters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from oven.optimise.rewrite import RewriteTrace
     from oven.plans.saved import load
 
 __all__ = ["Plan", "bake", "link", "load", "rewritten"]
@@ -24,11 +30,24 @@ __all__ = ["Plan", "bake", "link", "load", "rewritten"]
 
 belongs_to_us(__file__)
 
-#: What lower modules call although it stands above them: flour/core/extension_points.py says how.
-declare("explain", "oven.explain.explain:explain")
-declare("string_views", "oven.plans.string_views:fill")
-declare("attribution", "oven.explain.attribution:attribute")
-declare("bake_report", "oven.explain.report:report")
+
+def _report(plan: Plan, trace: RewriteTrace | None) -> None:
+    from oven.explain.report import report
+
+    report(plan, trace)
+
+
+def _string_views(
+    cells: NDArray[np.int64], begins: Sequence[int], bases: NDArray[np.int64] | None
+) -> bool:
+    from oven.plans.string_views import fill
+
+    return fill(cells, begins, bases)
+
+
+bakers.append(bake)
+reporters.append(_report)
+arrow_strings.fillers.append(_string_views)
 
 
 def __getattr__(name: str) -> object:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from concurrent.futures import Executor
 
 from flour.core.errors import TypeMismatch
-from flour.core.extension_points import extension, paused_collector
+from flour.core.extension_points import paused_collector
 from flour.core.types import Later
 from flour.language.flow import Flow, without_unread
 from flour.ops.require import OnMissing, refuses, without_checks
 from oven import debug
 from oven.plans import program_image
-from oven.plans.plan import Plan
+from oven.plans.plan import Plan, reporters
 from oven.plans.program_image import ProgramImage
 
 
@@ -66,7 +66,8 @@ def _bake(flow: Flow, *, exact: bool, background: bool | Executor | None) -> Pla
 
         traced = trace(flow, exact)
         plan = Plan(flow, traced.flow, exact=exact, background=background)
-        extension("bake_report")(plan, traced)
+        for report in reporters:
+            report(plan, traced)
         return plan
     image = ProgramImage(flow, exact=exact) if program_image.KEPT[0] else None
     known = None if image is None else image.plan(background=background)

@@ -1,7 +1,6 @@
-"""Plans in service: catalog, prediction calls, drop-in estimators.
+"""Plans in service: catalog and prediction calls.
 
 Runtime()                       many plans by name, answered by two engines
-compile(estimator, sample)      one estimator with its own methods, as native code
 InferenceSession(model)         an ONNX model with the methods of onnxruntime's session
 onnx_backend                    ONNX's standard backend interface
 """
@@ -12,31 +11,39 @@ from typing import TYPE_CHECKING
 
 from flour.core.extension_points import declare, imported
 from flour.core.provenance import belongs_to_us
+from oven.plans.plan import code_users
 
 if TYPE_CHECKING:
-    from runtime.dropin import Compiled, compile  # noqa: A004 (runtime.compile)
+    from collections.abc import Sequence
+
+    from oven import Plan
     from runtime.onnx.session import InferenceSession
     from runtime.service.endpoint import Endpoint
     from runtime.service.runtime import Runtime
     from runtime.service.stats import RuntimeStats
 
-__all__ = ["Compiled", "Endpoint", "InferenceSession", "Runtime", "RuntimeStats", "compile"]
+__all__ = ["Endpoint", "InferenceSession", "Runtime", "RuntimeStats"]
 
 belongs_to_us(__file__)
 
-declare("code_users", "runtime.warming:use")
+
+def use_code(plans: Sequence[Plan]) -> None:
+    """Compile what serving these plans needs beyond their own code."""
+    from runtime.warming import use
+
+    use(plans)
+
+
+code_users.append(use_code)
 declare("watch", "runtime.watch:Watch")
 declare("tap", "runtime.watch:Tap")
 declare("keep", "runtime.provenance:AnswerKeeper")
-declare("arrow_sink", "runtime.bulk.arrow_sink:ArrowSink")
 declare("rollout", "runtime.rollout:rollout")
 declare("resume_rollout", "runtime.rollout:resume")
 declare("report", "runtime.rollout:report")
 declare("tally", "runtime.rollout:tally")
 
 _LATER = {
-    "Compiled": "runtime.dropin",
-    "compile": "runtime.dropin",
     "Endpoint": "runtime.service.endpoint",
     "InferenceSession": "runtime.onnx.session",
     "Runtime": "runtime.service.runtime",

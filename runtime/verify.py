@@ -60,12 +60,24 @@ def verify(plan: Plan, estimator: object, rows: object, tolerance: float | None 
     default 1e-9, and 1e-5 where the answer is float32.
     """
     warn(estimator, "verifying asks the installed version, not the one that fitted it")
+    answers = {name: _original(name, estimator, rows) for name in plan.outputs}
+    verify_answers(plan, answers, rows, type(estimator).__name__, tolerance)
+
+
+def verify_answers(
+    plan: Plan,
+    answers: Mapping[str, Any],
+    rows: object,
+    original: str,
+    tolerance: float | None = None,
+) -> None:
+    """Raise Unfaithful unless the plan gives these answers of the `original` for these rows."""
     made = plan.run(rows)
     found = [
         bad
         for name, got in made.items()
         for near in [tolerance_of(got) if tolerance is None else tolerance]
-        for bad in [compare(name, got, _original(name, estimator, rows), near)]
+        for bad in [compare(name, got, answers.get(name), near)]
         if bad is not None
     ]
     if not found:
@@ -73,7 +85,7 @@ def verify(plan: Plan, estimator: object, rows: object, tolerance: float | None 
     if found:
         chooses = any(item.op.name in CHOOSING for item in plan.flow.nodes())
         raise Unfaithful(
-            f"the program does not answer as {type(estimator).__name__} does",
+            f"the program does not answer as {original} does",
             where=f"{found[0].total} rows given to verify",
             found="; ".join(map(str, found)),
             hint=_TIES if chooses else _BUG,

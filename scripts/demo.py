@@ -29,6 +29,7 @@ from demo_samples import ALL, Sample
 
 import flour
 import oven
+from oven.explain import explain
 from runtime.verify import compare, verify
 
 TRIES = 50
@@ -98,7 +99,7 @@ def bring(sample: Sample, models: Path) -> Sample:
     path = models / sample.name / "1" / f"{sample.name}.pretzel"
     path.parent.mkdir(parents=True)
     plan.save(path)
-    say(f"saved: {path.stat().st_size:,} bytes\n{plan.explain()}")
+    say(f"saved: {path.stat().st_size:,} bytes\n{explain(plan)}")
     return sample
 
 

@@ -18,7 +18,7 @@ from private_reaches import private_reaches
 from request_path import request_path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("flour", "objectstore", "oven", "runtime", "scheduler")
+PACKAGES = ("flour", "objectstore", "oven", "pretzel", "runtime", "scheduler")
 #: What the passes of the last scripts/test took, a line each: tests/suite_time.py writes it.
 SUITE_TIMES = ".cache/pytest/suite-times"
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import oven  # noqa: E402 (the checkout comes first)
-from oven.compiler import native  # noqa: E402 (as above)
-from flour.core.source import Source  # noqa: E402 (as above)
-from flour.language.flow import source  # noqa: E402 (as above)
-from tests.cases import CASES  # noqa: E402 (as above)
+import oven
+from flour.core.source import Source
+from flour.language.flow import source
+from oven.compiler import native
+from tests.cases import CASES
 
 
 def digests(words: list[str]) -> Iterator[str]:

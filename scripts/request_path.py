@@ -33,7 +33,7 @@ from runtime.http.wire.messages import Request  # noqa: E402 (as above)
 FRAME = pd.DataFrame(np.arange(40.0).reshape(10, 4) - 9, columns=list("abcd"))
 #: Packages without folders.
 FLAT = {"objectstore", "scheduler"}
-PACKAGES = ("flour", "objectstore", "oven", "runtime", "scheduler")
+PACKAGES = ("flour", "objectstore", "oven", "pretzel", "runtime", "scheduler")
 #: So many calls, and what is made by a version's first ones has been made.
 WARM = 300
 

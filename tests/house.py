@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("flour", "objectstore", "oven", "runtime", "scheduler")
+PACKAGES = ("flour", "objectstore", "oven", "pretzel", "runtime", "scheduler")
 PRODUCT = (*PACKAGES, "bench", "scripts")
 # Directories made by tools, never part of the project's text.
 MADE = {"__pycache__", "build", "dist", "node_modules"}

@@ -14,6 +14,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
+import oven
 from flour.onnx import NotNative, OnnxProgram, import_model
 from runtime.onnx import backend
 
@@ -136,7 +137,7 @@ def _arrays(folder: Path, what: str) -> list[Any]:
 
 def problem(case: OnnxCase, program: OnnxProgram, *, native: bool) -> str:
     """What is wrong with the program's answers, or the empty string."""
-    plan = program.flow.plan() if native else None
+    plan = oven.bake(program.flow) if native else None
     if plan is not None and not all(stage.native for stage in plan.stages):
         return "not all stages are native"
     for inputs, wanted in case.sets:

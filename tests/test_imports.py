@@ -39,7 +39,7 @@ TRAINING = {
     "xgboost",
 }
 COMPILERS = {"llvmlite", "numba"}
-OURS = ("objectstore", "flour", "oven", "scheduler", "runtime", "bench")
+OURS = ("objectstore", "flour", "oven", "scheduler", "runtime", "pretzel", "bench")
 BELOW = {
     "objectstore": set[str](),
     "flour": {"objectstore"},

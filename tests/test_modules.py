@@ -77,7 +77,7 @@ X = np.random.default_rng(0).normal(size=(30, 3))
 fit = Ridge().fit(X, X[:, 0])
 np.testing.assert_allclose(flour.from_sklearn(fit).reference(X)["value"], fit.predict(X))
 model = flour.vector("x", 3).softmax()
-again = flour.from_onnx(model.to_onnx())
+again = flour.from_onnx(flour.to_onnx(model))
 np.testing.assert_allclose(again.reference(X)["output"], model.reference(X)["output"])
 print(model.reference(X)["output"].sum())
 """
@@ -131,7 +131,7 @@ def test_one_estimator_needs_few_modules() -> None:
 
 def test_a_session_needs_few_modules(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.5]).to_onnx())
+    path.write_bytes(flour.to_onnx(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.5])))
     loaded = set(run_python(ONE_SESSION, str(path)).split())
     assert not loaded & {"onnx", "onnx.checker", "flour.onnx.control", "flour.onnx.text_words"}
 

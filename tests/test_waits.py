@@ -78,7 +78,7 @@ REASONS: dict[Place, str] = {
             ("runtime/cli/models.py", "_linked", "wait"),
             ("runtime/cli/parity.py", "run", "wait"),
             ("runtime/cli/predicting.py", "run", "wait"),
-            ("runtime/dropin.py", "Compiled.wait", "wait"),
+            ("pretzel/model.py", "Model.wait", "wait"),
             ("runtime/service/joined.py", "joined", "wait"),
             ("runtime/service/mirrors.py", "Mirrors._join", "wait"),
             ("runtime/service/sharing.py", "SharedRun._end", "wait"),

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.goal import Goal
+from oven.explain import attribute
 
 QUESTION = "Attribution against LightGBM's, shap's, and against predicting"
 TREES, LEAVES, COLUMNS, ROWS = 100, 31, 20, 512
@@ -48,7 +49,7 @@ def _trees() -> Iterator[Goal]:
     booster = fit.booster_
     for name, data, limit in (("a block", block, 10.0), ("one row", one, 5.0)):
         calls: dict[str, Call] = {
-            "ours": partial(plan.attribute, data, output="value"),
+            "ours": partial(attribute, plan, data, output="value"),
             "LightGBM": partial(booster.predict, data, pred_contrib=True, num_threads=1),
         }
         if find_spec("shap"):
@@ -59,8 +60,8 @@ def _trees() -> Iterator[Goal]:
         for other in [*calls][1:]:
             faster = took[other] / took["ours"]
             yield Goal(f"trees, {name}: times as fast as {other}", faster, limit)
-    compared = partial(plan.attribute, block[:32], output="value", background=rows[-BACKGROUND:])
-    took = turns({"covers": partial(plan.attribute, block, output="value"), "compared": compared})
+    compared = partial(attribute, plan, block[:32], output="value", background=rows[-BACKGROUND:])
+    took = turns({"covers": partial(attribute, plan, block, output="value"), "compared": compared})
     each = (took["compared"] / 32) / (took["covers"] / ROWS)
     yield Goal(f"trees, against {BACKGROUND} rows: times by covers", each, 100.0, at_most=True)
 
@@ -114,7 +115,7 @@ def _beside(name: str, fit: Any, rows: Any) -> Iterator[Goal]:
     import oven
 
     plan = oven.bake(flour.from_sklearn(fit, sample=rows[:5])).wait()
-    took = turns({"predict": partial(plan.run, rows), "attribute": partial(plan.attribute, rows)})
+    took = turns({"predict": partial(plan.run, rows), "attribute": partial(attribute, plan, rows)})
     for key, seconds in took.items():
         print(f"# {name}, {key}: {seconds / len(rows) * 1e6:.3f} us a row", flush=True)
     share = took["attribute"] / took["predict"]
@@ -130,7 +131,7 @@ def _unasked() -> Iterator[Goal]:
     row = rows[0].copy()
     without = oven.bake(flour.from_lightgbm(fit)).wait()
     able = oven.bake(flour.from_lightgbm(fit, covers=True)).wait()
-    able.attribute(row, output="value")
+    attribute(able, row, output="value")
     took = turns({"able": partial(able.entry(), row), "without": partial(without.entry(), row)})
     more = (took["able"] - took["without"]) * 1e9
     yield Goal("an answer that is not explained: nanoseconds more", more, 10.0, at_most=True)

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 
 import flour
+import oven
 from runtime.cluster.serving import ClusterClient
 from runtime.errors import ClusterError
 
@@ -33,7 +34,7 @@ def save(folder: Path, models: Iterable[int], version: int) -> None:
         told = [_VERSION * version + number]
         flow = flour.vector("x", WIDTH).linear([[1.0] * WIDTH], told).named("y")
         path = folder / f"m{number}.pretzel"
-        flow.plan().save(path, durable=False)
+        oven.bake(flow).save(path, durable=False)
         moment = time.time() - 60 + version / 1e3
         os.utime(path, (moment, moment))
 

@@ -191,7 +191,7 @@ def _dropped(model: Any, rows: NDArray[np.float64]) -> Iterator[Goal]:
     """The forms that people call first, against the entry."""
     import flour
     import oven
-    import runtime
+    import pretzel
 
     program = flour.from_sklearn(model)
     plan, alone = (
@@ -199,7 +199,7 @@ def _dropped(model: Any, rows: NDArray[np.float64]) -> Iterator[Goal]:
     )
     one, block = rows[0], rows[:1]
     entry, alone_entry = plan.entry(), alone.entry()
-    dropped = runtime.compile(model).wait()
+    dropped = pretzel.compile(model).wait()
     # As they are written, which looks the method up at every call.
     for name, call, least in (
         ("plan.run", lambda: plan.run(block), lambda: entry(block)),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import flour
+import oven
 from bench.experiments.cluster_load import until
 from bench.experiments.cluster_on_ray import deployed, status
 from bench.ray_nodes import RayNodes
@@ -60,7 +61,7 @@ def save_all(folder: Path) -> list[str]:
             whole = make_pipeline(counted, model)
             (folder / f"m{number}.pickle").write_bytes(pickle.dumps(whole))
             path = folder / "plans" / f"m{number}.pretzel"
-            flour.from_sklearn(whole).plan().save(path, durable=False)
+            oven.bake(flour.from_sklearn(whole)).save(path, durable=False)
             os.utime(path, (time.time() - 60, time.time() - 60))
         texts.append(drawn[0])
     return texts

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+import oven
 from bench.goal import Goal
 from runtime.cluster.parity import Code, Coded, Endpoint, Hedged, recoverable, train
 
@@ -64,7 +65,7 @@ def _scores() -> Any:
 
 
 def _exactness() -> Iterator[Goal]:
-    plan = _scores().plan()
+    plan = oven.bake(_scores())
     rows, _ = _digits()
     (constant,) = plan.run(np.zeros((1, 64)))["output"]
     for group in (2, 3, 4, 8):
@@ -198,7 +199,7 @@ def _processes() -> Goal:
     """Four replicas with two for parities, against six: one replica is stalled."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "scores.pretzel")
-        plan = _scores().plan()
+        plan = oven.bake(_scores())
         plan.save(path)
         (constant,) = plan.run(np.zeros((1, 64)))["output"]
         gaps = {}

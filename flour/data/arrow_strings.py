@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.extension_points import extensions
 from flour.core.types import Text
 from flour.data.coerce_texts import document
+
+#: Native code that fills views, if it can; what stands above attaches it.
+fillers: list[Callable[[NDArray[np.int64], Sequence[int], NDArray[np.int64] | None], bool]] = []
 
 #: Known by being this object: an array of an equal dtype may hold any numbers.
 CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])
@@ -185,7 +187,7 @@ def fill_views(
     Each column's first view is at one of these addresses, and all have as many rows. `bases` are
     the buffers of Arrow's views; DuckDB's, which have addresses, have none.
     """
-    if any(fill(cells, begins, bases) for fill in extensions("string_views")):
+    if any(fill(cells, begins, bases) for fill in fillers):
         return
     rows = len(cells) // len(begins)
     for place, begin in enumerate(begins):

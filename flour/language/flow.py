@@ -31,7 +31,7 @@ _PICKS = frozenset({"Field", "Pick", "Narrow"})
 class Flow(Signs):
     """A typed dataflow program with named outputs; most have one, and can be chained further.
 
-    Nothing runs until `reference(data)` (numpy, the definition) or `plan()` (native code).
+    Nothing runs until `reference(data)` (numpy, the definition) or `oven.bake(flow)` (native code).
     """
 
     __slots__ = ("__weakref__", "_retyped", "made_from", "notes", "origin", "outputs")
@@ -242,19 +242,6 @@ class Flow(Signs):
         values = evaluate(typed.outputs.values(), columns, typed.origins())
         return {name: public(values[item], item.type) for name, item in typed.outputs.items()}
 
-    def plan(self, *, exact: bool = False) -> Any:
-        """Bake the program into native code: an `oven.Plan`.
-
-        The language does not know the compiler, so type checkers know the plan where it has a
-        name: `plan: oven.Plan = flow.plan()`, or `oven.bake(flow)`.
-        """
-        return extension("native_plan")(self, exact=exact)
-
-    def to_onnx(self) -> bytes:
-        """The program as a serialised ONNX model; an operator without ONNX form is refused."""
-        data: bytes = extension("onnx_model")(self)
-        return data
-
     def retype(self, **kinds: Type) -> Flow:
         """The same program over inputs of other types (another float width, sparse...)."""
         key = tuple(kinds.get(name, kind) for name, kind in self.inputs().items())
@@ -315,11 +302,6 @@ class Flow(Signs):
                 if old in moved and (moved[old] not in keep or isinstance(moved[old].op, Source))
             },
         )
-
-    def show(self, form: str = "text") -> str:
-        """The program as "text", "mermaid" or a self-contained "html" page."""
-        shown: str = extension("show")(self, form)
-        return shown
 
 
 def apply(op: Op, *inputs: Flow) -> Flow:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -76,12 +75,25 @@ def model(address: str) -> Model:
     return Model(address)
 
 
-def plan(source: Flow | str | Path | Any) -> Model:
-    """A program, a plan or the file of a plan as a part of graphs, which hold it themselves."""
-    if isinstance(source, Flow):
-        return Model("plan", source)
-    made = source if hasattr(source, "optimised") else extension("load_plan")(source)
-    return Model("plan", made.optimised)
+class Planned(Protocol):
+    """A plan: it has its program after all rewrites."""
+
+    @property
+    def optimised(self) -> Flow:
+        """The program."""
+
+
+def plan(source: Flow | Planned) -> Model:
+    """A program or a plan as a part of graphs, which hold it themselves."""
+    program = source if isinstance(source, Flow) else getattr(source, "optimised", None)
+    if program is None:
+        raise ParameterError(
+            "a program or a plan can be part of a graph",
+            where=str(here()),
+            found=repr(source)[:80],
+            hint="the file of a plan is opened first: flour.plan(oven.load(path))",
+        )
+    return Model("plan", program)
 
 
 # --- choices -------------------------------------------------------------------------------------

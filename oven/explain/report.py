@@ -10,6 +10,7 @@ from pathlib import Path
 
 from flour.core.errors import FlourError
 from oven import debug
+from oven.explain.steps import explain
 from oven.optimise.rewrite import RewriteTrace
 from oven.optimise.summary import listing
 from oven.plans.plan import Plan
@@ -26,7 +27,7 @@ def report(plan: Plan, trace: RewriteTrace | None) -> None:
         _say_passes(trace, deepest)
     for at, step in _CODE:
         if deepest >= at:
-            debug.say(at, f"== {step}\n{plan.explain(step)}")
+            debug.say(at, f"== {step}\n{explain(plan, step)}")
     target = os.environ.get("PRETZEL_DUMP")
     if target:
         _dump(plan, trace, Path(target))
@@ -51,7 +52,7 @@ def _dump(plan: Plan, trace: RewriteTrace | None, target: Path) -> None:
     """One file a step, in a directory of this plan; no times, so that runs can be compared."""
     steps = [("logical", listing(plan.flow.outputs))]
     steps += [(one.name, one.text()) for one in (trace.passes if trace is not None else ())]
-    steps += [(step, plan.explain(step)) for _, step in _CODE]
+    steps += [(step, explain(plan, step)) for _, step in _CODE]
     folder = target / f"plan-{next(_plans):03}"
     folder.mkdir(parents=True, exist_ok=True)
     for place, (name, text) in enumerate(steps):

@@ -16,10 +16,9 @@ from importlib import import_module
 from pathlib import Path
 
 from flour.core.errors import ParameterError
-from flour.core.extension_points import declared, extension
 from flour.core.types import Vector
 from oven.compiler import cache, levels, machine, packs, shared_rows
-from oven.plans.plan import Plan
+from oven.plans.plan import Plan, bakers, code_users
 from oven.plans.saved import load
 
 #: Before the number of an error of the system, among the lines of the other process.
@@ -47,7 +46,7 @@ def write_pack(
     plans: Sequence[Path], level: str, into: Path, told: Callable[[int], object] = int
 ) -> packs.Pack:
     """Write a pack with all code that these plans need; `told` how many of them are done."""
-    users = ",".join(declared().get("code_users", ()))
+    users = ",".join(f"{user.__module__}:{user.__name__}" for user in code_users)
     command = [sys.executable, "-m", "oven.plans.ahead", level, str(into), users, *map(str, plans)]
     with tempfile.TemporaryDirectory() as empty:
         environment = {**os.environ, "PRETZEL_CACHE": empty, "PYTHONPATH": _path()}
@@ -99,7 +98,7 @@ def _of_one_output(plan: Plan) -> Iterator[Plan]:
     """The plans of single outputs, which drop-ins for estimators have."""
     names = list(plan.outputs)
     for name in names if len(names) > 1 else ():
-        yield extension("native_plan")(plan.flow[name], exact=plan.exact, background=False)
+        yield bakers[-1](plan.flow[name], exact=plan.exact, background=False)
 
 
 def _widths(plan: Plan) -> Iterator[Plan]:

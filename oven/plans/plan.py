@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from flour.core.errors import FlourError
-from flour.core.extension_points import extension
 from flour.core.node import Node
 from flour.core.op import Columns, Parameter
 from flour.core.reference import apply_op, evaluate, public
@@ -44,7 +43,7 @@ from oven.run.native_run import NativeRun, RowsRefused
 
 if TYPE_CHECKING:
     from objectstore import Store
-    from oven.plans.attribution import Attribution
+    from oven.optimise.rewrite import RewriteTrace
     from oven.plans.execution import Execution
     from oven.plans.skeleton import RestoredPlan
 
@@ -475,8 +474,8 @@ class Plan(PickledAsFile):
         return self._variants[key]
 
     def _baked_for(self, kinds: Mapping[str, Type]) -> Plan:
-        bake = extension("native_plan")
-        made: Plan = bake(self.flow.retype(**kinds), exact=self.exact, background=self._background)
+        flow = self.flow.retype(**kinds)
+        made = bakers[-1](flow, exact=self.exact, background=self._background)
         if self._check is not None:
             self._check(made.stages)
         return made
@@ -542,28 +541,6 @@ class Plan(PickledAsFile):
 
     # --- looking and keeping -------------------------------------------------------------------
 
-    def attribute(
-        self,
-        rows: object,
-        *,
-        output: str | None = None,
-        background: object = None,
-        samples: int = 64,
-    ) -> Attribution:
-        """What each raw column adds to each row's score: see docs/69-attribution.md.
-
-        Without an `output`, the first of scores, value and probabilities is explained. Shares are
-        against the mean of the `background` (some rows), or else against the training data as far
-        as the plan knows of it. Where there is no exact form, they are estimated by `samples`.
-        """
-        made: Attribution = extension("attribution")(self, rows, output, background, samples)
-        return made
-
-    def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
-        """The program at any point of its way: see docs/80-debugging.md."""
-        text: str = extension("explain")(self, stage, form, data)
-        return text
-
     def save(
         self,
         path: str | Path,
@@ -598,3 +575,24 @@ class Plan(PickledAsFile):
 
 def _needed_entry(code: EntryCode) -> Needed:
     return Needed(code.key, code.name, lambda: code.text)
+
+
+# --- what the rooms above do for plans: importing `oven` attaches it ---------------------------
+
+
+class Bake(Protocol):
+    """`oven.bake`: the plan of a program."""
+
+    def __call__(
+        self, flow: Flow, *, exact: bool = False, background: bool | Executor | None = None
+    ) -> Plan:
+        """Bake a program."""
+
+
+#: The last one bakes what plans need: variants of themselves, programs of one output.
+bakers: list[Bake] = []
+#: Called with each new plan where PRETZEL_DEBUG or PRETZEL_DUMP ask for a report.
+reporters: list[Callable[[Plan, RewriteTrace | None], object]] = []
+#: Called where code is compiled ahead of time, to compile what serving these plans needs beyond
+#: their own code. Another process imports them by their names.
+code_users: list[Callable[[Sequence[Plan]], object]] = []

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from flour.core.callables import allowing
 from flour.core.errors import FlourError, PythonRefused
-from flour.core.extension_points import extension
 from flour.core.node import Node, node, topological
 from flour.core.op import Parameter, from_data, to_data
 from flour.core.provenance import Origin
@@ -47,7 +46,7 @@ from oven.plans import training as told
 from oven.plans.image import PlanImage, image_of
 from oven.plans.image_cache import Entry
 from oven.plans.limits import MAX_NODES, check_limits
-from oven.plans.plan import Plan
+from oven.plans.plan import Plan, reporters
 from oven.run.native_run import NativeRun
 
 if TYPE_CHECKING:
@@ -238,7 +237,8 @@ def _loaded(
             _write_image(plan, archive, entry)
     characters.compare(reader.manifest.get("unicode"), where)
     if debug.asked():
-        extension("bake_report")(plan, None)
+        for report in reporters:
+            report(plan, None)
     return plan
 
 

@@ -48,6 +48,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
     from flour.core.hidden import hiding
     from runtime.cli.models import open_model
+    from runtime.graph.explained import explained
 
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     facts: dict[str, Any] = {"model": opened.model.name}
@@ -57,7 +58,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
         facts |= made.to_dict()
     else:
         with hiding(opened.private):
-            text = opened.plan.explain(options.stage, "html" if options.html else "text")
+            form = "html" if options.html else "text"
+            text = explained(opened.plan, options.stage, form)
         facts |= {"stage": options.stage, "text": text}
     if options.output:
         Path(options.output).write_text(text, encoding="utf-8")
@@ -69,9 +71,11 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 def _attributed(plan: Plan, options: argparse.Namespace) -> Attribution:
     """What each column adds to the scores of the first rows of a file."""
+    from oven.explain import attribute
+
     background = _rows(plan, options, options.background, 100) if options.background else None
     rows = _rows(plan, options, options.rows, options.count)
-    return plan.attribute(rows, output=options.of, background=background)
+    return attribute(plan, rows, output=options.of, background=background)
 
 
 def _rows(plan: Plan, options: argparse.Namespace, path: str, count: int) -> object:

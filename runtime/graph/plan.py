@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import oven
 from flour.core.errors import FlourError
-from flour.core.extension_points import extension
 from flour.core.op import Columns, Parameter
 from flour.core.reference import public
 from flour.core.source import Source
@@ -24,7 +23,7 @@ from flour.data.nulls import known_missing_of
 from flour.language.flow import Flow
 from oven import Plan
 from oven.plans.skeleton import classes
-from runtime.graph.cutting import Cut, Step, cut, draw
+from runtime.graph.cutting import Cut, Step, cut
 from runtime.graph.form import name_of
 from runtime.graph.loop_thread import LoopThread
 from runtime.graph.request import Values
@@ -70,12 +69,13 @@ class GraphPlan:
         self.classes = classes(flow.outputs.get("label"))
         self.waits = graph.waits
         self._loop = loop
-        self._plans: dict[int, Plan] = {
+        #: The plan of each step that has one.
+        self.by_step: dict[int, Plan] = {
             step.number: oven.link(step.program, step.program, exact=exact, background=background)
             for step in graph.steps
             if step.program is not None
         }
-        rows = Rows(graph, self._plans, self.inputs, threads)
+        rows = Rows(graph, self.by_step, self.inputs, threads)
         #: The way of single rows; None where a value of one is no value of Python's.
         self.by_row = rows if rows.possible else None
         self._routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Router] = (
@@ -87,12 +87,12 @@ class GraphPlan:
     @property
     def plans(self) -> Sequence[Plan]:
         """The plans of its steps."""
-        return tuple(self._plans.values())
+        return tuple(self.by_step.values())
 
     @property
     def ready(self) -> bool:
         """Whether the native code of all steps is there."""
-        return all(plan.ready for plan in self._plans.values())
+        return all(plan.ready for plan in self.by_step.values())
 
     @property
     def tier(self) -> int:
@@ -101,7 +101,7 @@ class GraphPlan:
 
     def wait(self, timeout: float | None = None) -> GraphPlan:
         """This plan, as soon as its native code is there."""
-        for plan in self._plans.values():
+        for plan in self.by_step.values():
             plan.wait(timeout)
         return self
 
@@ -126,12 +126,12 @@ class GraphPlan:
     @property
     def stages(self) -> tuple[Any, ...]:
         """The stages of all steps."""
-        return tuple(stage for plan in self._plans.values() for stage in plan.stages)
+        return tuple(stage for plan in self.by_step.values() for stage in plan.stages)
 
     @property
     def stage_kinds(self) -> list[tuple[str, str | None]]:
         """The kind of each stage, and the name of its machine code."""
-        return [kind for plan in self._plans.values() for kind in plan.stage_kinds]
+        return [kind for plan in self.by_step.values() for kind in plan.stage_kinds]
 
     @property
     def node_digests(self) -> str:
@@ -166,16 +166,6 @@ class GraphPlan:
             found=f"{len(self.graph.steps)} steps; durable={durable}",
             hint="save the graph itself: flour.save_graph(graph, path)",
         )
-
-    def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
-        """The graph's steps, and then each of its plans as plans explain themselves."""
-        if stage in ("logical", "optimised") or form == "html":
-            text: str = extension("show")(self.flow, form)
-            return text
-        parts = [draw(self.graph)]
-        for number, plan in self._plans.items():
-            parts += [f"--- step {number}", plan.explain(stage, form, data)]
-        return "\n".join(parts)
 
     # --- running -----------------------------------------------------------------------------
 
@@ -217,7 +207,7 @@ class GraphPlan:
     def step(self, step: Step, columns: Mapping[str, Columns], rows: int) -> Mapping[str, Columns]:
         """What the plan of a step answers; counted and timed."""
         start = time.perf_counter()
-        plan, form = self._plans[step.number], step.form
+        plan, form = self.by_step[step.number], step.form
         if form is not None and form.is_row and plan.ready:
             made: Mapping[str, Columns] = plan.run(form.block(columns))
         else:

@@ -54,7 +54,7 @@ _BESIDES = dict.fromkeys(
     "pass numpy arrays to run()",
 ) | dict.fromkeys(
     ("end_profiling", "get_profiling_start_time_ns"),
-    "plans write no profile: session.plan.explain() says what runs",
+    "plans write no profile: oven.explain.explain(session.plan) says what runs",
 )
 
 

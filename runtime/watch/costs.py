@@ -10,7 +10,7 @@ from time import thread_time
 from typing import Any
 
 from oven import Plan
-from oven.explain.explain import label
+from oven.explain.steps import label
 from oven.explain.timing import staged
 
 #: One block in so many runs stage by stage, which takes longer.

@@ -14,11 +14,11 @@ MODULE, ROW = blocks("adding-an-importer.md")
 
 USE = """
 import sys
-import flour
+import flour, oven
 assert "flour.boosters.scorecard" not in sys.modules
 
 raw = b'{"points": [1.5, -2.0], "start": 10.0}'
-plan = flour.from_scorecard(raw).plan()
+plan = oven.bake(flour.from_scorecard(raw))
 assert plan.run([[2.0, 1.0]])["value"].tolist() == [11.0]
 try:
     flour.from_scorecard(b'{"points": 3}')

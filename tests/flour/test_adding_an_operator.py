@@ -29,16 +29,16 @@ class Squash(TransformerMixin, BaseEstimator):
 '''
 
 USE = """
-import numpy as np, flour, shop
+import numpy as np, flour, oven, shop
 from sklearn.pipeline import make_pipeline
 from sklearn.linear_model import Ridge
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 model = make_pipeline(shop.Squash(), Ridge()).fit(X, X[:, 0])
-plan = flour.from_sklearn(model).plan()
+plan = oven.bake(flour.from_sklearn(model))
 assert all(stage.native for stage in plan.stages)
 np.testing.assert_allclose(plan.run(X)["value"], model.predict(X), rtol=1e-12)
-assert flour.vector("x", 3).softsign().show().count("Softsign") == 1
+assert flour.show(flour.vector("x", 3).softsign()).count("Softsign") == 1
 """
 
 EXPORTS = """

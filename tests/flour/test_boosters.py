@@ -296,7 +296,7 @@ def test_columns_of_frames_are_those_that_the_library_takes() -> None:
     frame.iloc[5, 1] = np.nan
     target, other = 3 * frame["a"] - frame["ü"], frame[["ü", "b", "a"]]
     booster = xgb.train({"max_depth": 3}, xgb.DMatrix(frame, target), 5)
-    plan, wanted = from_xgboost(booster).plan(), booster.predict(xgb.DMatrix(frame))
+    plan, wanted = oven.bake(from_xgboost(booster)), booster.predict(xgb.DMatrix(frame))
     with pytest.raises(ValueError, match="feature_names mismatch"):
         booster.predict(xgb.DMatrix(other))
     columns = {name: frame[name].to_numpy() for name in frame}
@@ -307,7 +307,7 @@ def test_columns_of_frames_are_those_that_the_library_takes() -> None:
     with pytest.raises(FlourError, match="b"):
         plan.run(frame[["a", "ü"]])
     byplace = lgb.train({"verbose": -1}, lgb.Dataset(frame, target), 5)
-    plan = from_lightgbm(byplace).plan()
+    plan = oven.bake(from_lightgbm(byplace))
     for form in (frame, other, frame.to_numpy()):
         np.testing.assert_allclose(plan.run(form)["value"], byplace.predict(form), rtol=1e-12)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import flour
+import oven
 from flour import Flow
 from flour.core.errors import NotRectangular, ParameterError, TypeMismatch, WrongDtype
 from flour.core.node import topological
@@ -40,7 +41,7 @@ def test_the_example_of_the_paper() -> None:
     chars, words = reviews()
     weights, bias = np.array([1, -2, -2, 0.5, 1, 1, 1, -0.25]), 0.125
     program = chars.concat(words).linear_classifier(weights, bias, classes=["bad", "good"])
-    made = program.plan().run(LINES)
+    made = oven.bake(program).run(LINES)
     # The first: gre, great, pretzels and "great price" once each (Great is another word).
     np.testing.assert_array_equal(made["scores"], [4.125, -3.875, 0.375, 0.125])
     assert list(made["label"]) == ["good", "bad", "good", "good"]
@@ -84,7 +85,7 @@ def parsed(lines: Sequence[str], columns: Columns, separator: str = ",") -> dict
 def test_an_underline_is_no_part_of_a_number(dtype: str, native: bool) -> None:  # noqa: FBT001
     program = flour.csv({"x": flour.Scalar(dtype), "y": flour.Scalar()})["x"]
     with pytest.raises(WrongDtype, match=f"expected {dtype}"):
-        (program.plan().run if native else program.reference)(["1_0,2"])
+        (oven.bake(program).run if native else program.reference)(["1_0,2"])
 
 
 def test_csv_columns_have_types() -> None:
@@ -137,7 +138,7 @@ def test_columns_of_strings_are_cut_out_in_native_code() -> None:
         city=lines["city"].ordinal(kinds),
         name=lines["name"].ordinal(kinds),
     )
-    plan = program.plan()
+    plan = oven.bake(program)
     assert [stage.kind for stage in plan.stages] == ["fused"]
     rng = random.Random(0)
     pieces = ["a", '"', ";", "é", 'x"y', '""', "\n", "\r", " ", '"a"', "日"]
@@ -158,7 +159,8 @@ def test_the_example_of_the_paper_is_native_but_for_its_labels() -> None:
     chars, words = reviews()
     program = chars.concat(words).linear_classifier([1] * 8, classes=["bad", "good"])
     kinds = [
-        (stage.native, [item.op.name for item in stage.nodes]) for stage in program.plan().stages
+        (stage.native, [item.op.name for item in stage.nodes])
+        for stage in oven.bake(program).stages
     ]
     assert kinds[0][0]
     assert kinds[0][1][0] == "CsvField"
@@ -168,9 +170,9 @@ def test_the_example_of_the_paper_is_native_but_for_its_labels() -> None:
 def test_only_columns_that_are_read_are_converted() -> None:
     """A number that is none is an error where it is read, and only there."""
     lines = flour.csv({"id": flour.Scalar("int64"), "text": flour.Text()})
-    assert lines["text"].length().plan().run(["none,abc"])["output"].tolist() == [3]
+    assert oven.bake(lines["text"].length()).run(["none,abc"])["output"].tolist() == [3]
     with pytest.raises(WrongDtype):
-        lines["id"].plan().run(["none,abc"])
+        oven.bake(lines["id"]).run(["none,abc"])
 
 
 def test_bad_csv_says_where() -> None:
@@ -201,7 +203,7 @@ def test_several_sources_and_named_outputs() -> None:
     program = flour.outputs(total=both.sum(), largest=both.max(), left=left)
     assert list(program.inputs()) == ["left", "right"]
     data = {"left": [[1.0, 2.0]], "right": [[3.0, 4.0, -5.0]]}
-    for made in (program.reference(data), program.plan().run(data)):
+    for made in (program.reference(data), oven.bake(program).run(data)):
         assert list(made) == ["total", "largest", "left"]
         assert (made["total"], made["largest"]) == (5.0, 4.0)
 
@@ -217,7 +219,7 @@ def test_a_program_used_in_several_is_the_same_program() -> None:
     assert scaled.node in shared
     assert len(both.nodes()) == len(first.nodes()) + len(second.nodes()) - len(shared)
     x = np.array([[1.0, 2.0], [3.0, 10.0]])
-    made = both.plan().run(x)
+    made = oven.bake(both).run(x)
     np.testing.assert_array_equal(made["value"], [0.0, 3.0])
     np.testing.assert_array_equal(made["label"], [0, 1])
     again = flour.vector("x", 2).scale([1, 2], [2, 4])
@@ -229,13 +231,13 @@ def test_a_diamond_is_computed_once() -> None:
     middle = x.multiply([2.0])
     program = (middle + middle.subtract([1.0])).sum()
     assert len([item for item in program.nodes() if item.op.name == "Multiply"]) == 1
-    np.testing.assert_array_equal(program.plan().run([[1.0, 2.0, 3.0]])["output"], [21.0])
+    np.testing.assert_array_equal(oven.bake(program).run([[1.0, 2.0, 3.0]])["output"], [21.0])
 
 
 def test_classifiers_of_several_classes() -> None:
     x = flour.vector("x", 2)
     program = x.logistic_classifier(np.eye(3)[:, :2], [0, 0, 0.5], classes=["a", "b", "c"])
-    made = program.plan().run([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    made = oven.bake(program).run([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     assert list(made["label"]) == ["a", "b", "c"]
     np.testing.assert_allclose(made["probabilities"].sum(axis=1), 1)
     assert made["scores"].shape == (3, 3)
@@ -281,10 +283,10 @@ def test_categories_are_encoded_in_one_word() -> None:
         (city.ordinal(["Oslo", "Graz"]), [1, -1, 0]),
         (city.one_hot(["Oslo", "Graz"]), [[0, 1], [0, 0], [1, 0]]),
     ):
-        for made in (program.reference(rows), program.plan().run(rows)):
+        for made in (program.reference(rows), oven.bake(program).run(rows)):
             answer = made["output"]
             got = answer.toarray() if hasattr(answer, "toarray") else answer
             assert np.asarray(got).tolist() == expected
     sizes = flour.vector("sizes", 2).one_hot([[3, 1], [0, 5, 2]])
-    made = sizes.plan().run(np.array([[1.0, 2.0], [3.0, 9.0]]))["output"]
+    made = oven.bake(sizes).run(np.array([[1.0, 2.0], [3.0, 9.0]]))["output"]
     assert made.toarray().tolist() == [[0, 1, 0, 0, 1], [1, 0, 0, 0, 0]]

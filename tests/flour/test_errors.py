@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import flour
+import oven
 from flour.core import errors
 from flour.core.errors import FlourError
 from tests.golden import Golden
@@ -262,7 +263,7 @@ PROGRAMS: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
         errors.TypeMismatch,
         lambda: flour.outputs(a=5),  # type: ignore[arg-type]
     ),
-    "a form nobody draws": (errors.ParameterError, lambda: flour.vector("x", 1).show("pdf")),
+    "a form nobody draws": (errors.ParameterError, lambda: flour.show(flour.vector("x", 1), "pdf")),
     "a program without outputs": (errors.ParameterError, flour.outputs),
 }
 
@@ -292,7 +293,7 @@ def test_native_plans_complain_in_the_same_words(name: str) -> None:
     with pytest.raises(kind) as reference:
         mistake()
     with pytest.raises(kind) as native:
-        program.plan().run(data)
+        oven.bake(program).run(data)
     assert str(native.value) == str(reference.value)
 
 
@@ -360,7 +361,7 @@ def test_the_column_of_another_form_is_named(
 ) -> None:
     values = {"a": "7" if made is texts else 7.0, "b": 1.0, "c": 2.0}
     row = {n: [v] if f == "l" else v for f, (n, v) in zip(forms, values.items(), strict=True)}
-    for answer in (made().reference, made().plan().run):
+    for answer in (made().reference, oven.bake(made()).run):
         with pytest.raises(errors.NotRectangular, match="a row has one value in each") as refused:
             answer(row)
         assert (refused.value.where, refused.value.found) == (f"$.{odd}", found)

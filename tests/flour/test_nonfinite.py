@@ -369,7 +369,7 @@ def test_a_kernel_that_overflows_is_refused_where_it_is_centred(degree: int, dty
     bad = TRAIN[:5].astype(dtype)
     bad[3, 0] = large
     for fitted in (alone.fit(TRAIN.astype(dtype)), ahead.fit(TRAIN.astype(dtype), TARGET)):
-        plan = flour.from_sklearn(fitted).plan()
+        plan = oven.bake(flour.from_sklearn(fitted))
         for rows, where in ((bad, "$[3]"), (bad[3:4], "$[0]")):
             with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"contains (inf|NaN)"):
                 getattr(fitted, "transform" if fitted is alone else "predict")(rows)

@@ -35,7 +35,8 @@ from sklearn.preprocessing import MinMaxScaler, PowerTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import flour
-import runtime
+import oven
+import pretzel
 from flour.core.errors import (
     ImportRefused,
     OtherVersion,
@@ -127,7 +128,7 @@ def test_the_answers_are_those_of_the_version_that_trained(name: str) -> None:
     version = name.partition("-")[0]
     with pytest.warns(OtherVersionWarning, match=f"scikit-learn {version}, installed is {HERE}"):
         program = flour.from_sklearn(read(name), ROWS if "coded" in name else None)
-    made = program.plan().run(WORDS if name.endswith("words.pkl") else ROWS)
+    made = oven.bake(program).run(WORDS if name.endswith("words.pkl") else ROWS)
     for method, outputs in OUTPUTS.items():
         for output in set(outputs) & set(made):
             want = np.asarray(ANSWERS[name][method])
@@ -193,7 +194,7 @@ def test_fitted_again_it_is_not_refused(name: str, again: Callable[[Any], Any]) 
         fitted = again(unpickled(name))
         program = flour.from_sklearn(fitted)
         wanted = fitted.predict(X)
-    made = program.plan().run(X)
+    made = oven.bake(program).run(X)
     label = made["value"] if "value" in made else made["label"]
     np.testing.assert_allclose(label, wanted, rtol=1e-9)
 
@@ -236,10 +237,10 @@ def test_weights_of_rows_are_shares_in_the_installed_version() -> None:
 def test_compile_and_verify_say_it() -> None:
     old = read("1.7.2-right.joblib")
     with pytest.warns(OtherVersionWarning) as said:
-        runtime.compile(old, verify=ROWS)
+        pretzel.compile(old, verify=ROWS)
     assert any("verifying asks the installed version" in str(each.message) for each in said)
     with pytest.warns(OtherVersionWarning, match="1.7.2"):
-        plan = flour.from_sklearn(old).plan()
+        plan = oven.bake(flour.from_sklearn(old))
     with pytest.warns(OtherVersionWarning, match="verifying asks"):
         verify(plan, old, ROWS)
 
@@ -277,7 +278,7 @@ def test_the_estimator_of_a_caller_is_not_changed() -> None:
         for _ in range(3):  # the second one is taken apart, the third one read so
             old = unpickled("1.2.2-spline.joblib")
             before = {*vars(old)}
-            assert flour.from_sklearn(old).plan().run(ROWS)["features"].shape == (12, 15)
+            assert oven.bake(flour.from_sklearn(old)).run(ROWS)["features"].shape == (12, 15)
             assert {*vars(old)} == before
 
 
@@ -384,7 +385,7 @@ def test_a_wrapper_that_lightgbm_2_has_fitted_is_a_model() -> None:
     fitted = lightgbm.LGBMRegressor(n_estimators=2, verbose=-1).fit(X, X @ [1.0, 2.0, 0.0, 1.0])
     wanted = fitted.predict(X)
     del fitted.fitted_  # which LightGBM 2 did not set: `booster_` raises
-    made = flour.from_sklearn(make_pipeline(fitted), sample=X[:5]).plan().run(X)
+    made = oven.bake(flour.from_sklearn(make_pipeline(fitted), sample=X[:5])).run(X)
     np.testing.assert_allclose(made["value"], wanted, rtol=1e-12)
 
 
@@ -411,7 +412,7 @@ def test_scores_without_ties_are_answered_of_any_version() -> None:
     fitted = OneVsRestClassifier(LogisticRegression()).fit(X, Y)
     vars(fitted)[versions.KEY] = "1.7.2"
     with pytest.warns(OtherVersionWarning):
-        made = flour.from_sklearn(fitted).plan().run(X)
+        made = oven.bake(flour.from_sklearn(fitted)).run(X)
     assert list(made["label"]) == list(fitted.predict(X))
 
 

@@ -33,6 +33,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC
 
 import flour
+import oven
 from flour.core.errors import InputError
 
 FRAME = pd.DataFrame(np.abs(np.random.default_rng(0).normal(size=(60, 3))) + 0.5, columns=[*"abc"])
@@ -103,7 +104,7 @@ def test_the_step_and_the_column_are_those_of_the_original(name: str, named: boo
     data: Any = FRAME if named else FRAME.to_numpy()
     model = MODELS[name].fit(data, TARGET)
     flow = flour.from_sklearn(model, sample=data[:4])
-    plan, refused = flow.plan(), 0
+    plan, refused = oven.bake(flow), 0
     for value in VALUES.values():
         for column in range(3):
             x = FRAME.iloc[:3].copy()
@@ -132,7 +133,7 @@ def test_who_has_met_one_class_only_refuses_nothing(odd: float) -> None:
     wrong[2, 1] = odd
     with pytest.warns(UserWarning, match="Label"):
         made = OneVsRestClassifier(LogisticRegression()).fit(rows, alone)
-    plan = flour.from_sklearn(made).plan()
+    plan = oven.bake(flour.from_sklearn(made))
     assert plan.run(wrong)["label"].tolist() == made.predict(wrong).tolist()
     alone[:, 1] = TARGET
     with pytest.warns(UserWarning, match="Label"):
@@ -141,4 +142,4 @@ def test_who_has_met_one_class_only_refuses_nothing(odd: float) -> None:
         with pytest.raises(ValueError, match=r"NaN|inf"):
             made.predict(wrong)
         with pytest.raises(InputError, match="LogisticRegression refuses"):
-            flour.from_sklearn(made).plan().run(wrong)
+            oven.bake(flour.from_sklearn(made)).run(wrong)

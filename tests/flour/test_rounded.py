@@ -12,6 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 import flour
+import oven
 from flour.core.errors import ParameterError
 
 RNG = np.random.default_rng(0)
@@ -39,8 +40,8 @@ def program(name: str) -> tuple[flour.Flow, Any]:
 @pytest.mark.parametrize("name", ["probabilities", "float32", "numbers", "sparse", "infinite"])
 def test_it_rounds_as_numpy_does(name: str, decimals: int) -> None:
     made, rows = program(name)
-    whole, short = made.plan().run(rows), made.rounded(decimals)
-    for found in (short.plan().run(rows), short.reference(rows)):
+    whole, short = oven.bake(made).run(rows), made.rounded(decimals)
+    for found in (oven.bake(short).run(rows), short.reference(rows)):
         assert list(found) == list(whole)
         for output, values in found.items():
             wanted = whole[output]

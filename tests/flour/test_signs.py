@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import flour
+import oven
 from flour import FlourError, Flow
 from flour.core.errors import ParameterError, TypeMismatch
 
@@ -88,7 +89,7 @@ def rows(x: Any) -> tuple[int, ...]:
 
 def answers(program: Flow, data: Any) -> Any:
     """What the program answers, by definition and compiled."""
-    defined, compiled = program.reference(data)["output"], program.plan().run(data)["output"]
+    defined, compiled = program.reference(data)["output"], oven.bake(program).run(data)["output"]
     if defined.dtype == object:
         np.testing.assert_array_equal(compiled, defined)
     else:
@@ -165,7 +166,7 @@ def test_text_has_a_length_and_is_joined_and_made_capital() -> None:
     assert answers(joined, texts).tolist() == [6, 5, 0, 11, 150]
     assert words.join(" <> ").reference(texts)["output"][3] == "ΐ <> x <> z"
     assert list(text.upper().reference(texts)["output"]) == [t.upper() for t in texts]
-    plan = text.upper().char_ngrams(["SS", "Z"], 1, 2).plan()
+    plan = oven.bake(text.upper().char_ngrams(["SS", "Z"], 1, 2))
     assert all(stage.native for stage in plan.stages)
     assert plan.run(texts)["output"].toarray()[:, 0].tolist() == [1, 0, 0, 0, 99]
 
@@ -210,12 +211,12 @@ def test_a_model_is_put_on_a_flow() -> None:
         flour.from_sklearn(model).on(X=x[1:] ** 2),
     ):
         assert list(program.inputs()) == ["x"]
-        got = program.plan().run(data)
+        got = oven.bake(program).run(data)
         np.testing.assert_array_equal(got["label"], model.predict(data[:, 1:] ** 2))
         np.testing.assert_allclose(
             got["probabilities"], model.predict_proba(data[:, 1:] ** 2), rtol=1e-12
         )
-        assert "test_signs.py" in program.show()
+        assert "test_signs.py" in flour.show(program)
 
 
 def test_a_text_model_is_put_on_a_column_of_csv() -> None:
@@ -223,7 +224,7 @@ def test_a_text_model_is_put_on_a_column_of_csv() -> None:
     model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(texts, [1, 0, 1])
     lines = flour.csv({"id": flour.Scalar("int64"), "text": flour.Text()})
     program = flour.from_sklearn(model, on=lines["text"])
-    got = program.plan().run([f"{number},{text}" for number, text in enumerate(texts)])
+    got = oven.bake(program).run([f"{number},{text}" for number, text in enumerate(texts)])
     np.testing.assert_array_equal(got["label"], model.predict(texts))
 
 

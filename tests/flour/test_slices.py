@@ -17,6 +17,7 @@ from flour.ops.trees.quickscorer_row import row_tables
 from flour.ops.trees.slices import slices
 from flour.ops.trees.trees import Trees
 from objectstore import Blob
+from oven.explain import explain
 from tests import ensembles
 from tests.flour.test_lockstep import near
 
@@ -194,7 +195,7 @@ def test_where_blocks_are_taken_depends_on_the_processor(
 
 def test_a_plan_says_how_its_trees_are_scored() -> None:
     def said(op: Trees) -> str:
-        return oven.bake(outputs(scores=op(source("X", Vector(40))))).explain("stages")
+        return explain(oven.bake(outputs(scores=op(source("X", Vector(40))))), "stages")
 
     assert "9 trees, all nodes of a tree at once; from" in said(chains(9, 31, 4))
     assert "9 trees, 8 walked together; from" in said(chains(9, 64, 4))
@@ -204,7 +205,7 @@ def test_a_plan_says_how_its_trees_are_scored() -> None:
 @pytest.mark.parametrize("op", [chains(9, 31, 4), chains(90, 64, 4)], ids=["small", "deep"])
 def test_a_plan_says_what_its_tables_take(op: Trees) -> None:
     plan = oven.bake(outputs(scores=op(source("X", Vector(4)))))
-    stated = float(plan.explain("stages").split("tables of ")[1].split()[0])
+    stated = float(explain(plan, "stages").split("tables of ")[1].split()[0])
     own = set(op.parameters())
     made = [item for item in plan.parameters() if isinstance(item, Blob) and item not in own]
     held = sum(item.array.nbytes for item in made) / len(op.feature)

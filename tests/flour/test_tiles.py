@@ -16,6 +16,7 @@ from flour.ops.trees.outline import at_most
 from flour.ops.trees.slices import Slices, slices
 from flour.ops.trees.tiles import SIDE, Tiled, tiles
 from flour.ops.trees.trees import TreeLeaves, Trees
+from oven.explain import explain
 from tests import ensembles
 from tests.flour.test_lockstep import near
 from tests.flour.test_slices import chains
@@ -142,5 +143,5 @@ def test_costs_are_those_of_the_machine() -> None:
 
 
 def test_a_plan_says_what_is_compared() -> None:
-    said = oven.bake(outputs(scores=chains(4, 10, 40)(source("X", Vector(40))))).explain("stages")
+    said = explain(oven.bake(outputs(scores=chains(4, 10, 40)(source("X", Vector(40))))), "stages")
     assert "rows on 64 rows at a time, numbers compared" in said

@@ -13,6 +13,7 @@ from flour.language.flow import outputs, source
 from flour.ops.trees import lockstep
 from flour.ops.trees.trees import Trees
 from objectstore import Blob
+from oven.explain import explain
 from tests import ensembles
 from tests.flour.test_lockstep import LIBRARIES
 
@@ -109,7 +110,7 @@ def test_few_or_small_trees_are_not_walked_in_turns() -> None:
     assert packed(many, "float64").in_turns
     assert not packed(ensembles.sums(1, trees=30, depth=4, width=WIDTH), "float64").in_turns
     assert not packed(ensembles.sums(1, trees=8, depth=12, width=WIDTH), "float64").in_turns
-    said = oven.bake(outputs(scores=many(source("X", Vector(WIDTH))))).explain("stages")
+    said = explain(oven.bake(outputs(scores=many(source("X", Vector(WIDTH))))), "stages")
     assert "30 trees, all walked in turns" in said
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import flour
 import oven
+from oven.explain import attribute
 from tests.shapley import MAKERS, fitted, models
 
 pytestmark = pytest.mark.integrations
@@ -25,7 +26,7 @@ def test_trees_have_the_values_of_shap(name: str) -> None:
     shap = pytest.importorskip("shap")
     model = fitted(name)
     plan = oven.bake(flour.from_sklearn(model.fit, sample=model.rows, covers=True))
-    values = plan.attribute(model.rows).values
+    values = attribute(plan, model.rows).values
     explainer = shap.TreeExplainer(model.fit, feature_perturbation="tree_path_dependent")
     want = np.asarray(explainer.shap_values(model.rows, check_additivity=False))
     got = values.reshape(want.shape)
@@ -40,7 +41,7 @@ def test_trees_against_a_background_have_the_values_of_shap(name: str) -> None:
     model = fitted(name)
     plan = oven.bake(flour.from_sklearn(model.fit, sample=model.rows))
     background = model.rows[8:]
-    got = plan.attribute(model.rows, background=background).values
+    got = attribute(plan, model.rows, background=background).values
     explainer = shap.TreeExplainer(model.fit, background, feature_perturbation="interventional")
     want = np.asarray(explainer.shap_values(model.rows, check_additivity=False))
     assert np.abs(got - want).max() <= 1e-6 * np.abs(want).max()

@@ -304,7 +304,7 @@ def test_missing_numbers_that_a_step_passes_on_are_refused_by_the_next(scaler: A
     rows = np.random.default_rng(0).normal(size=(30, 2))
     program = flour.from_sklearn(make_pipeline(scaler, Ridge()).fit(rows, rows[:, 0]))
     with pytest.raises(ValueError, match="Ridge refuses NaN"):
-        program.plan().run([[1.0, np.nan]])
+        oven.bake(program).run([[1.0, np.nan]])
 
 
 def test_trees_over_sparse_rows_refuse_missing_numbers() -> None:
@@ -317,6 +317,6 @@ def test_trees_over_sparse_rows_refuse_missing_numbers() -> None:
         original = make_pipeline(columns, DecisionTreeClassifier()).fit(rows, rows["s"])
         row = pd.DataFrame({"a": [np.nan], "s": ["x"]})
         want = outcome(original.predict, row)
-        got = outcome(flour.from_sklearn(original, rows).plan().run, row)
+        got = outcome(oven.bake(flour.from_sklearn(original, rows)).run, row)
         refused = [isinstance(each, ValueError) for each in (want, got)]
         assert refused == [threshold == 1.0] * 2

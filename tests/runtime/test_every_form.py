@@ -26,14 +26,13 @@ from sklearn.tree import DecisionTreeRegressor
 
 import flour
 import oven
-import runtime
 from flour.core.errors import FlourError
 from oven import Plan
+from pretzel import compile as compile_model
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.codec.codec_arrow import ARROW
 from tests.forms import DTYPES, blocks, frame_of, single_rows
-from tests.runtime.cli.conftest import pretzel  # noqa: F401 (a fixture)
 from tests.runtime.http.client import Client
 
 PAIRS = list(itertools.combinations(DTYPES, 2))
@@ -114,7 +113,7 @@ def same(got: Any, want: Any, about: str) -> None:
 def test_in_process(kind: str, dtypes: tuple[str, ...]) -> None:
     made = case(kind, dtypes)
     want, entry = made.want, made.plan.entry()
-    compiled = runtime.compile(made.original, made.frame)
+    compiled = compile_model(made.original, made.frame)
     with Runtime(executors=1) as served:
         served.register("m", made.plan)
         for form, data in blocks(made.frame):
@@ -153,7 +152,7 @@ def test_columns_that_the_model_does_not_read_are_ignored(
 ) -> None:
     made = case(kind, dtypes)
     frame, want, entry = with_others(made.frame), made.want, made.plan.entry()
-    compiled = runtime.compile(made.original, made.frame)
+    compiled = compile_model(made.original, made.frame)
     with Runtime(executors=1) as served:
         served.register("m", made.plan)
         for form, data in blocks(frame):
@@ -327,7 +326,7 @@ def _value(prediction: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtypes", MIXES, ids="-".join)
-def test_from_files(pretzel: Any, tmp_path: Path, dtypes: tuple[str, ...]) -> None:  # noqa: F811
+def test_from_files(pretzel: Any, tmp_path: Path, dtypes: tuple[str, ...]) -> None:
     asked = case("twice", dtypes)
     asked.plan.save(tmp_path / "m.pretzel")
     frame = with_others(asked.frame)

@@ -34,7 +34,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import flour
 import oven
-import runtime
+import pretzel
 from runtime.errors import NotOffered, Unfaithful
 from runtime.verify import verify
 
@@ -98,21 +98,21 @@ def test_compiled_and_saved(name: str, tmp_path: Path) -> None:
     estimator, rows, classes = CASES[name]
     fitted = clone(estimator).fit(rows, classes)
     want = fitted.predict_log_proba(rows)
-    made = runtime.compile(fitted, verify=rows[:40])
+    made = pretzel.compile(fitted, verify=rows[:40])
     assert "log_probabilities" not in made.plan.outputs
     near(made.predict_log_proba(rows), want)
     near(made.wait().predict_log_proba(rows[:1]), want[:1])
     oven.bake(flour.from_sklearn(fitted, log_probabilities=True)).save(tmp_path / "p.plan")
     loaded = oven.load(tmp_path / "p.plan")
     near(loaded.run(rows)["log_probabilities"], want)
-    near(runtime.compile(loaded.flow).predict_log_proba(rows), want)
+    near(pretzel.compile(loaded.flow).predict_log_proba(rows), want)
 
 
 def test_an_estimator_without_it() -> None:
     fitted = LinearSVC().fit(FEW[:, 1:2], PARTS > 0)
     assert [*flour.from_sklearn(fitted, log_probabilities=True).outputs] == ["label", "scores"]
     with pytest.raises(NotOffered):
-        _ = runtime.compile(fitted).predict_log_proba
+        _ = pretzel.compile(fitted).predict_log_proba
 
 
 class Halved:

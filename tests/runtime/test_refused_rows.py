@@ -26,13 +26,12 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 import flour
 import oven
-import runtime
 from flour.core.errors import InputError
 from oven import Plan
+from pretzel import compile as compile_model
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from tests.forms import ODD, blocks, frame_of, single_rows, with_value
-from tests.runtime.cli.conftest import pretzel  # noqa: F401 (a fixture)
 from tests.runtime.http.client import Client
 
 TRAIN = frame_of(("float64", "float64", "float64", "float64"), 60, seed=1)
@@ -141,7 +140,7 @@ def test_a_sum_checks_all_that_it_adds_up() -> None:
 
 def test_in_process(model: Model) -> None:
     plan = model.plan
-    compiled = runtime.compile(model.original, model.frame)
+    compiled = compile_model(model.original, model.frame)
     with Runtime(executors=1) as served:
         served.register("m", plan)
         single = asked_of(plan, served)
@@ -184,7 +183,7 @@ def test_narrow_numbers(model: Model) -> None:
 
 def test_asked_to_answer_it_answers(model: Model) -> None:
     plan = oven.bake(model.plan.flow, on_missing="answer")
-    compiled = runtime.compile(model.original, model.frame, on_missing="answer")
+    compiled = compile_model(model.original, model.frame, on_missing="answer")
     for odd, frame, want in model.asked():
         for got in (plan.run(frame)["value"], compiled.predict(frame)):
             if want is not None:
@@ -207,7 +206,7 @@ def test_over_http(model: Model) -> None:
                     assert reply.status == 200, (odd, reply.body)
 
 
-def test_from_files(pretzel: Any, model: Model, tmp_path: Path) -> None:  # noqa: F811
+def test_from_files(pretzel: Any, model: Model, tmp_path: Path) -> None:
     model.plan.save(tmp_path / "m.pretzel")
     for odd, frame, want in list(model.asked())[::3]:
         frame.to_csv(tmp_path / "rows.csv", index=False)

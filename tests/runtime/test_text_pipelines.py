@@ -29,8 +29,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import flour
 import oven
-import runtime
 from flour import Flow
+from pretzel import compile as compile_model
 from runtime import Runtime
 
 SCRIPTS = {
@@ -167,7 +167,7 @@ def test_pipelines_of_scikit_learn(name: str, tmp_path: Path) -> None:
     make, target = PIPELINES[name]
     model, documents = make().fit(DOCUMENTS, target), [*DOCUMENTS, *UNSEEN]
     narrow = name.startswith("narrow")
-    compiled, want = runtime.compile(model), answers(model, documents)
+    compiled, want = compile_model(model), answers(model, documents)
     assert all(stage.native for stage in compiled.plan.stages if stage.nodes[0].op.reads_characters)
     for method, values in want.items():
         same(getattr(compiled, method)(documents), values, narrow=narrow)
@@ -185,7 +185,7 @@ def test_two_columns_of_texts_and_one_of_numbers(tmp_path: Path) -> None:
         ("stars", StandardScaler(), ["stars"]),
     ]
     model = make_pipeline(ColumnTransformer(parts), Ridge()).fit(frame, RATINGS)
-    compiled, want = runtime.compile(model, sample=frame), model.predict(frame)
+    compiled, want = compile_model(model, sample=frame), model.predict(frame)
     same(compiled.predict(frame), want)
     compiled.plan.save(tmp_path / "plan.pretzel")
     with Runtime(executors=1) as served:
@@ -261,7 +261,7 @@ def test_pipelines_written_by_hand(name: str, tmp_path: Path) -> None:
     """The same numbers in a program of flour's own words."""
     make, target = PIPELINES[name]
     model, documents = make().fit(DOCUMENTS, target), [*DOCUMENTS, *UNSEEN]
-    compiled, want = runtime.compile(BY_HAND[name](model)), answers(model, documents)
+    compiled, want = compile_model(BY_HAND[name](model)), answers(model, documents)
     for method, values in want.items():
         same(getattr(compiled, method)(documents), values)
     compiled.plan.save(tmp_path / "plan.pretzel")

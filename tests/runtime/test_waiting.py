@@ -14,7 +14,6 @@ import pytest
 
 import oven
 from flour import Flow
-from flour.core.extension_points import extension
 from oven.plans.execution import Execution
 from runtime import Runtime
 from runtime.service.call import Call
@@ -45,10 +44,7 @@ class Ovens:
             self.threads.append(threading.current_thread().name)
             return whole(flow, **wishes)
 
-        def extended(point: str) -> Any:
-            return bake if point == "native_plan" else extension(point)
-
-        monkeypatch.setattr("oven.plans.plan.extension", extended)
+        monkeypatch.setattr("oven.plans.plan.bakers", [bake])
 
 
 @pytest.mark.parametrize("data", [BLOCK, ROW], ids=["block", "row"])

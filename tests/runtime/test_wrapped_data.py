@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import flour
+import oven
 from flour.core.types import Record, Scalar, Text, Vector
 from flour.data.batch import Kind, read_batch
 from runtime import Runtime
@@ -63,7 +64,7 @@ def test_one_document_is_a_block_of_one(data: Any) -> None:
     fit = make_pipeline(TfidfVectorizer(), LogisticRegression())
     fit.fit([DOCUMENT, "two three"], ["a", "b"])
     with Runtime() as runtime:
-        runtime.register("texts", flour.from_sklearn(fit).plan())
+        runtime.register("texts", oven.bake(flour.from_sklearn(fit)))
         (name,) = runtime.find("texts").inputs
         for given in (data, {name: data}):
             answer = runtime.predict("texts", given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_type
 
 import flour
+import oven
 from flour import Flow
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ def the_language_is_typed() -> None:
     assert_type(program["label"], Flow)
     assert_type(program.type, flour.Type)
     assert_type(program.types, dict[str, flour.Type])
-    assert_type(program.show(), str)
+    assert_type(flour.show(program), str)
     assert_type(flour.outputs(a=both, b=both.sum()), Flow)
     assert_type(both * 2.0 + both, Flow)
     assert_type(program.reference(["1,good"]), dict[str, Any])
-    plan: Plan = program.plan()
+    plan: Plan = oven.bake(program)
     assert_type(plan.run(["1,good"]), dict[str, Any])
 
 

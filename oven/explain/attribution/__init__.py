@@ -21,9 +21,19 @@ _known: WeakKeyDictionary[Plan, dict[str, Explainer]] = WeakKeyDictionary()
 
 
 def attribute(
-    plan: Plan, rows: object, output: str | None, background: object, samples: int
+    plan: Plan,
+    rows: object,
+    *,
+    output: str | None = None,
+    background: object = None,
+    samples: int = 64,
 ) -> Attribution:
-    """What each raw column adds to each row's score: see `Plan.attribute`."""
+    """What each raw column adds to each row's score: see docs/69-attribution.md.
+
+    Without an `output`, the first of scores, value and probabilities is explained. Shares are
+    against the mean of the `background` (some rows), or else against the training data as far as
+    the plan knows of it. Where there is no exact form, they are estimated by `samples`.
+    """
     name = _output(plan) if output is None else output
     explainer = _explainer(plan, name)
     if explainer.terms.inexact:

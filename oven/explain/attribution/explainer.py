@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
-from flour.core.extension_points import extension
 from flour.core.sparse import densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
@@ -21,7 +20,7 @@ from oven.explain.attribution.tree_code import by_covers, to_background
 from oven.explain.attribution.tree_tables import TreePaths
 from oven.explain.attribution.words import Counted, Documents, counted_of
 from oven.plans.attribution import Attribution
-from oven.plans.plan import Plan
+from oven.plans.plan import Plan, bakers
 
 SCORE = "score"
 COMPARED = "pass some rows that are compared with"
@@ -41,7 +40,7 @@ class Explainer:
         nodes |= {f"linear {i}": each.node for i, each in enumerate(self.shares)}
         nodes |= {f"trees {i}": term.node.inputs[0] for i, term in enumerate(self.terms.trees)}
         #: The score, the shares of the linear terms, and what the trees read.
-        self.plan: Plan = extension("native_plan")(Flow(nodes), exact=plan.exact, background=False)
+        self.plan = bakers[-1](Flow(nodes), exact=plan.exact, background=False)
         classes = plan.classes
         kind = self.terms.score.type
         self.scores = kind.width if isinstance(kind, Vector) else 1
@@ -52,8 +51,7 @@ class Explainer:
     def values(self) -> Plan:
         """A plan of the values of the linear terms, for those who look at words."""
         nodes = {f"linear {i}": term.node for i, term in enumerate(self.terms.linear)}
-        made: Plan = extension("native_plan")(Flow(nodes), exact=self.plan.exact, background=False)
-        return made
+        return bakers[-1](Flow(nodes), exact=self.plan.exact, background=False)
 
     @cached_property
     def counted(self) -> dict[int, Counted]:

@@ -38,7 +38,9 @@ class Attributions:
             raise HttpError("a graph is not explained as a whole", 409, hint="ask its models")
         output = wanted or None
         try:
-            made = await asyncio.to_thread(plan.attribute, batch.data, output=output)
+            from oven.explain import attribute
+
+            made = await asyncio.to_thread(attribute, plan, batch.data, output=output)
         except FlourError as problem:
             hint = f"requests have no background; in Python: {problem.hint}"
             raise HttpError(

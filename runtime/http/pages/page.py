@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, quote
 
 from flour.core.hidden import hiding
 from oven.explain.page import document
+from runtime.graph.explained import explained
 from runtime.http.guard.clients import may_change
 from runtime.http.pages import page_html as html
 from runtime.http.pages.page_graphs import graph, graphs
@@ -88,7 +89,7 @@ async def _explained(service: HandlerContext, version: ModelVersion, step: str) 
             hint="a call brings it back",
         )
     with hiding(version.private):  # the thread has this context
-        text = await asyncio.to_thread(plan.explain, step, "html")
+        text = await asyncio.to_thread(explained, plan, step, "html")
     pages = [
         ("all models", "/"),
         *((name, _plan(version.name, version.version, name)) for name in STEPS),

@@ -22,7 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from flour.data.batch import Batch
 from oven import Plan
 from oven.explain import timing
-from oven.explain.explain import label
+from oven.explain.steps import label
 from runtime.http.routes import Router
 from runtime.http.wire.interfaces import Answering
 from runtime.http.wire.messages import InferCall, Request, Response

@@ -116,7 +116,7 @@ def test_rankers(kind: str) -> None:
         made = grown(xgb.XGBRanker).fit(X, relevance, qid=np.repeat([0, 1], [100, 50]))
     program = from_sklearn(made)
     for rows in (X, X[:1]):
-        got = program.plan().run(rows)["value"]
+        got = oven.bake(program).run(rows)["value"]
         np.testing.assert_allclose(got, made.predict(rows), rtol=1e-6)
 
 

@@ -165,7 +165,7 @@ def test_a_program_can_answer_with_mixed_columns() -> None:
     got, want = program.reference(FRAME)["features"], made.transform(FRAME)
     for j, column in enumerate(got.values()):
         assert list(column) == list(want[:, j])
-    np.testing.assert_array_equal(program.plan().run(FRAME)["features"]["x1"], want[:, 1])
+    np.testing.assert_array_equal(oven.bake(program).run(FRAME)["features"]["x1"], want[:, 1])
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars", "default"])
@@ -217,7 +217,7 @@ def test_columns_that_happen_to_be_full_or_empty() -> None:
     # The rows of the sample have no holes, but their column may have some later.
     program = flour.from_sklearn(model, sample=frame[:2])
     want = model.transform(frame)
-    for made in (program.reference, program.plan().run):
+    for made in (program.reference, oven.bake(program).run):
         np.testing.assert_array_equal(made(frame)["features"], want)
         # One row whose string is missing is a column of floats.
         for row in (pd.DataFrame({"k": [np.nan], "n": [4]}), {"k": [np.nan], "n": [4.0]}):
@@ -269,7 +269,7 @@ def test_a_column_that_is_a_document_and_a_category(
         row = {"city": [missing], "a": [1.0]}
         with pytest.raises((ValueError, AttributeError, TypeError)):
             fitted.predict(pd.DataFrame(row))
-        for run in (program.plan().run, oven.bake(program, background=False).run):
+        for run in (oven.bake(program).run, oven.bake(program, background=False).run):
             with pytest.raises(InputError, match=r"refuses missing strings|not a category"):
                 run(row)
 

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import flour
+import oven
 from tests.estimators import check
 from tests.flour.estimators.linear_data import X
 
@@ -33,4 +34,4 @@ def test_what_overflows_has_no_score_and_is_no_inlier() -> None:
         want = model.predict(far)
     program = flour.from_sklearn(model)
     assert program.reference(far)["label"].tolist() == want.tolist()
-    assert program.plan().run(far)["label"].tolist() == want.tolist()
+    assert oven.bake(program).run(far)["label"].tolist() == want.tolist()

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import flour
+import oven
 from tests.columns import assert_close
 from tests.estimators import check
 from tests.flour.estimators.linear_data import LABELS, THREE, TWO, X
@@ -34,7 +35,7 @@ def test_least_squares_has_no_features(labels: Any) -> None:
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(VARIED, labels)
     program = flour.from_sklearn(model)
     assert set(program.outputs) == {"label", "probabilities", "scores"}
-    for made in (program.reference(VARIED), program.plan().run(VARIED)):
+    for made in (program.reference(VARIED), oven.bake(program).run(VARIED)):
         np.testing.assert_array_equal(made["label"], model.predict(VARIED))
         assert_close(made["probabilities"], model.predict_proba(VARIED), 1e-12)
         assert_close(made["scores"], model.decision_function(VARIED), 1e-12)

@@ -24,6 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import flour
+import oven
 from flour.core.errors import UnsupportedSetting
 from tests.estimators import check
 
@@ -102,8 +103,8 @@ def test_stacking_on_a_frame_and_a_dropped_child() -> None:
     made.set_params(tight="drop").fit(frame, LABELS["three"])
     program = check(made, frame)
     # The library's voters refuse columns in another order; here they are found by name.
-    shuffled = program.plan().run(frame[["d", "a", "c", "b"]])
-    for name, value in program.plan().run(frame).items():
+    shuffled = oven.bake(program).run(frame[["d", "a", "c", "b"]])
+    for name, value in oven.bake(program).run(frame).items():
         np.testing.assert_array_equal(shuffled[name], value)
 
 

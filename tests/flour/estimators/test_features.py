@@ -214,7 +214,7 @@ def test_a_selector_that_keeps_nothing() -> None:
     for rows in (X, sp.csr_array(X)):
         with pytest.warns(UserWarning, match="No features were selected"):
             want = fitted.transform(rows)
-        for made in (flour.from_sklearn(fitted), flour.from_sklearn(fitted).plan()):
+        for made in (flour.from_sklearn(fitted), oven.bake(flour.from_sklearn(fitted))):
             run = made.reference if isinstance(made, flour.Flow) else made.run
             got = run(rows)["features"]
             assert type(got) is type(want)

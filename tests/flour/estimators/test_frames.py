@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 import flour
 import oven
-import runtime
+import pretzel
 from flour.core.errors import (
     FlourError,
     FunctionFailed,
@@ -145,7 +145,7 @@ def test_steps_are_handed_the_frame_they_were_fitted_on(name: str) -> None:
     assert program.inputs()["X"].names == tuple(columns)  # type: ignore[union-attr]  # a record
     with Runtime() as serving:
         serving.register("m", program)
-        plans = (program.reference, program.plan().run, oven.bake(program, exact=True).run)
+        plans = (program.reference, oven.bake(program).run, oven.bake(program, exact=True).run)
         for block in (frame, frame[:1], frame[7:3:-1]):
             want = model.predict_proba(block)
             for call in (*plans, partial(serving.predict, "m")):
@@ -162,19 +162,19 @@ def test_functions_of_documents(docs: str) -> None:
     texts: Any = {"list": list, "array": np.asarray, "series": pd.Series}[docs](FRAME["day"])
     made = FunctionTransformer(lambda it: it.str.upper() if docs == "series" else shouted(it))
     model = make_pipeline(made, TfidfVectorizer(lowercase=False)).fit(texts)
-    plan = flour.from_sklearn(model, texts[:4], allow_python=True).plan()
+    plan = oven.bake(flour.from_sklearn(model, texts[:4], allow_python=True))
     assert (plan.run(texts)["features"] != model.transform(texts)).nnz == 0
     assert (plan.run(texts[:1])["features"] != model.transform(texts[:1])).nnz == 0
 
 
 def test_what_a_frame_ends_with() -> None:
     frame = FRAME[["age", "city", "kids"]]
-    made = flour.from_sklearn(Capitals(), frame[:4], allow_python=True).plan().run(frame)
+    made = oven.bake(flour.from_sklearn(Capitals(), frame[:4], allow_python=True)).run(frame)
     want = Capitals().transform(frame)
     assert list(made["features"]) == list(want)
     assert all((made["features"][name] == want[name]).all() for name in want)
     numbers = flour.from_sklearn(Ratio(), FRAME[["age", "fare"]][:4], allow_python=True)
-    assert numbers.plan().run(FRAME[["age", "fare"]])["features"].shape == (ROWS, 2)
+    assert oven.bake(numbers).run(FRAME[["age", "fare"]])["features"].shape == (ROWS, 2)
 
 
 def test_missing_values_reach_the_function() -> None:
@@ -185,7 +185,7 @@ def test_missing_values_reach_the_function() -> None:
     def gaps(rows: Any) -> Any:
         return rows.isna().astype(float)
 
-    plan = flour.from_sklearn(FunctionTransformer(gaps), frame[:9], allow_python=True).plan()
+    plan = oven.bake(flour.from_sklearn(FunctionTransformer(gaps), frame[:9], allow_python=True))
     assert plan.run(frame)["features"].tolist() == gaps(frame).to_numpy().tolist()
 
 
@@ -200,7 +200,7 @@ def test_missing_values_reach_the_function() -> None:
 def test_a_function_that_answers_otherwise_later(late: Any, said: str) -> None:
     frame = FRAME[["age", "city"]]
     made = FunctionTransformer(lambda rows: rows if len(rows) < 9 else late(rows))
-    plan = flour.from_sklearn(made, frame[:8], allow_python=True).plan()
+    plan = oven.bake(flour.from_sklearn(made, frame[:8], allow_python=True))
     with pytest.raises(FunctionFailed, match=said):
         plan.run(frame)
 
@@ -217,7 +217,7 @@ def test_saved_with_its_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
     frame = FRAME[["age", "city"]]
     program = flour.from_sklearn(FunctionTransformer(module.changed), frame, allow_python=True)
-    program.plan().save(tmp_path / "plan")
+    oven.bake(program).save(tmp_path / "plan")
     got = oven.load(tmp_path / "plan", allow_python=True).run(frame)["features"]
     assert list(got["city"]) == list(frame["city"] + "!")
     monkeypatch.setattr("flour.core.callables._granted", {})
@@ -255,11 +255,11 @@ def test_columns_of_a_sample_that_nothing_reads(kind: str) -> None:
     model = columns_model(frame)
     want = model.predict(frame)
     for sample in (frame[:5], frame[["age", "city"]][:5]):
-        plan = flour.from_sklearn(model, sample).plan()
+        plan = oven.bake(flour.from_sklearn(model, sample))
         for rows in (frame, frame[["age", "city"]]):
             assert (plan.run(rows)["label"] == want).all()
     rows = None if kind == "lists" else frame[:20]  # a dict with a list is a block of rows
-    compiled = runtime.compile(model, sample=frame[:5], verify=rows)
+    compiled = pretzel.compile(model, sample=frame[:5], verify=rows)
     assert (compiled.predict(frame) == want).all()
 
 
@@ -279,7 +279,7 @@ def test_a_column_that_the_sample_lacks_and_a_step_reads() -> None:
     frame = FRAME[["age", "fare", "city"]]
     scaled = ("s", StandardScaler(), ["fare"])
     model = ColumnTransformer([("r", FunctionTransformer(months), ["age"]), scaled]).fit(frame)
-    plan = flour.from_sklearn(model, frame[["age"]], allow_python=True).plan()
+    plan = oven.bake(flour.from_sklearn(model, frame[["age"]], allow_python=True))
     np.testing.assert_allclose(plan.run(frame)["features"], model.transform(frame))
     with pytest.raises(MissingColumn, match="'age'"):
         flour.from_sklearn(model, frame[["fare"]], allow_python=True)

@@ -64,7 +64,7 @@ def test_dtypes_and_values_are_numpys(dtype: str, name: str) -> None:
 def test_native_code_wraps_too(dtype: str, name: str) -> None:
     rows = extremes(dtype)
     fitted = FunctionTransformer(getattr(np, name)).fit(rows)
-    plan = flour.from_sklearn(fitted).plan()
+    plan = oven.bake(flour.from_sklearn(fitted))
     want = fitted.transform(rows)
     np.testing.assert_array_equal(plan.for_dtypes(rows).wait().run(rows)["features"], want)
     np.testing.assert_array_equal(plan.run(rows)["features"], want)
@@ -90,7 +90,7 @@ def test_frames(form: str) -> None:
     frame = frames()[form]
     numbers = np.asarray(pd.DataFrame(frame) if isinstance(frame, dict) else frame)
     fitted = SQUARE.fit(frames()["pandas"])
-    plan = flour.from_sklearn(fitted).plan()
+    plan = oven.bake(flour.from_sklearn(fitted))
     for _ in range(2):
         made = plan.run(frame)["features"]
         assert made.dtype == numbers.dtype
@@ -101,12 +101,12 @@ def test_frames(form: str) -> None:
 @pytest.mark.parametrize("other", ["int16", "float32", "bool"])
 def test_a_narrow_column_beside_another_is_refused(other: str) -> None:
     frame = pd.DataFrame(NARROW, columns=["a", "b"]).astype({"b": other})
-    plan = flour.from_sklearn(SQUARE.fit(frame)).plan()
+    plan = oven.bake(flour.from_sklearn(SQUARE.fit(frame)))
     with pytest.raises(WrongDtype, match="a dtype of its own") as found:
         plan.run(frame)
     assert "int8" in str(found.value.found)
     plan.run(frame.astype(float))
-    nameless = flour.from_sklearn(SQUARE.fit(NARROW)).plan()
+    nameless = oven.bake(flour.from_sklearn(SQUARE.fit(NARROW)))
     with pytest.raises(WrongDtype, match="a dtype of its own"):
         nameless.run(frame)
 
@@ -114,7 +114,7 @@ def test_a_narrow_column_beside_another_is_refused(other: str) -> None:
 def test_batches_of_arrow() -> None:
     table = pa.Table.from_pandas(frames()["pandas"])
     for rows in (NARROW, frames()["pandas"]):
-        made = flour.from_sklearn(SQUARE.fit(rows)).plan().run_arrow(table)
+        made = oven.bake(flour.from_sklearn(SQUARE.fit(rows))).run_arrow(table)
         got = np.stack([*map(np.asarray, pa.table(made)["features"].to_pylist())])
         np.testing.assert_array_equal(got, np.square(NARROW))
 
@@ -123,7 +123,7 @@ def test_other_steps_take_other_dtypes() -> None:
     frame = pd.DataFrame(NARROW, columns=["a", "b"]).astype({"b": "int16"})
     steps = [("square", SQUARE, ["a"]), ("scale", StandardScaler(), ["b"])]
     fitted = ColumnTransformer(steps).fit(frame)
-    made = flour.from_sklearn(fitted, frame).plan().run(frame)["features"]
+    made = oven.bake(flour.from_sklearn(fitted, frame)).run(frame)["features"]
     np.testing.assert_allclose(made, fitted.transform(frame))
 
 
@@ -140,13 +140,13 @@ def test_steps_behind_and_saved_plans(tmp_path: Path) -> None:
 
 
 def test_lists_are_floats() -> None:
-    plan = flour.from_sklearn(SQUARE.fit(NARROW)).plan()
+    plan = oven.bake(flour.from_sklearn(SQUARE.fit(NARROW)))
     np.testing.assert_array_equal(plan.run(NARROW.tolist())["features"], NARROW.astype(float) ** 2)
 
 
 def test_half_precision_is_refused() -> None:
     with pytest.raises(FlourError, match="float16"):
-        flour.from_sklearn(SQUARE.fit(NARROW)).plan().run(NARROW.astype(np.float16))
+        oven.bake(flour.from_sklearn(SQUARE.fit(NARROW))).run(NARROW.astype(np.float16))
 
 
 def test_clipped_whole_numbers_stay_whole() -> None:
@@ -161,7 +161,7 @@ def test_clipped_whole_numbers_stay_whole() -> None:
 
 def test_other_estimators_read_whole_numbers_as_floats() -> None:
     """One plan answers arrays of all dtypes where no function of numpy's reads them."""
-    plan = flour.from_sklearn(StandardScaler().fit(NARROW)).plan()
+    plan = oven.bake(flour.from_sklearn(StandardScaler().fit(NARROW)))
     assert native_types(plan.inputs, NARROW) == plan.inputs
 
 

@@ -123,10 +123,10 @@ def test_strings_that_are_nan_are_refused_where_that_is_not_the_marker(
             fitted.transform(other)
         plan = oven.bake(program, background=False)
         assert all(stage.native for stage in plan.stages) == (bool(last) or not imputer)
-        for run in (program.plan().run, plan.run):
+        for run in (oven.bake(program).run, plan.run):
             with pytest.raises(InputError, match="refuses missing strings"):
                 run(other)
-        answering = flour.from_sklearn(fitted, data, on_missing="answer").plan()
+        answering = oven.bake(flour.from_sklearn(fitted, data, on_missing="answer"))
         assert answering.run(other)["features"].shape[0] == len(other)
 
 
@@ -160,7 +160,7 @@ def test_bools_beside_strings_that_are_filled_with_a_string() -> None:
         {"b": [True, False, True], "s": ["x", None, "y"], "c": [False, True, True]}
     )
     fitted = SimpleImputer(strategy="constant", fill_value="?").fit(frame.astype(object))
-    got = flour.from_sklearn(fitted, frame).plan().run(frame)["features"]
+    got = oven.bake(flour.from_sklearn(fitted, frame)).run(frame)["features"]
     want = fitted.transform(frame.astype(object))
     for column, values in zip(want.T, got.values(), strict=True):
         assert column.tolist() == list(values)

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import flour
+import oven
 from flour.core.errors import FlourError, InputError, UnknownEstimator
 from tests.estimators import check
 
@@ -77,7 +78,7 @@ def test_the_steps_of_skrub_are_no_column_transformer() -> None:
     for sample in (None, X[:3]):
         with pytest.raises(UnknownEstimator, match=r"TableVectorizer cannot be imported"):
             flour.from_sklearn(model, sample)
-    made = flour.from_sklearn(model, X[:3], allow_python=True).plan().run(X)
+    made = oven.bake(flour.from_sklearn(model, X[:3], allow_python=True)).run(X)
     np.testing.assert_allclose(made["value"], model.predict(X))
 
 
@@ -109,7 +110,7 @@ class CatBoost(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
         made = flour.from_sklearn(self.inner, on=filled, on_missing="answer")
         names = [name for name in ("label", "probabilities", "value") if name in made.outputs]
         chosen = flour.outputs(**{name: made[name] for name in names})
-        Path(path).write_bytes(chosen.to_onnx())
+        Path(path).write_bytes(flour.to_onnx(chosen))
 
 
 class CatBoostClassifier(ClassifierMixin, CatBoost):  # type: ignore[misc]  # sklearn is untyped
@@ -135,7 +136,7 @@ GAPS = np.where(_rng.random(X.shape) < 0.2, np.nan, X)
 def test_catboost_goes_through_its_own_onnx(target: Any) -> None:
     kind = CatBoostClassifier if target is Y else CatBoostRegressor
     fitted = kind().fit(X, target)
-    plan = flour.from_sklearn(fitted, X[:9]).plan()
+    plan = oven.bake(flour.from_sklearn(fitted, X[:9]))
     for rows in (X, X[:1], GAPS):
         got = plan.run(rows)
         if target is Y:

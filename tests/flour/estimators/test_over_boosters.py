@@ -30,6 +30,7 @@ from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, Regresso
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OrdinalEncoder, StandardScaler
 
+import oven
 from flour import from_sklearn
 from tests.boosters import GROWN, LIBRARIES, LIGHT, maker, sample
 from tests.estimators import check
@@ -141,14 +142,14 @@ def test_objectives_of_xgboost(objective: str) -> None:
 def test_rankings_of_xgboost(objective: str) -> None:
     relevant = (THREE > 0).astype(int)
     made = grown(xgb.XGBRanker, objective=objective).fit(X, relevant, qid=np.repeat([0, 1], 80))
-    got = from_sklearn(made).plan().run(X)["value"]
+    got = oven.bake(from_sklearn(made)).run(X)["value"]
     np.testing.assert_allclose(got, made.predict(X), rtol=1e-6)
 
 
 @pytest.mark.parametrize("objective", ["lambdarank", "rank_xendcg"])
 def test_rankings_of_lightgbm(objective: str) -> None:
     made = light(lgb.LGBMRanker, objective=objective).fit(X, THREE, group=[100, 60])
-    got = from_sklearn(made).plan().run(X)["value"]
+    got = oven.bake(from_sklearn(made)).run(X)["value"]
     np.testing.assert_allclose(got, made.predict(X), rtol=1e-12)
 
 

@@ -27,6 +27,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import flour
 import oven
 from flour.core.errors import FunctionFailed, PythonRefused, UnsupportedSetting
+from oven.explain import explain
 from runtime import Runtime
 from tests.estimators import library
 from tests.house import run_python
@@ -120,7 +121,7 @@ def test_what_is_around_a_function_is_native() -> None:
     plan = check(made.fit(DOCUMENTS, LABELS), DOCUMENTS)
     black = [item.op.name for stage in plan.stages if not stage.native for item in stage.nodes]
     assert black == ["Lower", "PythonWords"], "what a function reads is a str already"
-    said = plan.explain()
+    said = explain(plan)
     assert "python (black)" in said
     assert f"PythonWords ({__name__}:words)" in said
 
@@ -180,13 +181,13 @@ def test_data_of_other_widths() -> None:
     made = FunctionTransformer(ratios).fit(NUMBERS)
     program = flour.from_sklearn(made, NUMBERS, allow_python=True)
     narrow = NUMBERS.astype(np.float32)
-    got = program.plan().run(narrow)["features"]
+    got = oven.bake(program).run(narrow)["features"]
     np.testing.assert_array_equal(got, made.transform(narrow.astype(np.float64)))
     whole = np.arange(1, 10).reshape(3, 3)
     program = flour.from_sklearn(FunctionTransformer(lambda X: X * 2), whole, allow_python=True)
-    assert program.plan().run(whole)["features"].tolist() == (whole * 2).tolist()
+    assert oven.bake(program).run(whole)["features"].tolist() == (whole * 2).tolist()
     with pytest.raises(FunctionFailed, match="the sample gave int64"):
-        program.plan().run(whole + 0.5)
+        oven.bake(program).run(whole + 0.5)
 
 
 def test_sparse_columns_are_refused() -> None:

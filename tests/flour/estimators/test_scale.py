@@ -27,6 +27,7 @@ from sklearn.preprocessing import (
 )
 
 import flour
+import oven
 from flour.core.errors import TypeMismatch, UnsupportedSetting
 from tests.estimators import check
 
@@ -235,7 +236,7 @@ def test_a_frame_is_computed_in_its_own_width(sample: Any) -> None:
     for data in (narrow, narrow.to_numpy()):
         model = StandardScaler().fit(data)
         program = flour.from_sklearn(model, samples[sample])
-        for made in (program.reference, program.plan().run):
+        for made in (program.reference, oven.bake(program).run):
             assert made(narrow)["features"].dtype == np.float32
             for wide in (narrow.astype(float), narrow.astype("Float64"), narrow.astype(int)):
                 want = np.asarray(wide, float) if data is not narrow else wide

@@ -36,6 +36,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import onnx_export_page
 
+import flour
+
 #: Operators that cannot be written with these settings or types, and what is said about it.
 REFUSED = {
     "PowerOf": "int",
@@ -68,7 +70,7 @@ def written(case: Case) -> bytes:
     """The operator over inputs x0, x1, ... as a model with the output y."""
     inputs = [source(f"x{i}", kind) for i, kind in enumerate(case.inputs)]
     flow: Flow = case.op(*inputs)
-    return flow.named("y").to_onnx()
+    return flour.to_onnx(flow.named("y"))
 
 
 def of(case: Case) -> bytes:
@@ -167,9 +169,9 @@ def test_words_and_phrases(pattern: str, low: int, high: int) -> None:
     vocabulary = [word for word in words if low <= word.count(" ") + 1 <= high]
     flow = source("t", Text()).tokenize(pattern).word_ngrams(vocabulary, low, high).named("y")
     want = flow.reference(DOCUMENTS)["y"].toarray()
-    session = onnxruntime.InferenceSession(flow.to_onnx(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(flour.to_onnx(flow), providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(session.run(None, {"t": DOCUMENTS})[0], want)
-    program = import_model(flow.to_onnx(), native_only=True)
+    program = import_model(flour.to_onnx(flow), native_only=True)
     got = program.answer(program.flow.reference(program.feed({"t": DOCUMENTS})))["y"]
     np.testing.assert_array_equal(got, want)
 
@@ -189,18 +191,18 @@ def test_words_and_phrases(pattern: str, low: int, high: int) -> None:
 def test_patterns_that_mean_something_else_are_refused(pattern: str, said: str) -> None:
     flow = source("t", Text()).tokenize(pattern).word_ngrams(["a"])
     with pytest.raises(UnsupportedSetting, match=said):
-        flow.to_onnx()
+        flour.to_onnx(flow)
 
 
 def test_phrases_of_words_with_spaces_are_refused() -> None:
     flow = source("t", Text()).tokenize("(?a)[a-z ]+").word_ngrams(["a b"], 1, 2)
     with pytest.raises(UnsupportedSetting, match="spaces in them"):
-        flow.to_onnx()
+        flour.to_onnx(flow)
 
 
 def test_lengths_no_gram_has_take_no_time() -> None:
     words = source("t", Text()).tokenize("(?a)[a-z]+").word_ngrams(["a", "b c"], 1, 2**31 - 1)
-    data = words.named("y").to_onnx()
+    data = flour.to_onnx(words.named("y"))
     (node,) = (n for n in ModelProto.FromString(data).graph.node if n.op_type == "TfIdfVectorizer")
     assert {a.name: a.i for a in node.attribute}["max_gram_length"] == 2
 
@@ -216,7 +218,7 @@ def test_an_operator_that_nothing_is_said_about_is_not_exportable(
     monkeypatch.delitem(FORMS, "Softmax")
     flow = source("x", Vector(3)).softmax()
     with pytest.raises(UnsupportedSetting, match="Softmax has no ONNX form") as caught:
-        flow.to_onnx()
+        flour.to_onnx(flow)
     assert "not exportable" in str(caught.value)
     case = next(case for case in CASES if case.op.name == "Softmax")
     assert onnx_export_page.line("Softmax", [case]).startswith("| Softmax | 1 | – | not exportable")
@@ -225,7 +227,7 @@ def test_an_operator_that_nothing_is_said_about_is_not_exportable(
 def test_a_refusal_says_why() -> None:
     flow = source("t", Text()).lower()
     with pytest.raises(UnsupportedSetting, match="Lower has no ONNX form") as caught:
-        flow.to_onnx()
+        flour.to_onnx(flow)
     assert "Unicode" in str(caught.value)
     assert "test_export_operators.py" in str(caught.value)
 

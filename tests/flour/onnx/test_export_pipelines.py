@@ -154,7 +154,7 @@ def agree(got: Any, want: Any, share: float, name: str) -> None:
 def held(fit: Any, rows: Any, share: float) -> None:
     """The program, the model on onnxruntime, and the program that is read back answer alike."""
     flow = flour.from_sklearn(fit, sample=rows)
-    data = flow.to_onnx()
+    data = flour.to_onnx(flow)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import flour
+import oven
 import runtime
 from flour.onnx import DamagedModel
 from runtime.onnx.errors import InvalidGraph
@@ -60,7 +61,7 @@ def saved(made: Any, folder: Path) -> Path:
 def test_parts_take_in_what_is_in_files(tmp_path: Path) -> None:
     path = saved(branching(), tmp_path)
     theirs = onnxruntime.InferenceSession(str(path))
-    ours, plan = runtime.InferenceSession(path), flour.from_onnx(path).plan()
+    ours, plan = runtime.InferenceSession(path), oven.bake(flour.from_onnx(path))
     (tmp_path / "weights.bin").unlink()
     for rows in (np.abs(X), -np.abs(X)):
         (want,) = theirs.run(None, {"x": rows})

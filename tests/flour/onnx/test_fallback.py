@@ -15,7 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import flour
+import oven
 from flour.core.errors import UnknownEstimator
+from oven.explain import explain
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
@@ -105,14 +107,14 @@ def registered() -> None:
 def test_a_transformer_in_the_middle_of_a_pipeline() -> None:
     fit = make_pipeline(StandardScaler(), Twice(), LogisticRegression()).fit(X, Y)
     flow = flour.from_sklearn(fit, sample=X)
-    plan = flow.plan()
+    plan = oven.bake(flow)
     np.testing.assert_allclose(plan.run(X)["probabilities"], fit.predict_proba(X), rtol=1e-9)
-    assert "onnxruntime" not in plan.explain()
+    assert "onnxruntime" not in explain(plan)
 
 
 def test_a_classifier_of_another_class() -> None:
     fit = make_pipeline(StandardScaler(), Voted()).fit(X, Y)
-    made = flour.from_sklearn(fit, sample=X.astype(np.float32)).plan().run(X.astype(np.float32))
+    made = oven.bake(flour.from_sklearn(fit, sample=X.astype(np.float32))).run(X.astype(np.float32))
     np.testing.assert_array_equal(made["label"], fit.predict(X))
     np.testing.assert_allclose(made["probabilities"], fit.predict_proba(X), atol=1e-6)
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flour
+import oven
 from flour.core.errors import FlourError, NotNumeric, ParameterError, WrongDtype
 from flour.core.types import Pairs, from_data, to_data
 from flour.onnx import import_model
@@ -201,4 +202,4 @@ def test_a_map_type_is_data() -> None:
 def test_the_order_of_columns_is_the_vocabularys() -> None:
     flow = flour.from_onnx(_vectors("string"), native_only=True)
     rows: list[Mapping[str, float]] = [{"é": 1.0, "a": 2.0}]
-    assert flow.plan().run(rows)["Y"].tolist() == [[2, 0, 1, 0, 2]]
+    assert oven.bake(flow).run(rows)["Y"].tolist() == [[2, 0, 1, 0, 2]]

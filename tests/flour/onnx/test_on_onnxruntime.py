@@ -11,6 +11,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import flour
+import oven
 from flour.core.errors import FlourError
 from flour.onnx import NotNative, import_model
 from runtime import InferenceSession
@@ -198,7 +199,7 @@ def test_answers_are_onnxruntimes(name: str) -> None:
     with pytest.raises(NotNative, match="native"):
         import_model(proto, native_only=True)
     session, program = InferenceSession(proto), import_model(proto)
-    plan = program.flow.plan()
+    plan = oven.bake(program.flow)
     for x in (ROWS, ROWS[:1], ROWS[12:]):
         want = theirs(proto, {"x": x})
         found = [session.run(None, {"x": x})[0], program.run(plan.run, {"x": x})["y"]]
@@ -224,7 +225,7 @@ def test_values_of_narrow_types_come_in_and_out(kind: str) -> None:
     alike(got, x.reshape(-1))
     with pytest.raises((FlourError, ValueError)):
         session.run(None, {"x": x.astype(np.float64)})
-    plan = flour.from_onnx(proto).plan()
+    plan = oven.bake(flour.from_onnx(proto))
     alike(plan.run({"x": x})["y"], x.reshape(-1))
 
 
@@ -233,7 +234,7 @@ def test_constants_of_narrow_types_become_numbers_at_import() -> None:
     nodes = [cast("w", FLOAT, "k"), node("MatMul", ["x", "w"], ["y"])]
     proto = model(nodes, X, Y, {"k": weights}, 21)
     program = import_model(proto, native_only=True)
-    got = program.run(program.flow.plan().run, {"x": ROWS[12:]})["y"]
+    got = program.run(oven.bake(program.flow).run, {"x": ROWS[12:]})["y"]
     np.testing.assert_allclose(got, ROWS[12:] @ weights.astype(np.float32), rtol=1e-6)
 
 
@@ -250,7 +251,7 @@ def test_strings(name: str) -> None:
     want = theirs(proto, {"x": WORDS})
     assert InferenceSession(proto).run(["y"], {"x": WORDS})[0].tolist() == want.tolist()
     program = import_model(proto)
-    got = program.run(program.flow.plan().run, {"x": WORDS})["y"]
+    got = program.run(oven.bake(program.flow).run, {"x": WORDS})["y"]
     assert np.asarray(got).tolist() == want.tolist()
 
 
@@ -268,7 +269,7 @@ def test_what_is_around_stays_native() -> None:
     assert names.count("Opaque") == 1
     assert "Trees" in names
     want = theirs(proto, {"x": ROWS[12:]})
-    got = program.run(program.flow.plan().run, {"x": ROWS[12:]})["y"]
+    got = program.run(oven.bake(program.flow).run, {"x": ROWS[12:]})["y"]
     np.testing.assert_allclose(got, want, rtol=1e-6)
     np.testing.assert_allclose(
         InferenceSession(proto).run(None, {"x": ROWS[12:]})[0], want, rtol=1e-6
@@ -297,7 +298,7 @@ def test_fixed_inputs_may_belong_to_what_onnxruntime_runs() -> None:
     proto = model(nodes, [*X, ("sizes", INT64, [2])], [])
     proto.graph.output.append(helper.make_tensor_sequence_value_info("y", FLOAT, None))
     sizes = np.array([1, 3])
-    plan = flour.from_onnx(proto, fixed={"sizes": sizes}).plan()
+    plan = oven.bake(flour.from_onnx(proto, fixed={"sizes": sizes}))
     alike(plan.run({"x": ROWS})["y"], [ROWS[:, :1], ROWS[:, 1:]])
 
 

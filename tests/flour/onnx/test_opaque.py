@@ -23,6 +23,7 @@ from flour.ops.opaque import Opaque, Wire
 from objectstore import Blob
 from oven import Plan
 from oven.errors import DamagedPlan
+from oven.explain import explain
 from runtime import Runtime
 from tests.onnx_parts import FLOAT, INT64, STRING, black_in_the_middle, black_weights, model, node
 
@@ -47,14 +48,14 @@ def opaque_of(plan: Plan) -> Opaque:
 
 def test_only_what_has_no_native_code_is_black() -> None:
     made = black_in_the_middle()
-    plan = import_model(made).flow.plan()
+    plan = oven.bake(import_model(made).flow)
     np.testing.assert_allclose(plan.run(ROWS)["y"], theirs(made, x=ROWS)[0], atol=1e-5)
     kinds = [stage.kind for stage in plan.stages]
     assert kinds.count("python") == 1
     assert kinds[0] != "python" != kinds[-1]
-    assert "onnxruntime (black)" in plan.explain()
-    assert "DynamicQuantizeLinear" in plan.explain()
-    assert "runs on onnxruntime" in plan.explain("source")
+    assert "onnxruntime (black)" in explain(plan)
+    assert "DynamicQuantizeLinear" in explain(plan)
+    assert "runs on onnxruntime" in explain(plan, "source")
 
 
 def test_native_only_refuses_and_names_the_node() -> None:
@@ -64,7 +65,7 @@ def test_native_only_refuses_and_names_the_node() -> None:
 
 def test_rows_that_look_at_each_other_are_never_cut() -> None:
     made = black_in_the_middle()
-    plan = import_model(made).flow.plan()
+    plan = oven.bake(import_model(made).flow)
     assert plan.mixes_rows
     rows = np.random.default_rng(2).normal(size=(5000, 4)).astype(np.float32)
     want = theirs(made, x=rows)[0]
@@ -88,7 +89,7 @@ def test_a_saved_plan_answers_the_same(tmp_path: Path) -> None:
     made = black_weights()
     rows = np.random.default_rng(3).normal(size=(9, 64)).astype(np.float32)
     want = theirs(made, x=rows[:, None])[0][:, :, 0]
-    plan = import_model(made).flow.plan()
+    plan = oven.bake(import_model(made).flow)
     plan.save(tmp_path / "p.plan")
     again = oven.load(tmp_path / "p.plan")
     np.testing.assert_array_equal(again.run(rows)["y"], plan.run(rows)["y"])
@@ -96,7 +97,9 @@ def test_a_saved_plan_answers_the_same(tmp_path: Path) -> None:
 
 
 def test_large_constants_are_parameters_that_models_share() -> None:
-    first, second = (opaque_of(import_model(black_weights(seed)).flow.plan()) for seed in (1, 2))
+    first, second = (
+        opaque_of(oven.bake(import_model(black_weights(seed)).flow)) for seed in (1, 2)
+    )
     shared = set(first.weights) & set(second.weights)
     assert [blob.nbytes for blob in shared] == [4 * 64 * 200]
     assert first.model.nbytes < 2000
@@ -104,7 +107,7 @@ def test_large_constants_are_parameters_that_models_share() -> None:
 
 
 def test_sessions_are_made_late_and_given_back() -> None:
-    plan = import_model(black_weights()).flow.plan()
+    plan = oven.bake(import_model(black_weights()).flow)
     op = opaque_of(plan)
     assert op.held_bytes() > 0
     assert not op.running()
@@ -138,7 +141,7 @@ def test_a_plan_that_is_dropped_for_memory_drops_its_session(tmp_path: Path) -> 
 
 
 def test_many_threads_share_one_session() -> None:
-    plan = import_model(black_weights()).flow.plan()
+    plan = oven.bake(import_model(black_weights()).flow)
     blocks = [np.full((3, 64), k % 7, np.float32) for k in range(40)]
     want = [plan.run(block)["y"] for block in blocks]
     plan.release()
@@ -149,7 +152,7 @@ def test_many_threads_share_one_session() -> None:
 
 
 def test_no_rows_give_no_rows() -> None:
-    plan = import_model(black_weights()).flow.plan()
+    plan = oven.bake(import_model(black_weights()).flow)
     assert plan.run(np.empty((0, 64), np.float32))["y"].shape == (0, 200)
 
 
@@ -162,7 +165,7 @@ def test_answers_whose_shape_depends_on_the_data_run_as_a_whole() -> None:
         [("x", FLOAT, ["N", "M"])],
         [("z", TensorProto.INT64, [2, None]), ("y", FLOAT, ["N", "M"])],
     )
-    plan = import_model(made).flow.plan()
+    plan = oven.bake(import_model(made).flow)
     for shape in ((3, 4), (5, 2), (0, 3)):
         x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
         for got, want in zip(plan.run({"x": x}).values(), theirs(made, x=x), strict=True):
@@ -182,7 +185,7 @@ def test_sequences_come_out_as_they_are(tmp_path: Path) -> None:
     )
     kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None))
     made.graph.output[0].type.CopyFrom(kind)
-    plan = import_model(made).flow.plan()
+    plan = oven.bake(import_model(made).flow)
     assert str(plan.outputs["s"]) == "Whole[seq(tensor(float))]"
     plan.save(tmp_path / "p.plan")
     for each in (plan, oven.load(tmp_path / "p.plan")):
@@ -212,7 +215,7 @@ def gather(**fields: Any) -> Opaque:
 
 
 def test_what_onnxruntime_says_is_an_error_with_the_place() -> None:
-    plan = gather()(flour.vector("i", 1, "int64")).named("y").plan()
+    plan = oven.bake(gather()(flour.vector("i", 1, "int64")).named("y"))
     np.testing.assert_array_equal(plan.run(np.array([[2], [0]]))["y"], [[2], [0]])
     with pytest.raises(OpaqueFailed, match="Gather 'y'") as caught:
         plan.run(np.array([[2], [7]]))
@@ -257,7 +260,7 @@ def test_a_part_that_names_a_file_is_never_loaded(tmp_path: Path) -> None:
         reads=(Wire("x", "float32", (1, 1)),),
         leaves=(Wire("y", "float32", (1, 1)),),
     )
-    plan = op(flour.vector("x", 1, "float32")).named("y").plan()
+    plan = oven.bake(op(flour.vector("x", 1, "float32")).named("y"))
     plan.save(tmp_path / "p.plan")
     for each in (plan, oven.load(tmp_path / "p.plan")):
         with pytest.raises(OpaqueFailed, match="refers to another file"):
@@ -269,7 +272,7 @@ def test_a_plan_with_a_damaged_part_is_an_error(tmp_path: Path) -> None:
     flow = broken.replace(model=np.frombuffer(b"\x00\xff" * 40, np.uint8))(
         flour.vector("i", 1, "int64")
     ).named("y")
-    flow.plan().save(tmp_path / "p.plan")
+    oven.bake(flow).save(tmp_path / "p.plan")
     loaded = oven.load(tmp_path / "p.plan")
     with pytest.raises(OpaqueFailed):
         loaded.run(np.array([[1]]))
@@ -321,7 +324,7 @@ def test_what_is_sparse_goes_in_densely() -> None:
     )
     words = np.array([["a", "b", "a"], ["c", "", "b"]], object)
     program = import_model(made)
-    got = program.run(program.flow.plan().run, {"x": words})["y"]
+    got = program.run(oven.bake(program.flow).run, {"x": words})["y"]
     np.testing.assert_allclose(got, theirs(made, x=words)[0], rtol=1e-5)
 
 

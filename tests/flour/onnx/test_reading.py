@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import flour
 from flour.onnx import DamagedModel, NotNative, errors, from_onnx, import_model
 from flour.onnx.reading import NEWEST, read_model
 from flour.onnx.tensor import Rows, Tensor
@@ -248,7 +249,7 @@ def test_many_tensors_do_not_fill_the_memory_either(monkeypatch: pytest.MonkeyPa
 
 
 def test_nodes_remember_their_names() -> None:
-    assert "Neg 'the_Neg'" in from_onnx(model(node("Neg", "x", "y"))).show()
+    assert "Neg 'the_Neg'" in flour.show(from_onnx(model(node("Neg", "x", "y"))))
 
 
 def test_several_columns_are_a_record() -> None:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+import oven
 from flour.onnx import NotNative, import_model
 
 KINDS = {"float32": 1, "int64": 7, "int32": 6, "bool": 9, "float64": 11, "uint8": 2}
@@ -323,7 +324,7 @@ def test_compiled_code_answers_the_same() -> None:
     made = model(nodes, inputs, constants, "l", "m", "q", "v", "p")
     program = import_model(made, native_only=True)
     data = program.feed({"x": numbers(40, 3, 5), "i": RNG.integers(-9, 9, size=(40, 2))})
-    plan = program.flow.plan()
+    plan = oven.bake(program.flow)
     assert all(stage.native for stage in plan.stages)
     native, defined = plan.run(data), program.flow.reference(data)
     for name, want in defined.items():

@@ -11,6 +11,7 @@ import pytest
 from onnx import ModelProto, helper
 
 import flour
+import oven
 from flour.onnx import NotNative, import_model
 from runtime import InferenceSession
 from tests.onnx_parts import FLOAT, INT64, model, node
@@ -77,7 +78,7 @@ def test_a_program_has_them_side_by_side() -> None:
     proto = several_labels()
     program = flour.from_onnx(proto, native_only=True)
     assert str(program.types["y"]) == "Vector[5, float32]"
-    answer = program.plan().run(ROWS)["y"]
+    answer = oven.bake(program).run(ROWS)["y"]
     np.testing.assert_allclose(answer.sum(axis=1), 2.0, rtol=1e-6)
     session = InferenceSession(proto)
     assert session.get_outputs()[0].type == "seq(tensor(float))"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import flour
+import oven
 from flour.core.errors import OpaqueFailed
 from flour.onnx import NotNative, import_model
 from tests.onnx_models import ml, model, node, same, wanted
@@ -31,7 +32,7 @@ def test_numbers_are_read_by_onnxruntime(target: str) -> None:
     texts = _column(["1", "7x", "-3", "0", " 12"][: 2 if target == "bool" else 5])
     with pytest.raises(NotNative, match="native"):
         import_model(proto, native_only=True)
-    plan = flour.from_onnx(proto).plan()
+    plan = oven.bake(flour.from_onnx(proto))
     np.testing.assert_array_equal(
         plan.run(texts)["y"].reshape(-1), wanted(proto, {"x": texts})["y"].reshape(-1)
     )
@@ -70,7 +71,7 @@ def test_written_numbers_are_looked_up_where_they_are(width: int) -> None:
         ml("OneHotEncoder", ["s"], ["y"], cats_strings=["0", "-7", "12", "x", "29"]),
     ]
     proto = model(nodes, {"x": ("int64", [None, width])}, {"y": "float32"})
-    plan = same(proto, {"x": values}, native=True).flow.plan()
+    plan = oven.bake(same(proto, {"x": values}, native=True).flow)
     assert [stage.kind for stage in plan.stages] == ["fused"]
 
 

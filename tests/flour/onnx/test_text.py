@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import oven
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
 from flour.onnx.text_words import MICROSOFT
@@ -283,4 +284,4 @@ def test_documents_cut_in_native_code() -> None:
         pool = ["a", "b", "ab", "日", "éé", "a,b", ",", " "]
         how = {"ngram_indexes": list(range(len(pool)))}
         program = same(_pipeline(words, _counts(pool, **how)), {"X": texts}, native=True)
-        assert all(stage.native for stage in program.flow.plan().stages)
+        assert all(stage.native for stage in oven.bake(program.flow).stages)

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
+import oven
 from flour.onnx import import_model
 
 FLOATS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3e38, 1e-40]
@@ -43,7 +44,7 @@ def runs(nodes: list[Any], feed: dict[str, Any], constants: dict[str, Any], opse
     program = import_model(data, native_only=True)
     columns = program.feed(feed)
     defined = program.answer(program.flow.reference(columns))
-    compiled = program.answer(program.flow.plan().run(columns))
+    compiled = program.answer(oven.bake(program.flow).run(columns))
     want = dict(zip(names, session.run(names, feed), strict=True))
     return names, defined, compiled, want
 
@@ -153,6 +154,6 @@ def test_numbers_stay_as_wide_as_the_model_says() -> None:
         [numpy_helper.from_array(np.array([1e-9], np.float32), "c")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
-    answer = import_model(model).flow.plan().run(np.array([[1.0]]))["y"]
+    answer = oven.bake(import_model(model).flow).run(np.array([[1.0]]))["y"]
     assert answer.dtype == np.float32
     assert answer.tolist() == [[1.0]]

@@ -17,6 +17,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 import flour
 import oven
 from flour.core.errors import NotDecodable, WrongDtype
+from oven.explain import explain
 from oven.plans.plan import Plan
 from oven.run.native_run import LONGEST, room_bytes, thread_bytes
 from runtime import Runtime
@@ -109,7 +110,7 @@ def test_rooms_are_bounded_and_explained() -> None:
     (stage,) = plan.stages
     each = room_bytes(stage.rooms, 2 * MEGABYTE) - room_bytes(stage.rooms, MEGABYTE)
     assert 0 < each <= 64 * MEGABYTE, "bytes for each byte of a document"
-    said = next(line for line in plan.explain().splitlines() if line.strip().startswith("rooms"))
+    said = next(line for line in explain(plan).splitlines() if line.strip().startswith("rooms"))
     assert "bytes a byte of the longest row" in said
     assert f"at most {room_bytes(stage.rooms, LONGEST):,}" in said
 

@@ -40,7 +40,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from runtime import Runtime
-from runtime.dropin import Compiled
+from pretzel import Model
 from runtime.http import Server, ServerSettings
 
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -72,7 +72,7 @@ with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as
         assert json.load(urlopen(f"{server.url}/predict/{name}", data=body))["label"] == want[0]
         assert f"tier {plan.tier}" in plan.explain() and plan.explain("source")
     runtime.wait(60)
-    assert Compiled(flour.from_sklearn(models["linear"][0])).predict(X).tolist() == (
+    assert Model(oven.bake(flour.from_sklearn(models["linear"][0]))).predict(X).tolist() == (
         models["linear"][0].predict(X).tolist()
     )
     narrow = runtime.predict("linear", X.astype(np.float32))["label"]

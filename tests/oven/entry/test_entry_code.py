@@ -16,12 +16,12 @@ pytestmark = pytest.mark.once
 TEMPLATES = (forms.VECTORS, forms.DOCUMENTS, forms.RECORDS, forms.COLUMNS, forms.PACKED)
 SECOND = """
 import numpy as np
-import flour
+import flour, oven
 from oven.entry import generator
 texts = []
 made = generator.generated
 generator.generated = lambda *given: texts.append(given) or made(*given)
-plan = flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.0]).element(0).plan()
+plan = oven.bake(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.0]).element(0))
 plan.wait()
 assert plan.entry()(np.ones(3)) == (6.0,)
 print(len(texts))

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 
 import flour
+import oven
 from flour.core.errors import FlourError
 from flour.onnx import import_model
 from flour.ops.opaque import Opaque
@@ -55,7 +56,7 @@ def refused(*_: object) -> Any:
 @pytest.mark.rules
 def test_arithmetic_around_a_part_goes_with_it() -> None:
     made = black_in_the_middle()
-    apart, plan = import_model(made).flow.plan(), flour.from_onnx(made).plan()
+    apart, plan = oven.bake(import_model(made).flow), oven.bake(flour.from_onnx(made))
     assert [stage.kind for stage in apart.stages].count("python") < len(apart.stages)
     assert [stage.kind for stage in plan.stages] == ["python"]
     assert plan.mixes_rows
@@ -67,7 +68,7 @@ def test_arithmetic_around_a_part_goes_with_it() -> None:
 
 @pytest.mark.rules
 def test_arrays_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = flour.from_onnx(black_in_the_middle()).plan()
+    plan = oven.bake(flour.from_onnx(black_in_the_middle()))
     want = plan.run(ROWS)["y"]
     monkeypatch.setattr(Plan, "answer", refused)
     call = plan.entry()
@@ -77,7 +78,7 @@ def test_arrays_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_no_such_array_goes_the_long_way() -> None:
-    plan = flour.from_onnx(black_in_the_middle()).plan()
+    plan = oven.bake(flour.from_onnx(black_in_the_middle()))
     call = plan.entry()
     one = plan.run(ROWS[:1])["y"]
     np.testing.assert_array_equal(call(ROWS[0])[0], one[0])
@@ -91,7 +92,7 @@ def test_what_is_no_such_array_goes_the_long_way() -> None:
 
 def test_several_arrays_and_answers() -> None:
     made = two_of_each()
-    plan = flour.from_onnx(made).plan()
+    plan = oven.bake(flour.from_onnx(made))
     assert len(parts(plan)) == 1
     feed = {"a": ROWS, "b": ROWS[::-1].copy()}
     want = theirs(made, **feed)
@@ -119,7 +120,7 @@ def test_rows_that_stay_apart_are_not_brought_together() -> None:
         {"w": np.ones((4, 1), np.float32)},
         opset=20,
     )
-    plan = flour.from_onnx(made).plan()
+    plan = oven.bake(flour.from_onnx(made))
     assert not plan.mixes_rows
     assert len(plan.stages) > 1
     feed = {"x": ROWS[:2], "s": np.array([["12"], ["a"]], object)}

@@ -34,6 +34,7 @@ import flour
 import oven
 from flour.core.errors import FlourError
 from flour.ops.trees.trees import Trees
+from oven.explain import attribute
 from oven.plans.attribution import Attribution
 from tests.shapley import MAKERS, by_covers, fitted, models, shapley
 
@@ -60,7 +61,7 @@ def test_trees_by_covers_have_the_values_of_the_definition(name: str) -> None:
     model = fitted(name)
     flow = flour.from_sklearn(model.fit, sample=model.rows, covers=True)
     plan = oven.bake(flow)
-    made = plan.attribute(model.rows)
+    made = attribute(plan, model.rows)
     sums(made, 1e-6 if name.startswith("xg") else RELATIVE)  # XGBoost's scores are float32
     values = made.values.reshape(len(model.rows), 5, -1)
     (op,) = {item.op for item in flow.nodes() if isinstance(item.op, Trees)}
@@ -100,7 +101,7 @@ def test_trees_against_a_background_have_the_values_of_the_definition(name: str)
     """The columns that are not known are those of the background, row by row."""
     model = fitted(name)
     plan = oven.bake(flour.from_sklearn(model.fit, sample=model.rows))
-    made = plan.attribute(model.rows[:4], background=model.rows[10:])
+    made = attribute(plan, model.rows[:4], background=model.rows[10:])
     sums(made, 1e-6 if name.startswith("xg") else RELATIVE)
     for row in range(4):
         want = _against(plan, made.output, model.rows[row], model.rows[10:])
@@ -123,10 +124,10 @@ def test_large_forests_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shares are the same, whatever is computed together and kept."""
     model = fitted("forest-three")
     flow = flour.from_sklearn(model.fit, sample=model.rows, covers=True)
-    want = oven.bake(flow).attribute(model.rows).values
+    want = attribute(oven.bake(flow), model.rows).values
     monkeypatch.setattr("oven.explain.attribution.tree_tables.CHUNK", 10)
     monkeypatch.setattr("oven.explain.attribution.tree_tables.MOST", 0)
-    assert np.array_equal(oven.bake(flow).attribute(model.rows).values, want)
+    assert np.array_equal(attribute(oven.bake(flow), model.rows).values, want)
 
 
 def test_sparse_rows_are_those_of_the_trees() -> None:
@@ -136,7 +137,7 @@ def test_sparse_rows_are_those_of_the_trees() -> None:
     model = fitted("forest")
     plan = oven.bake(flour.from_sklearn(model.fit, sample=model.rows, covers=True))
     rows = np.where(np.abs(model.rows) < 0.5, 0.0, model.rows)
-    close(plan.attribute(csr_matrix(rows)).values, plan.attribute(rows).values)
+    close(attribute(plan, csr_matrix(rows)).values, attribute(plan, rows).values)
 
 
 # --- pipelines ------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ def test_linear_shares_are_weights_times_scaled_values(people: pd.DataFrame) -> 
     """A category's share is that of its own column; the rest is the intercept."""
     fit = make_pipeline(columns(), LogisticRegression()).fit(people, chosen(people))
     plan = oven.bake(flour.from_sklearn(fit, sample=people))
-    made = plan.attribute(people, output="probabilities")
+    made = attribute(plan, people, output="probabilities")
     sums(made)
     held, (weights,) = fit[0].transform(people), fit[1].coef_
     want = np.stack(
@@ -193,7 +194,7 @@ def test_linear_shares_against_a_background(people: pd.DataFrame) -> None:
     steps = make_pipeline(StandardScaler(), PCA(2), LinearRegression())
     fit = steps.fit(numbers, people["income"] * 2 + numbers["age"])
     plan = oven.bake(flour.from_sklearn(fit, sample=numbers))
-    made = plan.attribute(numbers, background=numbers[:40])
+    made = attribute(plan, numbers, background=numbers[:40])
     sums(made)
     weights = fit[2].coef_ @ fit[1].components_ / fit[0].scale_
     close(made.values, (numbers - numbers[:40].mean()).to_numpy() * weights)
@@ -211,7 +212,7 @@ def test_trees_behind_a_pipeline_explain_its_raw_columns(
     flow = flour.from_sklearn(fit, sample=people, covers=not against)
     plan = oven.bake(flow)
     background = people[100:] if against else None
-    made = plan.attribute(people[:6], background=background)
+    made = attribute(plan, people[:6], background=background)
     sums(made)
     (op,) = {item.op for item in flow.nodes() if isinstance(item.op, Trees)}
     held = fit[0].transform(people)
@@ -251,14 +252,14 @@ def test_sums_of_models_are_sums_of_shares(people: pd.DataFrame, kind: str) -> N
         "first guess": GradientBoostingRegressor(init=LinearRegression(), n_estimators=5),
     }[kind].fit(X, y)
     plan = oven.bake(flour.from_sklearn(fit, sample=X, covers=True))
-    made = plan.attribute(X)
+    made = attribute(plan, X)
     assert made.method == "exact"
     # The first guess is computed in float32, as the library does.
     sums(made, 1e-6 if kind == "first guess" else RELATIVE)
     close(made.score, fit.predict(X), 1e-6 if kind == "first guess" else RELATIVE)
     if kind != "first guess":
         first, second = (
-            oven.bake(flour.from_sklearn(each, sample=X, covers=True)).attribute(X).values
+            attribute(oven.bake(flour.from_sklearn(each, sample=X, covers=True)), X).values
             for each in fit.estimators_
         )
         weights = (0.25, 0.75) if kind == "voting" else fit.final_estimator_.coef_
@@ -276,7 +277,7 @@ def test_words_have_shares_and_places(kind: Any, phrases: tuple[int, int]) -> No
     """Each term's share is its value times its weight, and its places have its words."""
     fit = make_pipeline(kind(ngram_range=phrases, stop_words=["of"]), LogisticRegression())
     fit.fit(TEXTS, [1, 0, 1, 0, 1])
-    made = oven.bake(flour.from_sklearn(fit, sample=TEXTS)).attribute(TEXTS)
+    made = attribute(oven.bake(flour.from_sklearn(fit, sample=TEXTS)), TEXTS)
     sums(made)
     names, held = fit[0].get_feature_names_out(), fit[0].transform(TEXTS).toarray()
     for row, text in enumerate(TEXTS):
@@ -306,7 +307,7 @@ def test_runs_of_characters_and_hashed_words_have_places(kind: Any, analyzer: st
     hashed = kind is HashingVectorizer
     terms = kind(analyzer=analyzer, ngram_range=(1, 3), **({"n_features": 16} if hashed else {}))
     fit = make_pipeline(terms, LogisticRegression()).fit(texts, [1, 0, 1, 0, 1, 0, 1])
-    made = oven.bake(flour.from_sklearn(fit, sample=texts)).attribute(texts)
+    made = attribute(oven.bake(flour.from_sklearn(fit, sample=texts)), texts)
     sums(made)
     held, cut = fit[0].transform(texts), fit[0].build_analyzer()
     for row, text in enumerate(texts):
@@ -334,7 +335,7 @@ def test_words_beside_other_columns(people: pd.DataFrame) -> None:
         (StandardScaler(), ["income"]), (TfidfVectorizer(), "note"), (OneHotEncoder(), ["city"])
     )
     fit = make_pipeline(steps, LogisticRegression()).fit(rows, chosen(people))
-    made = oven.bake(flour.from_sklearn(fit, sample=rows)).attribute(rows)
+    made = attribute(oven.bake(flour.from_sklearn(fit, sample=rows)), rows)
     sums(made)
     parts = made.top(100, row=1)
     note = [part for part in parts if part.column == "note"]
@@ -354,8 +355,8 @@ def test_sampled_shares_are_near_the_definition_and_say_how_near(fit: Any) -> No
     rng = np.random.default_rng(0)
     plan = oven.bake(flour.from_sklearn(fit.fit(rows, rng.normal(size=len(rows))), sample=rows))
     with pytest.raises(FlourError, match="no exact attribution"):
-        plan.attribute(rows)
-    made = plan.attribute(rows[:3], background=rows[8:], samples=400)
+        attribute(plan, rows)
+    made = attribute(plan, rows[:3], background=rows[8:], samples=400)
     assert made.method == "sampled"
     assert made.errors is not None
     sums(made)
@@ -363,7 +364,7 @@ def test_sampled_shares_are_near_the_definition_and_say_how_near(fit: Any) -> No
     assert np.all(np.abs(made.values - want) <= 5 * made.errors + 1e-9)
     assert np.all(made.errors < np.abs(want).max())
     with pytest.raises(FlourError, match="pairs"):
-        plan.attribute(rows, background=rows, samples=3)
+        attribute(plan, rows, background=rows, samples=3)
 
 
 def test_sampled_shares_of_mixed_columns(people: pd.DataFrame) -> None:
@@ -374,7 +375,7 @@ def test_sampled_shares_of_mixed_columns(people: pd.DataFrame) -> None:
     )
     fit = make_pipeline(steps, KNeighborsRegressor(3)).fit(rows, people["income"])
     plan = oven.bake(flour.from_sklearn(fit, sample=rows))
-    sums(plan.attribute(rows[:3], background=rows[50:60], samples=8))
+    sums(attribute(plan, rows[:3], background=rows[50:60], samples=8))
 
 
 # --- forms and errors -----------------------------------------------------------------------------
@@ -386,9 +387,9 @@ def test_a_saved_plan_still_knows_its_covers(tmp_path: Path) -> None:
     plan = oven.bake(flour.from_sklearn(model.fit, sample=model.rows, covers=True))
     plan.save(tmp_path / "model.pretzel")
     loaded = oven.load(tmp_path / "model.pretzel")
-    want = plan.attribute(model.rows)
-    assert np.array_equal(loaded.attribute(model.rows).values, want.values)
-    one = loaded.attribute(model.rows[2])
+    want = attribute(plan, model.rows)
+    assert np.array_equal(attribute(loaded, model.rows).values, want.values)
+    one = attribute(loaded, model.rows[2])
     assert np.array_equal(one.values, want.values[2:3])
     assert one.names == (0, 1, 2)
     held = one.to_dict()["rows"][0]
@@ -404,7 +405,7 @@ def test_programs_without_covers_are_what_they_were() -> None:
     assert plain.digest != asked.digest
     assert not any(len(n.op.cover) for n in plain.nodes() if isinstance(n.op, Trees))
     with pytest.raises(FlourError, match="covers=True"):
-        oven.bake(plain).attribute(model.rows)
+        attribute(oven.bake(plain), model.rows)
 
 
 def test_outputs_that_are_no_numbers_are_refused(people: pd.DataFrame) -> None:
@@ -412,9 +413,9 @@ def test_outputs_that_are_no_numbers_are_refused(people: pd.DataFrame) -> None:
     X = people[["age", "income"]].fillna(0.0)
     plan = oven.bake(flour.from_sklearn(LogisticRegression().fit(X, chosen(people)), sample=X))
     with pytest.raises(FlourError, match="no number"):
-        plan.attribute(X, output="label")
+        attribute(plan, X, output="label")
     with pytest.raises(FlourError, match="no output 'score'"):
-        plan.attribute(X, output="score")
+        attribute(plan, X, output="score")
 
 
 @pytest.mark.parametrize("kind", [LinearRegression, KNeighborsRegressor, RandomForestRegressor])
@@ -422,19 +423,19 @@ def test_no_rows_have_no_shares_and_are_no_background(kind: type[Any]) -> None:
     """Exact or sampled: the answer for no rows has columns and the base of its background."""
     X = np.random.default_rng(0).normal(size=(40, 3))
     plan = oven.bake(flour.from_sklearn(kind().fit(X, X[:, 0]), sample=X))
-    found = plan.attribute(X[:0], background=X)
+    found = attribute(plan, X[:0], background=X)
     assert found.values.shape == (0, 3)
-    close(found.base, plan.attribute(X[:1], background=X).base)
+    close(found.base, attribute(plan, X[:1], background=X).base)
     assert found.to_dict()["rows"] == []
     with pytest.raises(FlourError, match="background has no rows"):
-        plan.attribute(X, background=X[:0])
+        attribute(plan, X, background=X[:0])
 
 
 def test_a_page_has_a_bar_for_every_part(people: pd.DataFrame) -> None:
     """Names and values are escaped."""
     X = people[["age", "income"]].fillna(0.0).rename(columns={"age": "<age>"})
     plan = oven.bake(flour.from_sklearn(LogisticRegression().fit(X, chosen(people)), sample=X))
-    page = plan.attribute(X).to_html()
+    page = attribute(plan, X).to_html()
     assert page.count("<table>") == 5
     assert page.count("<tr>") == 10
     assert "&lt;age&gt; = " in page
@@ -444,8 +445,8 @@ def test_a_page_has_a_bar_for_every_part(people: pd.DataFrame) -> None:
 def test_predicting_does_not_load_attribution() -> None:
     """What is not asked for costs nothing."""
     code = (
-        "import sys, numpy as np, flour\n"
-        "plan = flour.vector('x', 2).linear([[1.0, 2.0]], [0.5]).plan()\n"
+        "import sys, numpy as np, flour, oven\n"
+        "plan = oven.bake(flour.vector('x', 2).linear([[1.0, 2.0]], [0.5]))\n"
         "plan.run(np.ones((3, 2)))\n"
         "assert not [name for name in sys.modules if name.startswith('oven.explain.attribution')]\n"
     )

@@ -30,6 +30,7 @@ from sklearn.random_projection import SparseRandomProjection
 from sklearn.tree import DecisionTreeRegressor
 
 import flour
+import oven
 from oven.optimise.rewrite import trace
 from oven.optimise.rule import BITS
 
@@ -110,7 +111,7 @@ def test_rows_on_an_edge_stay_in_their_bin(*, exact: bool) -> None:
     edges = [np.unique(column) for column in (X @ weights.T / scale).T]
     starts = [0, len(edges[0]), len(edges[0]) + len(edges[1])]
     flow = flour.vector("x", 4).linear(weights, []).divide(scale).bins(np.hstack(edges), starts)
-    plan, want = flow.plan(exact=exact).wait(), flow.reference(X)["output"]
+    plan, want = oven.bake(flow, exact=exact).wait(), flow.reference(X)["output"]
     np.testing.assert_array_equal(plan.run(X)["output"], want)
     for place in range(20):
         np.testing.assert_array_equal(plan.run(X[place : place + 1])["output"][0], want[place])
@@ -129,7 +130,7 @@ INEXACT: dict[str, Any] = {
 def test_what_holds_ahead_of_a_cut_where_bits_do_not(name: str) -> None:
     """A few units in the last place, by which a row on an edge may go to the other side."""
     fitted = INEXACT[name].fit(X + 0.1)
-    made = flour.from_sklearn(fitted).plan().wait().run(X + 0.1)["features"]
+    made = oven.bake(flour.from_sklearn(fitted)).wait().run(X + 0.1)["features"]
     want = fitted.transform(X + 0.1)
     want = want.toarray() if hasattr(want, "toarray") else want
     ends = np.abs(want).max(axis=0)

@@ -224,11 +224,11 @@ def test_what_is_cached_is_there_at_once() -> None:
 
 @pytest.mark.usefixtures("automatic")
 def test_a_compiled_estimator_answers_before_its_code_is_there() -> None:
-    from runtime.dropin import Compiled
+    from pretzel import Model
 
     rows = np.arange(1.0, 7.0).reshape(2, 3)
     flow = unseen(9)
-    compiled = Compiled(Flow({"value": flow.node}))
+    compiled = Model(oven.bake(Flow({"value": flow.node})))
     answers = [compiled.predict(rows)]
     compiled.plan.wait(30)
     answers += [compiled.predict(rows), compiled.predict(rows)]

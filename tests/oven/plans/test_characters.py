@@ -14,6 +14,7 @@ import oven
 from flour.ops.onnx_cut import CutWords
 from objectstore import Archive
 from oven.errors import DamagedPlan, OtherUnicode
+from oven.explain import explain
 from oven.plans import characters, saved
 from oven.plans.plan import Plan
 from tests.oven.plans.test_saved import rewritten
@@ -32,7 +33,7 @@ def test_the_file_and_explain_say_which_unicode(tmp_path: Path) -> None:
     plan.save(path)
     with Archive.open(path) as archive:
         assert archive.manifest["unicode"] == unicodedata.unidata_version
-    assert f"characters of Unicode {unicodedata.unidata_version}" in plan.explain()
+    assert f"characters of Unicode {unicodedata.unidata_version}" in explain(plan)
     assert oven.load(path).run(DOCUMENTS)["features"].sum() == 4
 
 

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import flour
 import oven
+from oven.explain import explain
 from oven.plans import program_image
 from runtime import Runtime
 from tests.house import run_python
@@ -100,7 +101,7 @@ def test_others_are_baked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert oven.bake(flow, on_missing="answer").unfolded
     assert oven.bake(flow.retype(X=flour.Vector(3, "float32"))).unfolded
     monkeypatch.setenv("PRETZEL_WITHOUT", "affine_into_linear")
-    assert "Subtract" in oven.bake(flow).explain("optimised")
+    assert "Subtract" in explain(oven.bake(flow), "optimised")
 
 
 @pytest.mark.rules
@@ -135,4 +136,4 @@ def test_what_is_made_of_such_a_plan(tmp_path: Path) -> None:
     plan.save(tmp_path / "a.plan")
     loaded = oven.load(tmp_path / "a.plan").run(rows)["probabilities"]
     np.testing.assert_allclose(loaded, want, atol=1e-12)
-    assert Path(__file__).name in plan.explain("logical")
+    assert Path(__file__).name in explain(plan, "logical")

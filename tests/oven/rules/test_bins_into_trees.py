@@ -13,6 +13,7 @@ import flour
 import oven
 from flour.language.flow import Flow, outputs
 from flour.ops.trees.trees import Trees
+from oven.explain import explain
 from oven.optimise.summary import expression
 from tests import ensembles
 from tests.rewrites import assert_declines, traced, vector
@@ -173,8 +174,8 @@ def test_what_is_left_of_a_pipeline(strategy: Any) -> None:
     ):
         model = make_pipeline(first, last).fit(X, X[:, 0] + X[:, 3] > 0)
         plan = oven.bake(flour.from_sklearn(model))
-        assert " Bins(" in plan.explain("logical")
-        assert " Bins(" not in plan.explain("optimised")
+        assert " Bins(" in explain(plan, "logical")
+        assert " Bins(" not in explain(plan, "optimised")
         rows = np.concatenate([X, np.float32(X)])
         answer = getattr(model, "predict_proba", model.predict)
         np.testing.assert_array_equal(plan.run(rows)[output].ravel(), answer(rows).ravel())

@@ -15,6 +15,7 @@ from flour.language.flow import Flow, outputs
 from flour.ops.categorise import Categorise
 from flour.ops.encode import OneHot
 from flour.ops.trees.trees import Trees
+from oven.explain import explain
 from oven.optimise.summary import expression
 from tests import ensembles
 from tests.rewrites import assert_declines, assert_means_the_same, traced, vector
@@ -186,8 +187,8 @@ def test_what_is_left_of_a_pipeline(*, sparse: bool) -> None:
     for last in (RandomForestClassifier(9, max_depth=7), GradientBoostingRegressor(n_estimators=9)):
         model = make_pipeline(prepare, last).fit(X, X[:, 0] + X[:, 3] > 4)
         plan = oven.bake(flour.from_sklearn(model))
-        assert "OneHot" in plan.explain("logical")
-        assert "OneHot" not in plan.explain("optimised")
+        assert "OneHot" in explain(plan, "logical")
+        assert "OneHot" not in explain(plan, "optimised")
         X[::5, 0], X[::7, 2] = 77.0, -3.5
         answer = getattr(model, "predict_proba", model.predict)(X)
         output = "probabilities" if answer.ndim == 2 else "value"

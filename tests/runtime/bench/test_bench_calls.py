@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 import flour
 import oven
-import runtime
+import pretzel
 from runtime import Runtime
 from tests.runtime.bench.timing import each, least, p99
 from tests.runtime.plans import shift
@@ -45,7 +45,7 @@ def test_a_row_by_name(benchmark: Any) -> None:
 def test_a_row_through_the_drop_in(benchmark: Any) -> None:
     """The goal: 60 times faster than scikit-learn."""
     model = fitted()
-    fast, row = runtime.compile(model, verify=X), X[:1]
+    fast, row = pretzel.compile(model, verify=X), X[:1]
     times = least(
         {
             "sklearn": lambda: model.predict_proba(row),

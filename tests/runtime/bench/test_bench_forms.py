@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import flour
 import oven
-import runtime
+import pretzel
 from runtime import Runtime
 
 RNG = np.random.default_rng(0)
@@ -64,7 +64,7 @@ def ways(model: Any, frame: Any, served: Runtime) -> dict[str, Callable[[Any], o
     served.register("m", plan)
     return {
         "plan.run": plan.run,
-        "drop-in": runtime.compile(model, frame.head(20)).predict_proba,
+        "drop-in": pretzel.compile(model, frame.head(20)).predict_proba,
         "Runtime.predict": partial(served.predict, "m"),
     }
 
@@ -105,7 +105,7 @@ def test_an_array_of_one_row(benchmark: Any) -> None:
     """The goal: twice the time of the plan's entry, through the drop-in and `plan.run`."""
     values = NUMBERS.to_numpy()
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(values, values[:, 0] > 0)
-    fast, row = runtime.compile(model), values[:1].copy()
+    fast, row = pretzel.compile(model), values[:1].copy()
     plan = oven.bake(flour.from_sklearn(model))
     entry, alone = plan.entry(), oven.bake(flour.from_sklearn(model)["probabilities"]).entry()
     plan.run(row)

@@ -21,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler
 
 import flour
+import oven
 from flour.language.flow import Flow
 from runtime.cluster.parity import Code, Coded, Endpoint, Hedged, recoverable, train
 from runtime.cluster.parity.code import Rows
@@ -293,7 +294,7 @@ def test_answers_may_be_lists() -> None:
         lambda: Coded([_replica()], [[_replica()]], Code(2, 2)),
         lambda: Hedged([]),
         lambda: HEDGED(5),
-        lambda: RECOVERABLE(flour.vector("x", 2).linear([[1.0, 2.0]], [0.0]).plan()),
+        lambda: RECOVERABLE(oven.bake(flour.vector("x", 2).linear([[1.0, 2.0]], [0.0]))),
     ],
 )
 def test_front_ends_need_replicas_and_programs(call: Callable[[], object]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import flour
+import oven
 from flour.core.errors import InputError
 from runtime.cluster.parity import Answer, Code, Coded, Endpoint, Hedged
 from runtime.cluster.parity.code import Rows
@@ -18,7 +19,7 @@ from runtime.errors import ClusterError, RefusedRows
 from tests.runtime.cluster.virtual_time import run
 
 CONSTANT = 3.0
-PLAN = flour.vector("x", 2).linear([[2.0, 1.0]], [CONSTANT]).named("y").plan()
+PLAN = oven.bake(flour.vector("x", 2).linear([[2.0, 1.0]], [CONSTANT]).named("y"))
 ROWS = np.array([[1.0, 2.0]])
 
 

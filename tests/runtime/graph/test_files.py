@@ -98,7 +98,7 @@ def test_a_saved_graph_is_the_graph(tmp_path: Path) -> None:
         registered(runtime)
         runtime.register("decide", tmp_path / "decide.graph", background=False)
         runtime.register("inner", tmp_path / "inner.graph", background=False)
-        expected = text_model(2).plan().run(ROWS["note"])["scores"] * 2.0
+        expected = oven.bake(text_model(2)).run(ROWS["note"])["scores"] * 2.0
         assert np.array_equal(np.ravel(runtime.predict("inner", ROWS)["output"]), expected)
 
 

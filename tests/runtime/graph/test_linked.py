@@ -198,7 +198,7 @@ def test_a_graph_says_what_is_wrong_where_it_was_written(runtime: Runtime) -> No
 def test_a_graph_does_not_run_before_it_is_registered() -> None:
     graph = flour.model("linear")(row())
     with pytest.raises(flour.FlourError, match=r"runtime\.register"):
-        graph.plan()
+        oven.bake(graph)
     with pytest.raises(flour.FlourError, match="called on flows"):
         flour.model("linear")(3.0)  # type: ignore[arg-type]  # which is the point
 

@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import flour
 import oven
+from oven.explain import attribute
 from runtime.http.answer.attributions import Attributions
 from runtime.http.wire.problems import HttpError
 from tests.boosters import sample
@@ -49,7 +50,7 @@ def test_an_answer_says_what_each_column_added(
     assert reply.json["outputs"] == plain["outputs"]
     assert "parameters" not in plain
     output = "scores" if explain is True else explain
-    want = trees.attribute(rows, output=str(output)).to_dict()
+    want = attribute(trees, rows, output=str(output)).to_dict()
     assert reply.json["parameters"]["attribution"] == want
     for row in want["rows"]:
         assert row["base"] + sum(row["shares"].values()) == pytest.approx(row["score"], rel=1e-9)

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from sklearn.preprocessing import OrdinalEncoder
 
 import flour
+import oven
 from flour.core.errors import FlourError
 from oven.explain import timing
 from runtime import Runtime
@@ -200,7 +201,7 @@ with Runtime() as runtime:
 
 def test_stages_one_by_one_answer_what_the_plan_answers() -> None:
     original, rows = classifier()
-    plan = flour.from_sklearn(original).plan()
+    plan = oven.bake(flour.from_sklearn(original))
     answers, count, spans = timing.staged(plan, rows)
     whole = plan.run(rows)
     assert count == len(rows)
@@ -214,7 +215,7 @@ def test_stages_one_by_one_answer_what_the_plan_answers() -> None:
 
 def test_rows_that_native_code_refuses_are_refused_alike() -> None:
     encoder = OrdinalEncoder().fit([[1.0], [2.0], [3.0]])
-    plan = flour.from_sklearn(encoder).plan()
+    plan = oven.bake(flour.from_sklearn(encoder))
     known = np.array([[2.0], [3.0]])
     np.testing.assert_array_equal(
         next(iter(timing.staged(plan, known)[0].values())), next(iter(plan.run(known).values()))

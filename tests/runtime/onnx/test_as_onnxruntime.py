@@ -162,7 +162,7 @@ doors = (
     lambda: flour.from_onnx(sys.argv[1]),
     lambda: flour.from_onnx(open(sys.argv[1], "rb").read()),
     lambda: runtime.InferenceSession(sys.argv[1]),
-    lambda: flour.vector("x", 3).linear([[1.0, 2, 3]], [0.5]).to_onnx(),
+    lambda: flour.to_onnx(flour.vector("x", 3).linear([[1.0, 2, 3]], [0.5])),
 )
 for door in doors:
     try:

@@ -31,6 +31,7 @@ from sklearn.preprocessing import Binarizer, MinMaxScaler, Normalizer, StandardS
 import runtime
 from flour.core.errors import FlourError
 from oven.entry.columns_entry import COLUMN
+from oven.explain import explain
 from oven.plans import background
 from runtime.onnx import errors
 from runtime.onnx.native_session_run import open_gate
@@ -328,7 +329,7 @@ def test_what_is_mostly_black_is_left_to_onnxruntime_as_a_whole() -> None:
     ours, theirs = both(data)
     (stage,) = ours.plan.stages
     assert stage.kind == "python"
-    assert "onnxruntime (black)" in ours.plan.explain()
+    assert "onnxruntime (black)" in explain(ours.plan)
     for rows in (X, X[:1]):
         got, want = ours.run(["y"], {"x": rows}), theirs.run(None, {"x": rows})
         np.testing.assert_array_equal(got[0], want[0])

@@ -15,6 +15,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import flour
 from flour.onnx.reading import Raw
+from oven.explain import explain
 from oven.plans import image_cache
 from runtime.onnx.session import InferenceSession
 from runtime.onnx.session_image import SessionImage, StoredModel
@@ -69,7 +70,7 @@ def boosted(seed: int) -> bytes:
     """A model of trees."""
     target = (ROWS[:, 0] + ROWS[:, 1] * ROWS[:, 2] > 0).astype(int)
     made = GradientBoostingClassifier(n_estimators=9, random_state=seed, subsample=0.7)
-    return new(flour.from_sklearn(made.fit(ROWS, target)).to_onnx())
+    return new(flour.to_onnx(flour.from_sklearn(made.fit(ROWS, target))))
 
 
 def with_maps() -> bytes:
@@ -194,7 +195,7 @@ def test_a_session_goes_on_after_its_file(tmp_path: Path) -> None:
     session = InferenceSession(str(path))
     path.unlink()
     assert isinstance(session._program, StoredModel)
-    assert "Linear" in session.plan.explain("optimised")
+    assert "Linear" in explain(session.plan, "optimised")
     wide = session.plan.run(ROWS)["y"]  # on a plan of its own, made of the program
     np.testing.assert_allclose(wide, session.run(["y"], {"X": SINGLE})[0], rtol=1e-5, atol=1e-6)
 

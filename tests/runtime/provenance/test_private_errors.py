@@ -21,6 +21,7 @@ from flour.core.errors import (
     WrongDtype,
 )
 from flour.core.hidden import hiding
+from oven.explain import attribute
 from runtime import Runtime
 from runtime.errors import BadCall, NodeFailed, UnknownEndpoint
 from runtime.http import Server, ServerSettings
@@ -315,9 +316,9 @@ def test_public_columns_stay_explained() -> None:
     model = make_pipeline(ColumnTransformer(parts), LogisticRegression())
     flow = flour.from_sklearn(model.fit(rows, np.arange(8) % 2), rows)
     for form in ("text", "mermaid", "html"):
-        assert "q7" in flow.show(form)
+        assert "q7" in flour.show(flow, form)
         with hiding({"ssn"}):
-            shown = flow.show(form)
+            shown = flour.show(flow, form)
         assert "q7" not in shown
         assert "q8" not in shown
         assert "Rome" in shown
@@ -379,7 +380,7 @@ def test_a_private_input_is_hidden_by_all_names_of_its_columns(
     why: Any = runtime.why(answer.id)
     told = repr(why.inputs)
     assert version.plan is not None
-    found = version.plan.attribute(rows, output="score").hiding(version.private)
+    found = attribute(version.plan, rows, output="score").hiding(version.private)
     told += found.to_text() + found.to_html() + repr(found.to_dict()["rows"][0].get("words"))
     if watch is not None:
         watch.fold()

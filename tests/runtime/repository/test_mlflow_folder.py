@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import oven
 import runtime.bulk as pretzel
 from runtime import Runtime
 from runtime.repository import Repository
@@ -58,7 +59,7 @@ def test_its_flavours_are_read(folder: Path) -> None:
 
 def test_it_is_imported_and_served_as_it_is(folder: Path, command: Pretzel) -> None:
     wanted = lgb("number").predict(X)
-    plan = pretzel.mlflow.import_model(folder).plan()
+    plan = oven.bake(pretzel.mlflow.import_model(folder))
     assert plan.run(X)["value"].tolist() == wanted.tolist()
     with Runtime() as runtime, Repository(folder.parent, runtime) as models:
         assert [event.kind for event in models.load_all()] == ["loaded"]

@@ -47,7 +47,7 @@ def test_other_servers_layouts_have_them_too(tmp_path: Path) -> None:
     place = tmp_path / "m"
     program = flour.vector("x", 2).linear([[1.0, 2.0]], [0.0]).named("y")
     place.mkdir()
-    (place / "model.onnx").write_bytes(program.to_onnx())
+    (place / "model.onnx").write_bytes(flour.to_onnx(program))
     (place / "model-settings.json").write_text('{"implementation": "a.OnnxModel"}')
     (place / "notes.toml").write_text('private = ["x"]')
     (model,) = scan(Folder(tmp_path)).models

@@ -38,7 +38,7 @@ def test_lightgbm_says_the_format_of_its_file() -> None:
 
 def test_onnx_says_its_operators() -> None:
     program = flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.5]).named("y")
-    told = written_by("onnx", program.to_onnx())
+    told = written_by("onnx", flour.to_onnx(program))
     assert int(told["operators of onnx"]) > 8
 
 

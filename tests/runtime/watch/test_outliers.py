@@ -14,6 +14,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.preprocessing import StandardScaler
 
 import flour
+import oven
 from flour.core.errors import FlourError
 from runtime import Runtime
 from runtime.http.watch.metrics_watch import families
@@ -36,7 +37,7 @@ USUAL, TODAY = people(3000, 0), people(500, 1)
 
 def answers(flow: flour.Flow, rows: pd.DataFrame) -> dict[str, Any]:
     """What the program answers, compiled and by the reference interpreter."""
-    found: dict[str, Any] = flow.plan().run(rows)
+    found: dict[str, Any] = oven.bake(flow).run(rows)
     same = flow.reference(rows)
     np.testing.assert_array_equal(found["label"], same["label"])
     np.testing.assert_allclose(found["scores"], same["scores"], rtol=1e-12, atol=1e-12)
@@ -51,7 +52,7 @@ def test_mahalanobis_is_that_of_the_library() -> None:
     np.testing.assert_allclose(found["scores"], want, rtol=1e-2, atol=1e-2)
     away = abs(want) > 0.1
     np.testing.assert_array_equal(found["label"][away], np.where(want < 0, -1, 1)[away])
-    assert (mahalanobis(dict(USUAL), 0.01).plan().run(USUAL)["label"] == -1).sum() == 30
+    assert (oven.bake(mahalanobis(dict(USUAL), 0.01)).run(USUAL)["label"] == -1).sum() == 30
 
 
 def test_what_components_leave_is_that_of_the_library() -> None:

@@ -182,7 +182,7 @@ def test_an_import_may_round_what_is_told(
 
 def test_ranges_of_the_training_tell_outliers(fitted: Any) -> None:
     program = flour.from_sklearn(fitted)
-    notes = {"training": training_of(program.plan(), ROWS)}
+    notes = {"training": training_of(oven.bake(program), ROWS)}
     with Runtime() as runtime:
         runtime.register("m", program, notes=notes)
         with runtime.watch("m", outliers=("range",)) as seen:

@@ -1,62 +1,75 @@
-"""A compiled estimator with scikit-learn's methods: same results, shapes, dtypes and errors.
-
-fast = runtime.compile(pipeline, verify=X[:100])
-fast.predict_proba(X)
-"""
+"""A compiled model with its original's methods: same results, shapes, dtypes and errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, SupportsIndex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-import flour
 import oven
 from flour.core.errors import NotRectangular
 from flour.core.types import Record, Vector
 from flour.data.batch import Batch, row_count
 from flour.language.flow import Flow, outputs
 from flour.ops.require import OnMissing, refuses, without_checks
+from oven import Plan
 from oven.entry.array_call import Conversion, open_array_call
+from pretzel.original import opened
 from runtime.errors import NotOffered
-from runtime.verify import verify as check_against
+
+if TYPE_CHECKING:
+    from oven.plans.attribution import Attribution
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
 
 
-def compile(  # noqa: A001 (the name people expect: runtime.compile)
+def compile(  # noqa: A001 (the name people expect: pretzel.compile)
     source: object,
     sample: object = None,
     verify: object = None,
     *,
     exact: bool = False,
     allow_python: bool = False,
+    trust_pickle: bool = False,
     on_missing: OnMissing = "refuse",
-) -> Compiled:
-    """A drop-in for a fitted estimator (or a program), as native code.
+) -> Model:
+    """Compile a model to native code.
 
-    `sample` (a few rows) settles the input's columns and dtypes. With `verify`, these rows are
-    replayed on the original, and a mismatch is refused. `allow_python` is `from_sklearn`'s. Rows
-    with NaN or infinity are refused as the estimator does; with `on_missing="answer"` they are
-    computed with.
+    >>> model = pretzel.compile(pipeline, verify=X[:100])
+    >>> model.predict(X)
+
+    `source` is a fitted estimator, a booster, an ONNX model, a program, or the path of a file of
+    one of these; a pickle runs code when it is read, and wants `trust_pickle`. `sample` (a few
+    rows) settles the input's columns and dtypes. With `verify`, these rows are replayed on the
+    original, and a mismatch is refused. With `allow_python`, steps without native code are called
+    as Python. Rows with NaN or infinity are refused as the original does; with
+    `on_missing="answer"` they are computed. With `exact`, sums keep their order.
     """
-    if isinstance(source, Flow):
-        flow = source if refuses(on_missing) else without_checks(source)
-        return Compiled(flow, exact=exact)
-    read = partial(
-        flour.from_sklearn, source, sample, allow_python=allow_python, on_missing=on_missing
+    original = opened(source, sample, allow_python=allow_python, trust_pickle=trust_pickle)
+    flow = original.read(on_missing=on_missing)
+    model = Model(
+        oven.bake(flow if refuses(on_missing) else without_checks(flow), exact=exact),
+        original.estimator,
+        # Only once they are asked for; until then this keeps the estimator.
+        lambda: _logarithms(original.read(on_missing=on_missing, log_probabilities=True)),
     )
-    compiled = Compiled(read(), source, exact=exact)
-    # Only once they are asked for; until then this keeps the estimator.
-    compiled.logarithms = lambda: _logarithms(read(log_probabilities=True))
     if verify is not None:
-        check_against(compiled.plan, source, verify)
-        if hasattr(compiled, "predict_log_proba"):
-            check_against(compiled.parts["predict_log_proba"], source, verify)
-    return compiled
+        original.verify(model.plan, verify)
+        if original.estimator is not None and hasattr(model, "predict_log_proba"):
+            original.verify(model.parts["predict_log_proba"], verify)
+    return model
+
+
+def load(path: str | Path) -> Model:
+    """Open a model that `Model.save`, or `pretzel import`, has written; no code of it is run.
+
+    >>> model = pretzel.load("churn.pretzel")
+    """
+    return Model(oven.load(path))
 
 
 def _logarithms(flow: Flow) -> Flow:
@@ -69,8 +82,8 @@ def _logarithms(flow: Flow) -> Flow:
 class Offered:
     """A method that exists only where the program has one of these outputs, as in scikit-learn.
 
-    Where it exists, the compiled estimator has it as an attribute of its own, which comes first:
-    from the beginning, or (`late`) once it has been asked for.
+    Where it exists, the model has it as an attribute of its own, which comes first: from the
+    beginning, or (`late`) once it has been asked for.
     """
 
     def __init__(self, *names: str, doc: str, late: bool = False) -> None:
@@ -79,7 +92,7 @@ class Offered:
     def __set_name__(self, kind: type, name: str) -> None:
         self.method = name
 
-    def __get__(self, owner: Compiled | None, kind: type) -> Any:
+    def __get__(self, owner: Model | None, kind: type) -> Any:
         if owner is None:
             return self
         if self.method in owner.missing:
@@ -91,13 +104,25 @@ class Offered:
         )
 
 
-class Compiled:
-    """An estimator's program as native code, with the estimator's own methods."""
+class Model:
+    """A compiled model: it answers in its original's words, and explains its answers.
 
-    def __init__(self, flow: Flow, estimator: object = None, *, exact: bool = False) -> None:
-        self.flow = flow
-        self.plan = oven.bake(flow, exact=exact)
-        self.outputs = tuple(flow.outputs)
+    >>> model = pretzel.compile(pipeline)
+    >>> model.predict_proba(X)
+    >>> print(model.attribute(X[:1]))
+
+    Which of `predict`, `predict_proba`, `predict_log_proba`, `decision_function` and `transform`
+    exist is the original's choice.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        estimator: object = None,
+        logarithms: Callable[[], Flow] | None = None,
+    ) -> None:
+        self.plan, self.flow = plan, plan.flow
+        self.outputs = tuple(plan.outputs)
         self._facts = {
             name: getattr(estimator, name) for name in _FACTS if hasattr(estimator, name)
         }
@@ -106,15 +131,15 @@ class Compiled:
         if estimator is not None:
             self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
         #: The plans of methods, or of the outputs that they have in common.
-        self.parts: dict[str, oven.Plan] = {}
+        self.parts: dict[str, Plan] = {}
         #: The program of predict_log_proba.
-        self.logarithms: Callable[[], Flow] = lambda: _logarithms(flow)
-        kinds = list(flow.inputs().values())
+        self.logarithms = logarithms or (lambda: _logarithms(self.flow))
+        kinds = list(plan.inputs.values())
         # Training libraries want at least one row of numbers, XGBoost does not; texts may be none.
         library = type(estimator).__module__.partition(".")[0]
         numbers = isinstance(kinds[0], Vector | Record)
         self._wants_rows = estimator is not None and library != "xgboost" and numbers
-        for name, method in vars(Compiled).items():
+        for name, method in vars(Model).items():
             if isinstance(method, Offered) and name not in self.missing and not method.late:
                 self.offer(method)
 
@@ -142,11 +167,49 @@ class Compiled:
         answer.keep(answer.opened())
         return True
 
-    def wait(self) -> Compiled:
-        """This, as soon as the machine code of all methods is there."""
+    def wait(self) -> Model:
+        """This model, as soon as the machine code of all methods is there."""
         for plan in (self.plan, *self.parts.values()):
             plan.wait()
         return self
+
+    def run(self, rows: object) -> dict[str, Any]:
+        """Every output of the program for a row or a block, by name."""
+        return self.plan.run(rows)
+
+    def run_arrow(self, data: object) -> Any:
+        """Every output for a batch or a table of Arrow, as a batch of Arrow."""
+        return self.plan.run_arrow(data)
+
+    def attribute(
+        self,
+        rows: object,
+        *,
+        output: str | None = None,
+        background: object = None,
+        samples: int = 64,
+    ) -> Attribution:
+        """What each column adds to each row's score, as shapley values where they are exact.
+
+        Without an `output`, the first of scores, value and probabilities is explained. Shares are
+        against the mean of the `background` (some rows), or else of the training data.
+        """
+        from oven.explain import attribute
+
+        return attribute(self.plan, rows, output=output, background=background, samples=samples)
+
+    def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
+        """The program at a stage of its way to machine code, as text or a page of HTML.
+
+        Stages are logical, optimised, stages, source, llvm, asm, and timed, which runs `data`.
+        """
+        from oven.explain import explain
+
+        return explain(self.plan, stage, form, data)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as data, never code; `pretzel.load` and `pretzel serve` read it."""
+        self.plan.save(path)
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("_facts", {})
@@ -159,21 +222,21 @@ class Compiled:
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        return f"Compiled({self.plan!r})"
+        return f"Model({self.plan!r})"
 
-    def __copy__(self) -> Compiled:
+    def __copy__(self) -> Model:
         return self  # nothing about it changes
 
-    def __deepcopy__(self, _: object) -> Compiled:
+    def __deepcopy__(self, _: object) -> Model:
         return self
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         raise TypeError(
-            "a compiled estimator cannot be pickled: pickle the estimator and compile it again, "
-            "or save the plan with .plan.save(path), for oven.load(path)"
+            "a compiled model cannot be pickled: pickle the estimator and compile it again, "
+            "or save the model with model.save(path), for pretzel.load(path)"
         )
 
-    # --- scikit-learn's methods --------------------------------------------------------------
+    # --- the original's methods --------------------------------------------------------------
 
     predict = Offered("value", "label", doc="Class labels, values or cluster numbers.")
     predict_proba = Offered(

@@ -25,8 +25,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import flour
-import runtime
+import pretzel
 from flour.core.errors import FlourError, UnknownEstimator
+from oven.explain import explain
 from runtime.errors import NotOffered, Unfaithful
 from tests.golden import Golden
 from tests.runtime.plans import documents, shift_flow
@@ -65,7 +66,7 @@ FITTED: dict[str, tuple[Any, Any]] = {
 @pytest.fixture(scope="module", params=FITTED)
 def pair(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
     estimator, data = FITTED[request.param]
-    return estimator, runtime.compile(estimator, data[:5]), data
+    return estimator, pretzel.compile(estimator, data[:5]), data
 
 
 def parts(value: Any) -> list[np.ndarray[Any, Any]]:
@@ -100,7 +101,7 @@ LABELS = np.array(["no", "yes", "über-ja", "", "\U0001f600"])
 def test_converted_answers_are_arrays_of_their_own(method: str) -> None:
     """Labels of fixed width and logarithms: no call changes what an earlier one answered."""
     estimator = DecisionTreeClassifier(max_depth=3).fit(X, LABELS[np.arange(len(X)) % 5])
-    made = runtime.compile(estimator).wait()
+    made = pretzel.compile(estimator).wait()
     call, theirs = getattr(made, method), getattr(estimator, method)
     wanted = [theirs(X[place : place + 1]) for place in range(40)]
     got = [call(X[place : place + 1]) for place in range(40)]
@@ -150,7 +151,7 @@ BAD: dict[str, Any] = {
 def test_what_the_estimator_refuses_is_refused(bad: str, golden: Golden) -> None:
     """Both raise a ValueError; ours says where."""
     estimator, data = FITTED["logistic"]
-    made = runtime.compile(estimator, data[:5])
+    made = pretzel.compile(estimator, data[:5])
     with pytest.raises(ValueError):
         estimator.predict(BAD[bad])
     with pytest.raises(ValueError) as caught:
@@ -161,7 +162,7 @@ def test_what_the_estimator_refuses_is_refused(bad: str, golden: Golden) -> None
 
 def test_missing_values_are_taken_where_the_estimator_takes_them() -> None:
     estimator, data = FITTED["boosting"]
-    made = runtime.compile(estimator, data[:5])
+    made = pretzel.compile(estimator, data[:5])
     np.testing.assert_array_equal(
         made.predict(with_value(np.nan)), estimator.predict(with_value(np.nan))
     )
@@ -169,7 +170,7 @@ def test_missing_values_are_taken_where_the_estimator_takes_them() -> None:
 
 def test_large_numbers_are_no_infinity() -> None:
     estimator, data = FITTED["regression"]
-    made = runtime.compile(estimator, data[:5])
+    made = pretzel.compile(estimator, data[:5])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_allclose(
@@ -179,7 +180,7 @@ def test_large_numbers_are_no_infinity() -> None:
 
 def test_an_attribute_that_is_not_there(golden: Golden) -> None:
     estimator, data = FITTED["regression"]
-    made = runtime.compile(estimator, data[:5])
+    made = pretzel.compile(estimator, data[:5])
     with pytest.raises(NotOffered) as caught:
         made.predict_proba(data)
     assert isinstance(caught.value, AttributeError)
@@ -187,14 +188,14 @@ def test_an_attribute_that_is_not_there(golden: Golden) -> None:
     with pytest.raises(AttributeError):
         _ = made.coef_
     with pytest.raises(FlourError):
-        runtime.compile(LinearRegression())
+        pretzel.compile(LinearRegression())
     with pytest.raises(NotFittedError):
         LinearRegression().predict(data)
 
 
 def test_verifying_accepts_what_is_right(pair: tuple[Any, Any, Any]) -> None:
     estimator, _, data = pair
-    runtime.compile(estimator, data[:5], verify=data)
+    pretzel.compile(estimator, data[:5], verify=data)
 
 
 class Wrong(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
@@ -221,14 +222,14 @@ def test_verifying_refuses_a_mismatch(golden: Golden, monkeypatch: pytest.Monkey
     flow = flour.from_sklearn(estimator)
     monkeypatch.setattr(flour, "from_sklearn", lambda *_, **__: flow)
     with pytest.raises(Unfaithful) as caught:
-        runtime.compile(Wrong(copy.deepcopy(estimator)), verify=data)
+        pretzel.compile(Wrong(copy.deepcopy(estimator)), verify=data)
     golden(str(caught.value))
 
 
 def test_a_compiled_estimator_cannot_be_pickled_and_says_what_can() -> None:
     estimator, data = FITTED["logistic"]
-    made = runtime.compile(estimator, data[:5])
-    with pytest.raises(TypeError, match=r"plan\.save\(path\)"):
+    made = pretzel.compile(estimator, data[:5])
+    with pytest.raises(TypeError, match=r"model\.save\(path\)"):
         pickle.dumps(made)
     assert copy.copy(made) is copy.deepcopy(made) is made
 
@@ -249,14 +250,14 @@ class Doubled(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sklearn
 def test_a_transformer_of_the_users_own_is_a_python_stage_where_allowed() -> None:
     estimator = make_pipeline(Doubled(), LogisticRegression()).fit(X, NUMBERS > 0)
     with pytest.raises(UnknownEstimator, match="allow_python=True"):
-        runtime.compile(estimator, X[:5])
-    made = runtime.compile(estimator, X[:5], verify=X, allow_python=True)
+        pretzel.compile(estimator, X[:5])
+    made = pretzel.compile(estimator, X[:5], verify=X, allow_python=True)
     np.testing.assert_array_equal(made.predict(X), estimator.predict(X))
-    assert "Python" in made.plan.explain()
+    assert "Python" in explain(made.plan)
 
 
 def test_programs_compile_too() -> None:
-    made = runtime.compile(shift_flow(1.0))
+    made = pretzel.compile(shift_flow(1.0))
     assert made.outputs == ("moved", "top")
     np.testing.assert_array_equal(made.plan.run(X[:, :4])["moved"], X[:, :4] + 1.0)
 
@@ -282,7 +283,7 @@ def test_missing_values_are_refused_where_the_original_refuses_them(
 ) -> None:
     original = WITH_HOLES[name].fit(X, NUMBERS)
     method = "predict" if hasattr(original, "predict") else "transform"
-    fast = getattr(runtime.compile(original, X[:5]), method)
+    fast = getattr(pretzel.compile(original, X[:5]), method)
     for column in range(X.shape[1]):
         rows = X[:4].copy()
         rows[2, column] = value
@@ -299,5 +300,5 @@ def test_missing_values_are_refused_where_the_original_refuses_them(
 def test_xgboost_answers_no_rows(kind: str) -> None:
     xgboost = pytest.importorskip("xgboost")
     original = getattr(xgboost, kind)(n_estimators=3).fit(X, NUMBERS)
-    expected, found = original.predict(X[:0]), runtime.compile(original).predict(X[:0])
+    expected, found = original.predict(X[:0]), pretzel.compile(original).predict(X[:0])
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import flour
 from flour.core.errors import ParameterError, nearest
 from flour.core.node import Node
 from flour.core.provenance import here
@@ -228,8 +229,8 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 STEPS: dict[str, Callable[[Plan, str], str]] = {
-    "logical": lambda plan, form: plan.flow.show(form),
-    "optimised": lambda plan, form: plan.optimised.show(form),
+    "logical": lambda plan, form: flour.show(plan.flow, form),
+    "optimised": lambda plan, form: flour.show(plan.optimised, form),
     "stages": _stages,
     "source": lambda plan, form: _code(plan, form, "Source", lambda stage: stage.source),
     "llvm": lambda plan, form: _code(plan, form, "LLVM IR", llvm_of),

@@ -1,0 +1,155 @@
+"""The public package: its names, its models from every source, and how it is served."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import flour
+import pretzel
+from flour.core.errors import FlourError
+from runtime.errors import NotOffered, Unfaithful
+from tests.house import run_python
+
+#: Names that are integrations with a library of this name.
+LIBRARIES = {"duckdb", "mlflow", "pandas", "polars", "ray", "spark"}
+RANDOM = np.random.default_rng(3)
+X = RANDOM.normal(size=(120, 4))
+Y = (X[:, 0] + X[:, 1] > 0).astype(int)
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Any:
+    return make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+
+
+def test_names_are_few_documented_and_there() -> None:
+    assert len(pretzel.__all__) <= 25
+    assert dir(pretzel) == sorted(pretzel.__all__)
+    installed = [name for name in pretzel.__all__ if name not in LIBRARIES or find_spec(name)]
+    for name in installed:
+        assert (getattr(pretzel, name).__doc__ or "").strip(), name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = pretzel.nothing
+
+
+def test_importing_it_imports_little() -> None:
+    run_python(
+        "import sys, pretzel\n"
+        "late = ('sklearn', 'onnx', 'runtime.http', 'runtime.service', 'pretzel.model', 'pandas')\n"
+        "assert not [name for name in late if name in sys.modules]\n"
+    )
+
+
+def test_a_package_of_another_distribution_is_named(tmp_path: Path) -> None:
+    """`scheduler` is a name that others use as well."""
+    (tmp_path / "scheduler").mkdir()
+    (tmp_path / "scheduler" / "__init__.py").write_text("")
+    run_python(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "try:\n"
+        "    import pretzel\n"
+        "except Exception as problem:\n"
+        "    assert \"the package 'scheduler' is not Pretzel's own\" in str(problem), problem\n"
+        "    assert 'an unknown distribution' in str(problem)\n"
+        "else:\n"
+        "    raise AssertionError('nothing was said')\n"
+    )
+
+
+def test_an_estimator_answers_as_before(pipeline: Any) -> None:
+    model = pretzel.compile(pipeline, verify=X)
+    assert model.predict(X).tolist() == pipeline.predict(X).tolist()
+    np.testing.assert_allclose(model.predict_proba(X), pipeline.predict_proba(X), rtol=1e-12)
+    assert set(model.run(X[:2])) == {"label", "probabilities", "scores"}
+    assert "stages" in model.explain()
+    assert model.attribute(X[:3]).to_dict()
+    with pytest.raises(NotOffered, match="has no transform"):
+        _ = model.transform
+
+
+def test_a_saved_model_is_the_same(pipeline: Any, tmp_path: Path) -> None:
+    path = tmp_path / "churn.pretzel"
+    pretzel.compile(pipeline).save(path)
+    for model in (pretzel.load(path), pretzel.compile(path)):
+        np.testing.assert_allclose(model.predict_proba(X), pipeline.predict_proba(X), rtol=1e-12)
+    with pytest.raises(FlourError, match="no original to verify"):
+        pretzel.compile(path, verify=X)
+
+
+def test_a_pickle_is_read_if_it_is_trusted(pipeline: Any, tmp_path: Path) -> None:
+    path = tmp_path / "model.joblib"
+    joblib.dump(pipeline, path)
+    with pytest.raises(FlourError, match="trust_pickle=True"):
+        pretzel.compile(path)
+    model = pretzel.compile(str(path), verify=X, trust_pickle=True)
+    assert model.n_features_in_ == 4
+
+
+def test_boosters_and_their_files(tmp_path: Path) -> None:
+    lightgbm, xgboost = pytest.importorskip("lightgbm"), pytest.importorskip("xgboost")
+    params = {"objective": "binary", "verbose": -1, "num_threads": 1}
+    light = lightgbm.train(params, lightgbm.Dataset(X, Y), num_boost_round=5)
+    tall = xgboost.train({"nthread": 1}, xgboost.DMatrix(X, Y), num_boost_round=5)
+    light.save_model(tmp_path / "light.txt")
+    tall.save_model(tmp_path / "tall.json")
+    for source in (light, tmp_path / "light.txt"):
+        model = pretzel.compile(source, verify=X)
+        np.testing.assert_allclose(model.predict(X), light.predict(X), rtol=1e-12)
+    for source in (tall, tmp_path / "tall.json"):
+        model = pretzel.compile(source, verify=X)
+        want = tall.predict(xgboost.DMatrix(X))
+        np.testing.assert_allclose(model.predict(X.astype(np.float32)), want, rtol=1e-6)
+
+
+def test_onnx_models(pipeline: Any) -> None:
+    onnx = pytest.importorskip("onnx")
+    data = pretzel.to_onnx(pretzel.from_sklearn(pipeline))
+    for source in (data, onnx.ModelProto.FromString(data)):
+        assert (
+            pretzel.compile(source).run(X[:5])["label"].tolist() == pipeline.predict(X[:5]).tolist()
+        )
+
+
+def test_a_program_has_no_original() -> None:
+    program = flour.vector("x", 2).sum().named("value")
+    assert pretzel.compile(program).predict([[1.0, 2.0]]).tolist() == [3.0]
+    with pytest.raises(FlourError, match="no original to verify"):
+        pretzel.compile(program, verify=[[1.0, 2.0]])
+
+
+def test_an_original_that_answers_otherwise_is_refused() -> None:
+    odd = LogisticRegression().fit(X, Y)
+    odd.predict = lambda rows: 1 - LogisticRegression.predict(odd, rows)
+    with pytest.raises(Unfaithful, match="does not answer as LogisticRegression"):
+        pretzel.compile(odd, verify=X)
+
+
+def test_models_are_served_by_name_and_from_a_folder(pipeline: Any, tmp_path: Path) -> None:
+    model = pretzel.compile(pipeline)
+    (tmp_path / "models" / "churn").mkdir(parents=True)
+    model.save(tmp_path / "models" / "churn" / "churn.pretzel")
+    row = json.dumps(X[0].tolist()).encode()
+    for models in ({"churn": model}, tmp_path / "models"):
+        with pretzel.serve(models, port=0) as server:
+            with urlopen(server.url + "/predict/churn", data=row) as response:
+                answer = json.load(response)
+            assert server.runtime.predict("churn", X[0])["label"] == answer["label"]
+        assert answer["label"] == pipeline.predict(X[:1])[0]
+
+
+def test_a_setting_that_does_not_exist_leaves_nothing_running(pipeline: Any) -> None:
+    with pytest.raises(TypeError, match="prot"):
+        pretzel.serve({"churn": pretzel.compile(pipeline)}, prot=8000)
+    assert "pretzel-http" not in {each.name for each in sys.modules["threading"].enumerate()}
