@@ -82,6 +82,7 @@ def test_what_passes_alone_is_said_and_no_failure(checkout: Path) -> None:
     text = (checkout / ".cache" / "pytest" / "suite-times").read_text(encoding="utf-8")
     passes = [json.loads(line) for line in text.splitlines()]
     assert [each["folders"]["tests"]["tests"] for each in passes] == [3, 1]
+    assert [each["whole"] for each in passes] == [True, False]
     assert all(each["seconds"] >= each["folders"]["tests"]["seconds"] for each in passes)
     code, said = ran(checkout)
     assert (code, "2 passed" in said[-1]) == (0, True)
