@@ -29,8 +29,7 @@ PARTS = """## Part by part
 Written by `scripts/bench`, which races contestants in turns in one run: only ratios mean anything
 on a shared machine. Where a column is called after a contestant, it is its time by ours: above
 one, ours is faster. What each benchmark does, and what its other columns mean, stands in its file;
-`tests/oven/bench/kernels.c` has the hand-written C (gcc at `-O3 -march=native`), onnxruntime runs
-on one thread and computes in float32 where scikit-learn's converter does, ours computes in float64.
+onnxruntime runs on one thread.
 """
 
 

@@ -71,7 +71,7 @@ def until(true: Callable[[], object], otherwise: str = "", seconds: float = 60.0
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, otherwise or "this did not happen"
-        time.sleep(0.005)
+        time.sleep(0.002)
 
 
 def environment_names() -> dict[str, str]:

@@ -1,8 +1,7 @@
-"""A plugin of scripts/test: which failures are worth a second look, and what it has shown.
+"""A plugin of scripts/test: the tests that may run a second time, alone, and what passed only then.
 
-The first look, in several processes, leaves a list where a few tests have failed and nothing else
-went wrong. The second one, at these tests alone, notes which pass now. Every report says above
-pytest's closing line which those were so far. Why: docs/decisions/0018-a-second-look.md.
+The first look leaves a list where only tests of `TIMED` failed and nothing else went wrong; the
+second look, at these alone, decides. Why: docs/decisions/0045-named-second-looks.md.
 """
 
 from __future__ import annotations
@@ -11,8 +10,26 @@ from pathlib import Path
 
 import pytest
 
-#: When more have failed, it is no accident.
-MOST = 5
+#: Tests that hold time on the wall against a limit, which others on the machine can exceed.
+TIMED = {
+    "tests/flour/test_tree_blocks.py::test_a_block_takes_no_longer_than_its_rows": "a call's time",
+    "tests/oven/codegen/test_hostile_text.py::test_time_grows_in_step_with_a_megabyte": "a ratio",
+    "tests/oven/compiler/test_intrinsics.py::test_time_grows_with_the_document": "a ratio",
+    "tests/oven/plans/test_saved.py::test_small_plans_load_in_milliseconds": "10 ms a plan",
+    "tests/runtime/cluster/test_serving.py::test_to_zero_and_back_within_a_second": "1 s",
+    "tests/runtime/http/test_array_pieces.py"
+    "::test_many_rows_as_objects_hold_no_other_client_up": "a fifth of the time of a request",
+    "tests/runtime/http/test_loop_fairness.py"
+    "::test_another_thread_need_not_wait_for_the_end": "how soon a thread is woken",
+    "tests/runtime/http/test_number_arrays.py"
+    "::test_a_large_body_holds_nobody_up": "a fifth of the time of a request",
+    "tests/runtime/http/test_overload.py"
+    "::test_clients_outside_are_answered_in_time_or_told_soon": "half of all answers in 0.5 s",
+    "tests/runtime/http/test_slow_clients.py::test_slow_clients_hold_nobody_up": "a percentile",
+    "tests/runtime/test_done_future.py"
+    "::test_an_answered_row_costs_little_more_than_predict": "4 µs a call",
+    "tests/test_imports.py::test_importing_flour_is_cheap": "milliseconds of an import",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,26 +42,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Watch where tests are reported, which is not in the processes that run them."""
     first, passed = config.getoption("--first-look"), config.getoption("--passed-alone")
-    if passed is None or hasattr(config, "workerinput"):
-        return
-    look = SecondLook(passed) if first is None else FirstLook(first)
-    config.pluginmanager.register(look)
-    config.pluginmanager.register(Report(passed))
+    if passed is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Look(first, passed))
 
 
-class FirstLook:
-    """What has failed, and whether anything else went wrong."""
+class Look:
+    """Tests that failed and passed, in the first look if it has a file, else in the second."""
 
-    def __init__(self, path: Path) -> None:
-        """Nothing has failed yet."""
-        self._path = path
-        self._failed: dict[str, None] = {}
+    def __init__(self, first: Path | None, passed: Path) -> None:
+        self._first, self._passed = first, passed
+        self._well: dict[str, bool] = {}
         self._broken = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that failed, or whose fixtures did."""
-        if report.failed:
-            self._failed[report.nodeid] = None
+        """Note whether all of a test goes well."""
+        self._well[report.nodeid] = self._well.get(report.nodeid, True) and not report.failed
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that cannot be read is no accident."""
@@ -55,44 +67,21 @@ class FirstLook:
         """Neither is a process that has crashed."""
         self._broken = self._broken or bool(error)
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Leave the list, if another look may help."""
-        few = 0 < len(self._failed) <= MOST
-        if exitstatus == pytest.ExitCode.TESTS_FAILED and few and not self._broken:
-            lines = [f"   {each}\n" for each in self._failed]
-            self._path.write_text("".join(lines), encoding="utf-8")
-
-
-class SecondLook:
-    """What passes when nothing runs beside it."""
-
-    def __init__(self, path: Path) -> None:
-        """Nothing has run yet."""
-        self._path = path
-        self._well: dict[str, bool] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note whether all of a test goes well."""
-        well = self._well.get(report.nodeid, True)
-        self._well[report.nodeid] = well and not report.failed
-
     @pytest.hookimpl(tryfirst=True)  # before the report is written
-    def pytest_sessionfinish(self) -> None:
-        """Add these to what was noted before."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.writelines(f"{name}\n" for name, well in self._well.items() if well)
-
-
-class Report:
-    """Says which tests passed only alone, in this pass and those before it."""
-
-    def __init__(self, path: Path) -> None:
-        """Where they are noted."""
-        self._path = path
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Leave the list if another look may help; in the second look, add what passed."""
+        if self._first is None:
+            with self._passed.open("a", encoding="utf-8") as file:
+                file.writelines(f"{name}\n" for name, well in self._well.items() if well)
+            return
+        failed = [name for name, well in self._well.items() if not well]
+        named = all(name.partition("[")[0] in TIMED for name in failed)
+        if exitstatus == pytest.ExitCode.TESTS_FAILED and failed and named and not self._broken:
+            self._first.write_text("".join(f"   {name}\n" for name in failed), encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """It is said again and again, so that it is at the end of the log as well."""
-        if self._path.exists():
-            for name in self._path.read_text("utf-8").splitlines():
+        """Name above the closing line of each pass what passed only alone so far."""
+        if self._passed.exists():
+            for name in self._passed.read_text("utf-8").splitlines():
                 line = f"== passed alone, failed in company: {name}"
                 terminalreporter.write_line(line, yellow=True, bold=True)

@@ -7,6 +7,7 @@ file as well, one for each pass; scripts/gauges reads it.
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -21,15 +22,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Measure where tests are reported, which is not in the processes that run them."""
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(SuiteTime(config.getoption("--suite-times")))
+        chosen = config.getoption("keyword") or config.getoption("lf")
+        named = config.args_source is pytest.Config.ArgsSource.ARGS
+        whole = not (chosen or named or os.environ.get("PRETZEL_WITHOUT"))
+        config.pluginmanager.register(SuiteTime(config.getoption("--suite-times"), whole=whole))
 
 
 class SuiteTime:
     """Seconds of each test, with its fixtures."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Where the times are added, if anywhere."""
-        self._path = path
+    def __init__(self, path: Path | None, *, whole: bool) -> None:
+        """Where the times are added, if anywhere; whether all tests of the tier run."""
+        self._path, self._whole = path, whole
         self._start = time.monotonic()
         self._seconds: dict[str, float] = {}
 
@@ -65,6 +69,7 @@ class SuiteTime:
                 folder: {"seconds": round(sum(tests.values()), 3), "tests": len(tests)}
                 for folder, tests in self.folders().items()
             }
-            line = {"seconds": round(time.monotonic() - self._start, 3), "folders": folders}
+            seconds = round(time.monotonic() - self._start, 3)
+            line = {"seconds": seconds, "whole": self._whole, "folders": folders}
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")

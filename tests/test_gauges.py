@@ -104,7 +104,8 @@ def test_a_tree_is_measured(tmp_path: Path) -> None:
         "flour/one.py": "import oven.two\n\ndef f(a: Any, b: list[Any]) -> Any:\n    return a\n",
         "oven/two.py": "import flour.one\ndef g(self, c):\n    _x = c\n",
         "tests/flour/test_it.py": "from oven.two import _x\n",
-        gauges.SUITE_TIMES: '{"seconds": 90.0}\n{"seconds": 30.0}\n',
+        gauges.SUITE_TIMES: '{"seconds": 90.0}\n{"seconds": 120.0, "whole": true}\n'
+        '{"seconds": 30.0, "whole": false}\n',
     }
     found = gauges.measured(planted(tmp_path, files))
     assert found["product: lines"] == 7
@@ -115,6 +116,7 @@ def test_a_tree_is_measured(tmp_path: Path) -> None:
     assert found["parameters"] == 3
     assert found["parameters: bare Any"] == 1
     assert found["tests: private reaches"] == 1
+    assert found["tests: lines"] == 1
     assert found["last scripts/test: minutes"] == 2.0
 
 

@@ -1,4 +1,4 @@
-"""scripts/test looks at a few failures again, alone; that decides, and is said."""
+"""scripts/test looks at failures of named tests again, alone; that decides, and is said."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.house import ROOT
-from tests.second_look import MOST, FirstLook
+from tests.second_look import TIMED, Look
 
 BASH = shutil.which("bash") or "bash"
 #: One test fails whenever nobody has asked before; another one always.
@@ -38,6 +38,8 @@ def checkout(tmp_path: Path) -> Path:
     for name in ("scripts/test", "tests/second_look.py", "tests/suite_time.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy2(ROOT / name, tmp_path / name)
+    with (tmp_path / "tests" / "second_look.py").open("a", encoding="utf-8") as file:
+        file.write('\nTIMED["tests/test_it.py::test_flaky"] = "chance"\n')
     shim(tmp_path / "scripts" / "setup", "")
     shim(tmp_path / ".venv" / "bin" / "python", f'exec {sys.executable} "$@"')
     return tmp_path
@@ -74,47 +76,51 @@ def test_what_passes_alone_is_said_and_no_failure(checkout: Path) -> None:
     assert code == 0, said
     assert ALONE in said
     assert "1 passed" in said[-1], "pytest's closing line is the last one"
-    code, said = ran(checkout)
-    assert (code, "2 passed" in said[-1]) == (0, True)
-    assert ALONE in said, "it is said in every pass that follows"
-    assert "they run alone" not in "".join(said), "nothing was to be looked at again"
-
-
-def test_the_time_of_each_folder_is_said(checkout: Path) -> None:
-    _, said = ran(checkout)
     pattern = r" +[0-9.]+ s +(\d+) tests  tests  \([0-9.]+ s test_it\.py::test_\w+.*\)"
     rows = [found[1] for line in said if (found := re.fullmatch(pattern, line))]
     assert rows == ["3", "1"], "one of them is skipped, and one ran again"
     text = (checkout / ".cache" / "pytest" / "suite-times").read_text(encoding="utf-8")
     passes = [json.loads(line) for line in text.splitlines()]
     assert [each["folders"]["tests"]["tests"] for each in passes] == [3, 1]
+    assert [each["whole"] for each in passes] == [True, False]
     assert all(each["seconds"] >= each["folders"]["tests"]["seconds"] for each in passes)
+    code, said = ran(checkout)
+    assert (code, "2 passed" in said[-1]) == (0, True)
+    assert ALONE in said, "it is said in every pass that follows"
+    assert "they run alone" not in "".join(said), "nothing was to be looked at again"
 
 
-def test_what_fails_twice_is_a_failure(checkout: Path) -> None:
+def test_a_failure_of_another_test_is_final(checkout: Path) -> None:
     code, said = ran(checkout, bad=1)
     assert code == 1
-    assert ALONE in said
-    assert "1 failed, 1 passed" in said[-1]
-
-
-def test_many_failures_are_looked_at_once(checkout: Path) -> None:
-    code, said = ran(checkout, bad=MOST)
-    assert code == 1
     assert ALONE not in said
-    assert f"{MOST + 1} failed, 1 passed" in said[-1]
+    assert "2 failed, 1 passed" in said[-1]
 
 
 class _Report:
-    nodeid, failed = "tests/test_it.py::test_flaky", True
+    failed = True
+
+    def __init__(self, name: str) -> None:
+        self.nodeid = name
 
 
-@pytest.mark.parametrize("trouble", ["", "a file", "a process", "an interruption"])
+TROUBLE = ["", "another test", "a file", "a process", "an interruption"]
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
 def test_other_trouble_is_no_accident(tmp_path: Path, trouble: str) -> None:
-    look = FirstLook(tmp_path / "again")
-    look.pytest_runtest_logreport(_Report())  # type: ignore[arg-type]  # as much as is read
+    look = Look(tmp_path / "again", tmp_path / "passed")
+    look.pytest_runtest_logreport(_Report(next(iter(TIMED)) + "[1]"))  # type: ignore[arg-type]  # as much as is read
+    if trouble == "another test":
+        look.pytest_runtest_logreport(_Report("tests/test_it.py::test_it"))  # type: ignore[arg-type]  # as much as is read
     if trouble == "a file":
-        look.pytest_collectreport(_Report())  # type: ignore[arg-type]  # as much as is read
+        look.pytest_collectreport(_Report("tests/test_it.py"))  # type: ignore[arg-type]  # as much as is read
     look.pytest_testnodedown(None, "Not properly terminated" if trouble == "a process" else None)
     look.pytest_sessionfinish(2 if trouble == "an interruption" else 1)
     assert (tmp_path / "again").exists() == (not trouble)
+
+
+def test_every_named_test_is_there() -> None:
+    for name in TIMED:
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (ROOT / path).read_text(encoding="utf-8"), name

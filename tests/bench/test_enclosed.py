@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from bench import enclosed
 from bench.crew import Absent
 from bench.servers import SCRATCH, open_inference
+from tests.house import until
 
 PORT = 8123
 #: It answers in pieces, as Ray Serve does, and leaves a file where those are to go.
@@ -40,11 +40,8 @@ def test_it_is_asked_from_inside_only() -> None:
         pytest.skip(str(problem))
     process = subprocess.Popen([*before, sys.executable, "-c", _SERVER])
     try:
-        end = time.monotonic() + 60
-        while not enclosed.listens(process.pid, PORT):
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until(lambda: process.poll() is not None or enclosed.listens(process.pid, PORT))
+        assert process.poll() is None
         entering = enclosed.entering(process.pid)
         assert enclosed.answer(entering, PORT, open_inference(0, [1.0])) == [0.25, 0.75]
         with pytest.raises(ConnectionError, match="status 404"):
@@ -57,10 +54,7 @@ def test_it_is_asked_from_inside_only() -> None:
     finally:
         process.kill()
         process.wait(60)
-    end = time.monotonic() + 60
-    while Path(f"/proc/{server}").exists() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert not Path(f"/proc/{server}").exists()
+    until(lambda: not Path(f"/proc/{server}").exists())
 
 
 def test_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,6 @@ from flour.core.sparse import Sparse
 from flour.core.types import Category, Record, Scalar, Type, Vector
 from tests.cases import CASES, Case
 from tests.columns import assert_close, draw
-
-IDS = [case.name for case in CASES]
 
 
 def made(case: Case) -> Node:
@@ -52,23 +51,19 @@ def assert_type(value: object, kind: Type, rows: int) -> None:
         assert len(value) == rows  # type: ignore[arg-type]  # texts, tokens and records are sized
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-@pytest.mark.parametrize("rows", [0, 1, 17])
-def test_the_reference_answers_with_the_inferred_type(case: Case, rows: int) -> None:
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_answers_have_the_inferred_type_row_by_row_and_operators_survive_being_data(
+    case: Case,
+) -> None:
+    found = {item.digest: item for item in case.op.parameters()}
+    assert from_data(to_data(case.op), found.__getitem__) == case.op
     item = made(case)
     if isinstance(item.op, Source):
         return
-    for odd in (False, case.odd):
+    for rows, odd in itertools.product((0, 1, 17), {False, case.odd}):
         with np.errstate(all="ignore"):
             value = apply_op(item, columns(case, rows, odd=odd))
         assert_type(value, item.type, rows)
-
-
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_rows_do_not_depend_on_each_other(case: Case) -> None:
-    item = made(case)
-    if isinstance(item.op, Source):
-        return
     given = columns(case, 9, odd=False)
     with np.errstate(all="ignore"):
         whole = apply_op(item, given)
@@ -83,9 +78,3 @@ def rows_of(column: Any, start: int, stop: int) -> Any:
     if isinstance(column, Sparse):
         return Sparse.of(column.toarray()[start:stop])
     return column[start:stop]
-
-
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_an_operator_survives_being_data(case: Case) -> None:
-    found = {item.digest: item for item in case.op.parameters()}
-    assert from_data(to_data(case.op), found.__getitem__) == case.op

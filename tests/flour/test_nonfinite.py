@@ -310,8 +310,13 @@ def numbers(kind: Any, extent: Extent, count: int = 64) -> Any:
 
 
 @pytest.mark.parametrize("case", STATING, ids=lambda case: case.name)
-@pytest.mark.parametrize("extent", [Extent(False, 3.0), Extent(False, 1e200), Extent(True, np.inf)])
-def test_no_result_is_beyond_the_stated_extent(case: Case, extent: Extent) -> None:
+def test_no_result_is_beyond_the_stated_extent(case: Case) -> None:
+    for extent in (Extent(False, 3.0), Extent(False, 1e200), Extent(True, np.inf)):
+        within(case, extent)
+
+
+def within(case: Case, extent: Extent) -> None:
+    """What an operator makes of numbers of this extent is within what it states."""
     given = [numbers(kind, extent) for kind in case.inputs]
     most = [min(extent.largest, float(np.finfo(getattr(k, "dtype", "")).max)) for k in case.inputs]
     infinite = np.isinf(extent.largest)

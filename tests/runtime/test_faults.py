@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
@@ -16,6 +15,7 @@ from oven.plans.execution import Execution
 from oven.run.native_run import RowsRefused
 from runtime import Runtime
 from scheduler import ExecutorDied
+from tests.house import until
 from tests.runtime.conftest import Hold
 from tests.runtime.plans import offset_of, shift
 
@@ -64,16 +64,15 @@ def storm(runtime: Runtime, expected: type[BaseException]) -> None:
 
 def check_idle(runtime: Runtime) -> None:
     """No buffer is out, nothing is pinned, every job has come to its end."""
-    until = time.monotonic() + 30
-    while True:
+
+    def idle() -> bool:
         batch = runtime.stats().batch
         assert batch is not None
         ends = batch.done + batch.failed + batch.expired + batch.cancelled
         pins = sum(each.residence.pins for each in runtime._endpoints.all())
-        if ends == batch.submitted and not batch.buffers.in_use and not pins:
-            return
-        assert time.monotonic() < until, (batch, pins)
-        time.sleep(0.01)
+        return ends == batch.submitted and not batch.buffers.in_use and not pins
+
+    until(idle)
 
 
 def test_a_stage_that_raises(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,11 +164,7 @@ def test_kept_futures_keep_no_plans(runtime: Runtime) -> None:
     plan = weakref.ref(runtime._find("a").plan)
     check_idle(runtime)
     runtime.unregister("a")
-    until = time.monotonic() + 30
-    while plan() is not None and time.monotonic() < until:
-        gc.collect()
-        time.sleep(0.01)
-    assert plan() is None
+    until(lambda: gc.collect() >= 0 and plan() is None)
     assert len(answers) == 5
 
 

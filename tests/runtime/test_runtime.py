@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
@@ -29,6 +28,7 @@ from runtime.errors import (
 )
 from runtime.service.call import Call
 from scheduler import DeadlineExceeded, Engine, Overloaded, QueueRules
+from tests.house import until
 from tests.runtime.conftest import Hold
 from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, text_flow
 
@@ -222,9 +222,7 @@ def test_whoever_stops_asking_leaves_nothing_behind(runtime: Runtime) -> None:
     answers = runtime.predict_batch("a", (BLOCK for _ in range(1000)))
     next(answers)
     answers.close()  # type: ignore[attr-defined]
-    until = time.monotonic() + 30
-    while runtime.stats().batch.buffers.in_use:  # type: ignore[union-attr]
-        assert time.monotonic() < until
+    until(lambda: not runtime.stats().batch.buffers.in_use)  # type: ignore[union-attr]
     (version,) = runtime.stats().versions
     assert version.batch_calls < 10
 
@@ -356,10 +354,7 @@ def test_a_version_in_flight_is_freed_with_its_last_answer(hold: Hold) -> None:
         assert set(runtime.store.holdings()) == {"a@1"}, "the call still needs its parameters"
         hold.go()
         assert future.result(30)
-        until = time.monotonic() + 30
-        while plan() is not None:
-            assert time.monotonic() < until
-            gc.collect()
+        until(lambda: gc.collect() >= 0 and plan() is None)
         assert runtime.stats().catalog.versions == 0
         assert runtime.store.digests() == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from math import inf
 from typing import Any
 
@@ -27,6 +26,7 @@ from scheduler import (
 )
 from scheduler.clock import Clock, Signal
 from scheduler.heap import Heap
+from tests.house import until
 
 
 def nothing(_: object, __: object) -> None:
@@ -187,9 +187,7 @@ class TestClocks:
         clock, woken = SimulatedClock(5.0), []
         sleeper = threading.Thread(target=lambda: woken.append(clock.wait(Signal(), 10.0)))
         sleeper.start()
-        until = time.monotonic() + 10
-        while not clock.sleepers and time.monotonic() < until:
-            time.sleep(0.001)
+        until(lambda: clock.sleepers)
         clock.advance(9.0)
         assert (clock.sleepers, woken) == (1, [])
         clock.advance(1.0)

@@ -31,7 +31,7 @@ from scheduler import (
     Ticket,
 )
 from scheduler.executor_thread import ExecutorThread
-from tests.house import run_python
+from tests.house import run_python, until
 
 LONG = 60.0  # for what must happen; never waited for when all is well
 
@@ -66,14 +66,6 @@ def die(chunk: object, _: object) -> object:
 
 
 ECHO = Stages.chain(identity)
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until something that other threads do is done."""
-    until = time.monotonic() + LONG
-    while not condition():
-        assert time.monotonic() < until, "this did not happen"
-        time.sleep(0.001)
 
 
 def threads() -> int:
@@ -158,7 +150,7 @@ class TestAnswers:
         ticket = pool.submit(Job.of(stages, [0]))
         ticket.add_done_callback(callback)
         release.set()
-        eventually(lambda: pool.stats().callback_errors == 1)
+        until(lambda: pool.stats().callback_errors == 1)
         assert called == [[True]]
         assert pool.stats().deaths == 0
 
@@ -172,7 +164,7 @@ class TestAnswers:
         ticket = pool.submit(job)
         assert ticket.result(LONG) == [1]
         del question, job
-        eventually(lambda: asked() is None)
+        until(lambda: asked() is None)
 
 
 class TestFaults:
@@ -205,7 +197,7 @@ class TestFaults:
             with pytest.raises(ExecutorDied, match="SystemExit: killed by chunk"):
                 ticket.result(LONG)
         assert pool.submit(Job.of(ECHO, [1])).result(LONG) == [1]
-        eventually(lambda: len(pool._group.executors) == 2)
+        until(lambda: len(pool._group.executors) == 2)
         assert before.isdisjoint(pool._group.executors)
         assert pool.stats().deaths == 6
         assert pool.stats().buffers.in_use == 0
@@ -217,8 +209,8 @@ class TestFaults:
         def spin(_: object, __: object) -> None:
             ident.append(threading.get_ident())
             inside.set()
-            until = time.monotonic() + LONG
-            while time.monotonic() < until:
+            end = time.monotonic() + LONG
+            while time.monotonic() < end:
                 pass
 
         with Pool(1) as pool:
@@ -281,7 +273,7 @@ class TestGivingUp:
         assert concurrent.futures.wait([ticket], 0).done
         assert pool.stats().buffers.in_use == 1
         gate.opened.set()
-        eventually(lambda: pool.stats().buffers.in_use == 0)
+        until(lambda: pool.stats().buffers.in_use == 0)
         assert not ran.is_set()
 
     def test_finished(self, pool: Pool) -> None:
@@ -315,9 +307,9 @@ class TestDeadlines:
             pool.submit(Job.of(Stages.chain(gate), [1]))
             gate.started()
             late = pool.submit(Job.of(ECHO, [1], deadline=600.0))
-            eventually(lambda: clock.next_wake == 600.0)  # the timekeeper sleeps for the long one
+            until(lambda: clock.next_wake == 600.0)  # the timekeeper sleeps for the long one
             soon = pool.submit(Job.of(ECHO, [1], deadline=10.0))
-            eventually(lambda: clock.next_wake == 10.0)
+            until(lambda: clock.next_wake == 10.0)
             clock.advance(10.0)
             with pytest.raises(DeadlineExceeded):
                 soon.result(LONG)
@@ -331,7 +323,7 @@ class TestDeadlines:
             pool.submit(Job.of(Stages.chain(gate), [1]))
             gate.started()
             ticket = pool.submit(Job.of(ECHO, [1], deadline=3600.0))
-            eventually(lambda: clock.next_wake == 3600.0)
+            until(lambda: clock.next_wake == 3600.0)
             assert not ticket.done()
             clock.advance(3600.0)
             with pytest.raises(DeadlineExceeded):
@@ -349,7 +341,7 @@ class TestReservations:
         assert pool.submit(Job.of(ECHO, [1], key="vip", room=5)).result(LONG) == [1]
         assert (pool.load("vip").executors, pool.load().idle) == (1, 0)
         pool.release("vip")
-        eventually(lambda: len(pool._group.executors) == 2)
+        until(lambda: len(pool._group.executors) == 2)
         blocked = pool.submit(Job.of(ECHO, [1], key="vip"))
         assert blocked.status is State.QUEUED
 
@@ -417,7 +409,7 @@ class TestEnds:
         del pool
         gc.collect()
         assert ticket.result(LONG) == [1]
-        eventually(lambda: threads() == before)
+        until(lambda: threads() == before)
 
     def test_the_block_of_a_pool_raises(self) -> None:
         gate = Gate()

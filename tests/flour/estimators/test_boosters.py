@@ -10,27 +10,15 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 from scipy import sparse
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
-    AdaBoostClassifier,
-    AdaBoostRegressor,
-    BaggingClassifier,
     BaggingRegressor,
-    ExtraTreesClassifier,
-    RandomForestClassifier,
-    RandomForestRegressor,
-    StackingClassifier,
-    StackingRegressor,
     VotingClassifier,
-    VotingRegressor,
 )
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import oven
 from flour import from_sklearn
@@ -214,44 +202,7 @@ def test_sparse_matrices(library: Any) -> None:
     check(library().fit(stored, Y), stored, tolerance=tolerance)
 
 
-# --- estimators over trees -----------------------------------------------------------------------
-
-
-OVER_CLASSIFIERS = [
-    AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=4, random_state=0),
-    BaggingClassifier(DecisionTreeClassifier(max_depth=3), 4, random_state=0, max_features=0.6),
-    BaggingClassifier(light(lgb.LGBMClassifier), 3, random_state=0),
-    StackingClassifier(
-        [("a", RandomForestClassifier(3, random_state=0)), ("b", light(lgb.LGBMClassifier))],
-        LogisticRegression(),
-        cv=2,
-    ),
-    VotingClassifier(
-        [("a", ExtraTreesClassifier(3, random_state=0)), ("b", light(lgb.LGBMClassifier))],
-        voting="soft",
-    ),
-    CalibratedClassifierCV(RandomForestClassifier(3, random_state=0), cv=2),
-    CalibratedClassifierCV(light(lgb.LGBMClassifier), cv=2, method="isotonic"),
-]
-
-
-@pytest.mark.parametrize("labels", ["two", "strings"])
-@pytest.mark.parametrize("made", OVER_CLASSIFIERS, ids=lambda made: type(made).__name__)
-def test_classifiers_over_trees(made: Any, labels: str) -> None:
-    check(made.fit(X, LABELS[labels]), X)
-
-
-OVER_REGRESSORS = [
-    AdaBoostRegressor(DecisionTreeRegressor(max_depth=2), n_estimators=4, random_state=0),
-    BaggingRegressor(light(), 3, random_state=0),
-    StackingRegressor([("a", RandomForestRegressor(3, random_state=0)), ("b", light())], Ridge()),
-    VotingRegressor([("a", light()), ("b", DecisionTreeRegressor(max_depth=2))]),
-]
-
-
-@pytest.mark.parametrize("made", OVER_REGRESSORS, ids=lambda made: type(made).__name__)
-def test_regressors_over_trees(made: Any) -> None:
-    check(made.fit(X, Y), X)
+# --- estimators over boosters; test_over_boosters.py has more -------------------------------------
 
 
 def test_several_outputs_over_boosters() -> None:

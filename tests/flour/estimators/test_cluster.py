@@ -67,13 +67,12 @@ def test_affinity_propagation() -> None:
 
 @pytest.mark.parametrize("form", ["full", "tied", "diag", "spherical"])
 def test_mixtures(form: str) -> None:
-    for count in (1, 3):
+    for count, kind in ((1, GaussianMixture), (3, GaussianMixture), (3, BayesianGaussianMixture)):
         how = {"n_components": count, "covariance_type": form, "random_state": 0}
-        for kind in (GaussianMixture, BayesianGaussianMixture):
-            fit = kind(max_iter=500, **how).fit(X)
-            check(fit, NEW, tolerance=1e-11, narrow=form != "spherical")
-            # Spherical ones add up squares of float32 data in float32, in an order of their own.
-            check(fit, NEW.astype("f"), tolerance=1e-11 if form != "spherical" else 1e-5)
+        fit = kind(max_iter=500, **how).fit(X)
+        check(fit, NEW, tolerance=1e-11, narrow=form != "spherical")
+        # Spherical ones add up squares of float32 data in float32, in an order of their own.
+        check(fit, NEW.astype("f"), tolerance=1e-11 if form != "spherical" else 1e-5)
     narrow = GaussianMixture(3, covariance_type=form, random_state=0, tol=0.01).fit(X.astype("f"))
     check(narrow, NEW.astype("f"), tolerance=1e-11)
     if form != "spherical":

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -339,9 +340,15 @@ def _seen(made: Plan, handed_on: list[object]) -> Callable[[Any], Callable[[obje
     return lambda method: answer if method == made.answer else lambda _: None
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_answer_is_the_same_on_every_way(name: str, form: str) -> None:
+def test_the_answer_is_the_same_on_every_way(name: str) -> None:
+    for form in FORMS:
+        with suppress(pytest.skip.Exception):
+            answered_alike(name, form)
+
+
+def answered_alike(name: str, form: str) -> None:
+    """Machine code, its text in checked memory and the long way agree."""
     made = plan(name)
     handed_on: list[object] = []
     entry: Any = made._opened(_seen(made, handed_on))

@@ -41,7 +41,6 @@ from tests.oven.test_cases import program
 pytestmark = pytest.mark.once
 
 NATIVE = [case for case in CASES if case.native and not isinstance(case.op, Source)]
-IDS = [case.name for case in NATIVE]
 # Changes tried on each row of the table.
 CHANGES = 40
 
@@ -58,8 +57,8 @@ def emitted(flow: Flow) -> Plan:
     return Plan(flow, flow, background=Never(), check=check_limits)
 
 
-@pytest.mark.parametrize("case", NATIVE, ids=IDS)
-def test_emitted_code_stays_in_its_memory(case: Case) -> None:
+def code_stays_in_its_memory(case: Case) -> None:
+    """Emitted code reads and writes what belongs to it."""
     plan = emitted(program(case))
     for rows in (0, 1, 3):
         given = {f"x{i}": value for i, value in enumerate(columns(case, rows, odd=case.odd))}
@@ -198,8 +197,9 @@ def run(plan: Plan, given: dict[str, Any], rows: int) -> None:
         checked.run(plan, given, rows)
 
 
-@pytest.mark.parametrize("case", NATIVE, ids=IDS)
+@pytest.mark.parametrize("case", NATIVE, ids=[case.name for case in NATIVE])
 def test_no_parameter_leads_out_of_memory(case: Case) -> None:
+    code_stays_in_its_memory(case)
     rng = np.random.default_rng(7)
     data = to_data(case.op)
     for _ in range(CHANGES):
@@ -260,8 +260,8 @@ def extreme(rng: np.random.Generator, kind: Type, rows: int) -> Any:
     return made
 
 
-@pytest.mark.parametrize("case", DISTINCT, ids=[case.name for case in DISTINCT])
-def test_no_data_leads_out_of_memory(case: Case) -> None:
+def no_data_leads_out_of_memory(case: Case) -> None:
+    """Numbers at the ends of their types stay where they belong."""
     rng = np.random.default_rng(5)
     plan = emitted(program(case))
     for rows in (1, 4, 4):
@@ -270,7 +270,9 @@ def test_no_data_leads_out_of_memory(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", DISTINCT, ids=[case.name for case in DISTINCT])
-def test_no_input_type_leads_out_of_memory(case: Case) -> None:
+def test_no_input_leads_out_of_memory(case: Case) -> None:
+    no_data_leads_out_of_memory(case)
+    stored_elements_are_handed_on(case)
     rng = np.random.default_rng(11)
     for _ in range(len(KINDS)):
         kinds = fitting(case, rng)
@@ -286,8 +288,7 @@ def sparse_source(name: str, width: int) -> Node:
     return node(OneHot([0, width // 2, width]), [codes])
 
 
-@pytest.mark.parametrize("case", DISTINCT, ids=[case.name for case in DISTINCT])
-def test_stages_may_hand_on_stored_elements_only(case: Case) -> None:
+def stored_elements_are_handed_on(case: Case) -> None:
     """A sparse vector inside a stage is not in memory: every operator has to do with that."""
     rng = np.random.default_rng(13)
     kinds = [kind for kind in case.inputs if isinstance(kind, Vector) and kind.dtype == "float64"]

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 
 from runtime.cli.errors import CommandError
 from runtime.cli.serving import server_settings
-from tests.house import ROOT
+from tests.house import ROOT, until
 from tests.runtime.cli.conftest import Pretzel
 from tests.runtime.repository.folders import age, save_plan
 
@@ -59,10 +58,7 @@ def test_it_serves_follows_and_ends(
     assert asked(f"{url}/predict/a", row)["top"] == 1.0
     save_plan(tmp_path / "models" / "a.pretzel", 2.0)
     age(tmp_path / "models" / "a.pretzel")
-    end = time.monotonic() + 60
-    while asked(f"{url}/predict/a", row)["top"] != 2.0:
-        assert time.monotonic() < end, "the new file is not served"
-        time.sleep(0.05)
+    until(lambda: asked(f"{url}/predict/a", row)["top"] == 2.0, "the new file is not served")
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said

@@ -29,6 +29,8 @@ PROGRAMS = {
     2: (np.array([[10.0, 4.0], [-7.0, 0.5]]), np.array([40.0, 8.0])),
 }
 ROWS = np.random.default_rng(0).normal(size=(6, 1, 2))
+# A busy machine is no reason to refuse what tests ask.
+SETTINGS = ServerSettings(port=0, max_unread=0.0)
 
 
 def scores(version: int) -> Flow:
@@ -45,9 +47,7 @@ def told(version: int, rows: NDArray[Any]) -> NDArray[Any]:
 def servers(*runtimes: Runtime) -> Iterator[ClusterClient]:
     """A client of a server for each of these runtimes."""
     with ExitStack() as stack:
-        all_of_them = [
-            stack.enter_context(Server(each, ServerSettings(port=0))) for each in runtimes
-        ]
+        all_of_them = [stack.enter_context(Server(each, SETTINGS)) for each in runtimes]
         states = [MemberState(n, each.url, "ready") for n, each in enumerate(all_of_them)]
         yield stack.enter_context(ClusterClient(look=lambda: Members(1, states)))
 
@@ -268,8 +268,8 @@ def test_a_block_is_of_one_version_while_replicas_are_upgraded(after: int, how: 
             if how == "switched":
                 each.register("m", scores(2), background=False, activate=False)
         with (
-            Server(one, ServerSettings(port=0)) as a,
-            Server(two, ServerSettings(port=0)) as b,
+            Server(one, SETTINGS) as a,
+            Server(two, SETTINGS) as b,
         ):
             states = [MemberState(n, each.url, "ready") for n, each in enumerate((a, b))]
             members = Members(1, states)

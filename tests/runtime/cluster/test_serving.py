@@ -292,6 +292,7 @@ def rows_answered(controller: Controller) -> list[int]:
     return counts
 
 
+@pytest.mark.apart  # real seconds of processes
 def test_to_zero_and_back_within_a_second(tmp_path: Path, folder: Path) -> None:
     scale = Scale(0, 2, zero_seconds=0.6, down_seconds=0.3)
     with (

@@ -34,10 +34,13 @@ def _native() -> None:
     array_pieces.CUTS.make()
 
 
-@pytest.mark.parametrize("size", [1, 7, 40])
-@pytest.mark.parametrize("instances", [False, True])
-@settings(max_examples=60, deadline=None)
-@given(rows=ROWS, spaces=st.sampled_from([None, 1]))
+@settings(max_examples=150, deadline=None)
+@given(
+    size=st.sampled_from([1, 7, 40]),
+    instances=st.booleans(),
+    rows=ROWS,
+    spaces=st.sampled_from([None, 1]),
+)
 def test_pieces_are_the_whole(size: int, instances: bool, rows: list[Any], spaces: Any) -> None:  # noqa: FBT001 (a case)
     body = json.dumps({"instances": rows} if instances else rows, indent=spaces).encode()
     with pytest.MonkeyPatch.context() as patch:

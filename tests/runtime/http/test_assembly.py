@@ -1,4 +1,4 @@
-"""Settings become what lies in front of the engines, and who is let in: asked over HTTP."""
+"""What lies in front of the engines, over HTTP; test_settings.py has what each setting does."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from flour.core.errors import ParameterError
 from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.answer.batching import Batched
 from runtime.http.answer.result_cache import Cached
 from runtime.http.wire.interfaces import Direct
 from runtime.http.wire.messages import InferCall
@@ -38,31 +34,6 @@ def serving(**settings: Any) -> Iterator[tuple[Server, Client]]:
             yield server, Client(server.port)
 
 
-def test_nothing_is_in_the_way_by_default() -> None:
-    with serving() as (server, client):
-        assert server.service.guards == []
-        for _ in range(20):
-            assert client.post("/predict/m", ROW).status == 200
-        assert isinstance(server.service.answering, Cached)
-        assert server.service.answering.stats() == ()
-
-
-def test_tokens(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(f"alice {ALICE}\n", encoding="utf-8")
-    known = {"Authorization": f"Bearer {ALICE}"}
-    with serving(tokens=str(path)) as (_, client):
-        assert client.post("/predict/m", ROW).status == 401
-        assert client.post("/predict/m", ROW, known).status == 200
-        assert client.get("/v2/health/ready").status == 200
-    with serving(tokens=str(path), tokens_required=False, anonymous_rate=0.01) as (_, client):
-        statuses = [client.post("/predict/m", ROW).status for _ in range(3)]
-        assert statuses == [200, 429, 429]
-        assert [client.post("/predict/m", ROW, known).status for _ in range(3)] == [200] * 3
-    with pytest.raises(ParameterError, match="cannot be read"), serving(tokens=str(path / "no")):
-        pass
-
-
 def test_answers_that_are_kept() -> None:
     with serving(cache_bytes=1 << 16) as (server, client):
         replies = [client.post("/predict/m", ROW).json for _ in range(5)]
@@ -77,30 +48,6 @@ def test_answers_that_are_kept() -> None:
         server.service.runtime.unregister("m")
         assert client.post("/predict/n", ROW).status == 200
         assert [each.name for each in cached.stats()] == ["n"]
-
-
-def test_requests_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if all of them took long.
-    monkeypatch.setattr("runtime.http.answer.batching.INSTANT", -1.0)
-    body = [ROW, ROW]
-    with serving(batch_wait=20.0, batch_rows=8) as (server, client):
-        server.service.answering.quick = lambda *_: None  # type: ignore[method-assign]  # nothing is over at once
-        found: list[Any] = []
-        threads = [
-            threading.Thread(target=lambda: found.append(client.post("/predict/m", body).json))
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        cached = server.service.answering
-        assert isinstance(cached, Cached)
-        batched = cached.inner
-        assert isinstance(batched, Batched)
-        assert batched.stats().requests == 4
-        assert batched.stats().blocks < 4
-        assert [len(each) for each in found] == [2] * 4
 
 
 class Slow(Direct):

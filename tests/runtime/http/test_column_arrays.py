@@ -29,10 +29,10 @@ def _native() -> None:
     number_arrays.NUMBERS.make()
 
 
-@pytest.mark.parametrize("values", [1, 5, 1000])
-@pytest.mark.parametrize("piece", [1, 40])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
+    values=st.sampled_from([1, 5, 1000]),
+    piece=st.sampled_from([1, 40]),
     rows=st.lists(
         st.tuples(FLOATS | st.none() | st.integers(), st.integers() | st.booleans(), MARKS),
         min_size=1,

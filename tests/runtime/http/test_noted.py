@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from runtime import Runtime
 from runtime.http.answer.noted import Noted
 from runtime.watch import training_of
 from runtime.watch.watching import watches_of
+from tests.house import until
 
 ROW = flour.record(age=float, ssn=float)
 PROGRAM = flour.outputs(score=ROW["age"] * 0.5 + ROW["ssn"] * 0.0)
@@ -37,42 +37,35 @@ def noted(runtime: Runtime, tmp_path: Path) -> Iterator[Noted]:
     assert not [each for each in runtime.versions().values() if each.watcher is not None]
 
 
-def soon(true: Any) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 @pytest.mark.usefixtures("noted")
 def test_a_version_is_watched_while_it_is_in_service(runtime: Runtime) -> None:
     training = training_of(oven.bake(PROGRAM), ROWS)
     wanted = {"segments": ["age // 10"], "outliers": [], "drift": True}
     runtime.register("m", PROGRAM, notes={"watch": wanted, "training": training})
     first = runtime.find("m@1")
-    soon(lambda: watches_of(first))
+    until(lambda: watches_of(first))
     (watch,) = watches_of(first)
     runtime.predict("m", ROWS, engine="inline")
     watch.fold()
     assert sum(cell.rows for cell in watch.cells()) == 100
     assert {each.column for each in watch.drift()} == {"age", "ssn"}
     runtime.register("m", flour.outputs(score=ROW["age"] * 0.25))
-    soon(lambda: not watches_of(first) and not watches_of(runtime.find("m")))
+    until(lambda: not watches_of(first) and not watches_of(runtime.find("m")))
     runtime.switch("m", "1")
-    soon(lambda: watches_of(first))
+    until(lambda: watches_of(first))
     runtime.unregister("m")
-    soon(lambda: not watches_of(first))
+    until(lambda: not watches_of(first))
 
 
 @pytest.mark.usefixtures("noted")
 def test_answers_are_kept_as_long_as_notes_say_so(runtime: Runtime, tmp_path: Path) -> None:
     runtime.register("m", PROGRAM, notes={"keep": {"subject": "ssn"}})
-    soon(lambda: runtime.keeper("m") is not None)
+    until(lambda: runtime.keeper("m") is not None)
     answer: Any = runtime.predict("m", ONE)
     assert runtime.why(answer.id).agrees()
     assert (tmp_path / "m-0" / "plans").is_dir()
     runtime.register("m", PROGRAM, "1", replace=True)
-    soon(lambda: runtime.keeper("m") is None)
+    until(lambda: runtime.keeper("m") is None)
     assert not hasattr(runtime.predict("m", ONE), "id")
 
 
@@ -80,7 +73,7 @@ def test_notes_that_cannot_be_followed_are_said_once(
     runtime: Runtime, noted: Noted, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime.register("m", PROGRAM, notes={"watch": {"segments": ["nobody"]}, "keep": {"a": 1}})
-    soon(lambda: len(caplog.records) == 2)
+    until(lambda: len(caplog.records) == 2)
     runtime.register("other", PROGRAM)
     noted.look()
     watch, keep = (record.getMessage() for record in caplog.records)
@@ -95,7 +88,7 @@ def test_without_a_folder_it_says_that_answers_are_not_kept(
 ) -> None:
     runtime.register("m", PROGRAM, notes={"keep": {}})
     noted = Noted(runtime, "")
-    soon(lambda: "--set answers=DIR" in caplog.text)
+    until(lambda: "--set answers=DIR" in caplog.text)
     noted.close()
 
 

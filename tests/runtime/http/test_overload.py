@@ -194,6 +194,7 @@ def test_what_comes_after_a_stop_has_not_waited() -> None:
     assert found == now
 
 
+@pytest.mark.apart  # real seconds of a server and a client in processes of their own
 def test_clients_outside_are_answered_in_time_or_told_soon(tmp_path: Path) -> None:
     """The load comes from a process of its own: here it would wait for the server's GIL."""
     body = tmp_path / "body"

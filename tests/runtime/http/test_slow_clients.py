@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.house import until
 from tests.runtime.repository.folders import save_plan
@@ -99,6 +100,7 @@ def durations(port: int, count: int) -> list[float]:
     return found
 
 
+@pytest.mark.apart  # real seconds of a process with three hundred clients
 def test_slow_clients_hold_nobody_up(tmp_path: Path) -> None:
     """Fifty that send headers byte by byte, fifty bodies, two hundred that say nothing at all."""
     save_plan(tmp_path / "a.pretzel", 1.0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +13,7 @@ import flour
 from runtime import Runtime
 from runtime.routing.comparison import SEGMENTS, Compared, Comparison
 from runtime.routing.pairs import Pair
+from tests.house import until
 
 
 def pair(expected: object, found: object) -> Pair:
@@ -135,7 +134,7 @@ def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
         comparison = runtime.compare("m")
         assert "no shadow was asked" in str(comparison)
         runtime.predict("m", row)
-        wait_for(lambda: comparison.to_dict()["pairs"] == 1)
+        until(lambda: comparison.to_dict()["pairs"] == 1)
         assert runtime.compare("m") is comparison
         found = comparison.to_dict()
         assert found["outputs"]["score"]["largest_difference"] == pytest.approx(8.0)
@@ -147,13 +146,5 @@ def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
         again = runtime.compare("m", segment="X")
         assert again is not comparison
         runtime.predict("m", row)
-        wait_for(lambda: again.to_dict()["pairs"] == 1)
+        until(lambda: again.to_dict()["pairs"] == 1)
         assert again.to_dict()["first_difference"] is None
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    """Wait for what shadows do in the background."""
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.005)

@@ -16,9 +16,10 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 import flour
 from flour import Flow
 from runtime import Runtime
-from runtime.routing import Pair
 from runtime.routing.pairs import bits
+from tests.house import until
 from tests.runtime.plans import WORDS, documents
+from tests.runtime.routing.seen import Seen
 
 TEXTS = documents(60, 40)
 
@@ -66,23 +67,6 @@ def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return {name: bits(value) for name, value in one.items()} == {
         name: bits(value) for name, value in other.items()
     }
-
-
-class Seen:
-    """The pairs that came."""
-
-    def __init__(self) -> None:
-        self.pairs: list[Pair] = []
-
-    def add(self, pair: Pair) -> None:
-        self.pairs.append(pair)
-
-    def wait(self, count: int) -> list[Pair]:
-        end = time.monotonic() + 20
-        while len(self.pairs) < count and time.monotonic() < end:
-            time.sleep(0.002)
-        assert len(self.pairs) >= count
-        return self.pairs
 
 
 @pytest.mark.rules  # texts are joined only as the rules hold them
@@ -190,9 +174,4 @@ def test_a_full_list_sheds_and_counts(runtime: Runtime) -> None:
     runtime.route("m", "m@1", shadow="m@2", inline=False)
     for _ in range(20_000):
         runtime.predict("m", "word001")
-    end = time.monotonic() + 20
-    total = 0
-    while total < 20_000 and time.monotonic() < end:
-        total = sum(each.asked + each.shed for each in runtime.shadow_stats())
-        time.sleep(0.01)
-    assert total == 20_000
+    until(lambda: sum(each.asked + each.shed for each in runtime.shadow_stats()) == 20_000)

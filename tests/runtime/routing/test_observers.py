@@ -13,25 +13,12 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.routing import Pair
 from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.plans import WIDTH, shift
+from tests.runtime.routing.seen import Seen
 
 ROW = np.arange(WIDTH, dtype=float)
-
-
-class Seen:
-    """The pairs that came; it may raise at each."""
-
-    def __init__(self, problem: type[Exception] | None = None) -> None:
-        self.pairs: list[Pair] = []
-        self.problem = problem
-
-    def add(self, pair: Pair) -> None:
-        self.pairs.append(pair)
-        if self.problem is not None:
-            raise self.problem("no room")
 
 
 @pytest.fixture

@@ -15,35 +15,16 @@ import flour
 from flour.core.errors import InputError
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.routing import Pair, Route
+from runtime.routing import Route
 from runtime.routing.mirror import WAITING
 from runtime.routing.shadows import Shadows, kept
+from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.plans import WIDTH, offset_of, shift
+from tests.runtime.routing.seen import Seen
 
 ROW = np.arange(WIDTH, dtype=float)
 ROUTE = Route("m@1", shadow="m@2")
-
-
-class Seen:
-    """The pairs that came."""
-
-    def __init__(self) -> None:
-        self.pairs: list[Pair] = []
-
-    def add(self, pair: Pair) -> None:
-        self.pairs.append(pair)
-
-    def wait(self, count: int) -> list[Pair]:
-        until(lambda: len(self.pairs) >= count)
-        return self.pairs
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.002)
-    assert condition()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import joblib
 import pytest
 
 from runtime.cli import main
-from tests.house import ROOT
+from tests.house import ROOT, until
 from tests.runtime.http.client import Client
 from tests.runtime.provenance import planted
 
@@ -51,9 +51,7 @@ def test_processes_tell_no_private_values(tmp_path: Path) -> None:
         workers = _children(process.pid)
         assert workers
         os.kill(workers[-1], signal.SIGABRT)
-        end = time.monotonic() + 30
-        while client.get("/v2/health/ready").status != 200:
-            assert time.monotonic() < end
+        until(lambda: client.get("/v2/health/ready").status == 200)
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=60)
     finally:
