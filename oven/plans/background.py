@@ -28,7 +28,7 @@ def shared() -> Executor:
 
 
 def _after_fork() -> None:
-    """A child process has not got the thread: it makes another one, for what waited for it."""
+    """The worker thread does not survive a fork; start a new one for the queued work."""
     _shared.clear()
     if _lock.locked():  # by a thread that this process does not have after a fork
         _lock.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
@@ -109,11 +109,18 @@ class Plan(PickledAsFile):
     ) -> None:
         self._program, self._facts, self._restored = program, facts, restored
         self._background, self._check = background, check
-        self._inputs, self._leaves, self.exact = facts.inputs, facts.leaves, facts.exact
-        self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
-        #: Says what the data of a call is.
-        self.reader = BatchReader(self._inputs, known_missing_of(self))
-        self._run_block: Callable[[object], dict[str, Any]] = weakly(self._run_any)
+        #: The named inputs and their types.
+        self.inputs, self.exact = facts.inputs, facts.exact
+        #: The node of each output, which code computes or looks labels up by.
+        self.leaves: Mapping[str, Node] = facts.leaves
+        #: The labels of the columns of probabilities, where the plan looks labels up.
+        self.classes = facts.classes
+        #: Whether answers depend on other rows: blocks are then neither cut nor put together.
+        self.mixes_rows = facts.mixes_rows
+        self._roots, self._names = tuple(self.leaves.values()), tuple(self.leaves)
+        #: Tells what form the data of a call has.
+        self.reader = BatchReader(self.inputs, known_missing_of(self))
+        self._run_block: Callable[[object], dict[str, Any]] = weakly(self._first_run)
         self._variants: dict[tuple[Type, ...], Pending[Plan]] = {}
         self._by_dtype: dict[str | None, Pending[Plan] | None] = {}
         self._call: Call | None = None
@@ -143,19 +150,9 @@ class Plan(PickledAsFile):
         return self._program.stages
 
     @property
-    def leaves(self) -> Mapping[str, Node]:
-        """What each output is in the values that steps leave, or made of."""
-        return self._leaves
-
-    @property
     def digest(self) -> str:
         """Equal programs have equal digests."""
         return self._restored.digest if self._restored else self.flow.digest
-
-    @property
-    def classes(self) -> tuple[Any, ...] | None:
-        """What stands for each column of the probabilities, where the plan looks labels up."""
-        return self._facts.classes
 
     @property
     def node_digests(self) -> str:
@@ -183,14 +180,9 @@ class Plan(PickledAsFile):
         return self.parameters()
 
     @property
-    def inputs(self) -> dict[str, Type]:
-        """The named inputs and their types."""
-        return self._inputs
-
-    @property
     def outputs(self) -> dict[str, Type]:
         """The named outputs and their types."""
-        return {name: item.type for name, item in self._leaves.items()}
+        return {name: item.type for name, item in self.leaves.items()}
 
     @property
     def ready(self) -> bool:
@@ -209,11 +201,6 @@ class Plan(PickledAsFile):
         """Have this called once it is ready, or cannot be: now, or on the thread that compiles."""
         self._bound.when_done(call)
 
-    @property
-    def mixes_rows(self) -> bool:
-        """Whether answers depend on other rows: blocks are then neither cut nor put together."""
-        return self._facts.mixes_rows
-
     def release(self) -> None:
         """Give back memory that operators hold only to run faster; they take it again."""
         for item in self.optimised.nodes() if self.unfolded else ():
@@ -231,7 +218,9 @@ class Plan(PickledAsFile):
         native = [Needed.of(stage.source, stage.name) for stage in stages if stage.source]
         if native:
             native += [Needed.of(each.SOURCE, each.NAME) for each in (driver, gil_yield)]
-        return [*native, *map(_needed_entry, self._entry_code())]
+        return native + [
+            Needed(c.key, c.name, partial(getattr, c, "text")) for c in self._entry_code()
+        ]
 
     def _entry_code(self) -> tuple[EntryCode, ...]:
         """The code of the entries that calls of it may take."""
@@ -239,7 +228,7 @@ class Plan(PickledAsFile):
             return self._restored.skeleton.entries
         if self._entries is None:
             alone = one_run(self.stages, self._roots) is not None
-            self._entries = usual_code(self._inputs.values(), alone=alone)
+            self._entries = usual_code(self.inputs.values(), alone=alone)
         return self._entries
 
     def _compiled(self) -> Steps:
@@ -253,10 +242,9 @@ class Plan(PickledAsFile):
             found = f" ({problem.found})" if problem.found else ""
             said = f"{problem.what}{found}: {problem.hint}"
             warnings.warn(said, RuntimeWarning, stacklevel=2)
-        return self._by_definition() if self._native is None else self._native
-
-    def _by_definition(self) -> Steps:
-        """Every operator by itself, in Python."""
+        if self._native is not None:
+            return self._native
+        # Every operator by itself, in Python.
         inside = [item for item in self.optimised.nodes() if not isinstance(item.op, Source)]
         return tuple(Stage(PYTHON, (item,), item.inputs, (item,)) for item in inside)
 
@@ -308,7 +296,8 @@ class Plan(PickledAsFile):
 
         return run_arrow(self, data)
 
-    def _run_any(self, data: object) -> dict[str, Any]:
+    def _first_run(self, data: object) -> dict[str, Any]:
+        """`run` until the plan's own entry is there."""
         data = self.reader.nulls.of_rows(data)
         batch = self.reader.read(data)
         if not batch.is_block:
@@ -446,7 +435,11 @@ class Plan(PickledAsFile):
         if name in self._by_dtype:
             return self._by_dtype[name]
         kinds = native_types(self.inputs, data)
-        found = None if kinds == self.inputs else self._variant(kinds)
+        found = None if kinds == self.inputs else self._variants.get(tuple(kinds.values()))
+        if found is None and kinds != self.inputs:
+            later = BY_DEFAULT[0] if self._background is None else self._background
+            found = Pending(partial(self._baked_for, kinds), later, held=True)
+            self._variants[tuple(kinds.values())] = found
         if name is not None:
             self._by_dtype[name] = found
         return found
@@ -466,14 +459,6 @@ class Plan(PickledAsFile):
             self._variants[tuple(kinds.values())] = Pending(lambda: made, background=False)
         return plan
 
-    def _variant(self, kinds: Mapping[str, Type]) -> Pending[Plan]:
-        key = tuple(kinds.values())
-        if key not in self._variants:
-            make = partial(self._baked_for, kinds)
-            later = BY_DEFAULT[0] if self._background is None else self._background
-            self._variants[key] = Pending(make, later, held=True)
-        return self._variants[key]
-
     def _baked_for(self, kinds: Mapping[str, Type]) -> Plan:
         bake = extension("native_plan")
         made: Plan = bake(self.flow.retype(**kinds), exact=self.exact, background=self._background)
@@ -484,7 +469,7 @@ class Plan(PickledAsFile):
     def _run(self, data: object) -> dict[str, Any]:
         columns, rows = coerce(self.inputs, data)
         made = self.run_columns(columns, rows)
-        return {name: public(value, self._leaves[name].type) for name, value in made.items()}
+        return {name: public(value, self.leaves[name].type) for name, value in made.items()}
 
     def run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
         """Every output for columns that already are what the inputs' types say."""
@@ -511,7 +496,7 @@ class Plan(PickledAsFile):
                 values |= step.run(given, rows)
             else:
                 values |= self.interpret(step.nodes[0], values, columns)
-        return {name: self.output(item, values, columns) for name, item in self._leaves.items()}
+        return {name: self.output(item, values, columns) for name, item in self.leaves.items()}
 
     def native_column(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
         """A column for native code."""
@@ -579,14 +564,9 @@ class Plan(PickledAsFile):
 
     def parameters(self) -> frozenset[Parameter]:
         """Every array and table the plan refers to: as written, optimised, and derived for code."""
-        return frozenset(self._parameters())
-
-    def _parameters(self) -> Iterator[Parameter]:
-        for flow in (self.optimised, self.flow):
-            for item in flow.nodes():
-                yield from item.op.parameters()
-        for stage in self.stages:
-            yield from stage.parameters()
+        nodes = (item for flow in (self.optimised, self.flow) for item in flow.nodes())
+        holders = (*(item.op for item in nodes), *self.stages)
+        return frozenset(parameter for each in holders for parameter in each.parameters())
 
     def put_into(self, store: Store, owner: str) -> None:
         """Let `owner` hold this plan's parameters in a store, which then accounts for them."""
@@ -594,7 +574,3 @@ class Plan(PickledAsFile):
 
     def __repr__(self) -> str:
         return f"Plan({', '.join(self.outputs)}: {', '.join(kind for kind, _ in self.stage_kinds)})"
-
-
-def _needed_entry(code: EntryCode) -> Needed:
-    return Needed(code.key, code.name, lambda: code.text)
