@@ -47,35 +47,27 @@ def open_entry(
     """The entry of a plan: whatever it is handed goes in by the shortest way there is for it."""
     if (part := open_opaque_entry(inputs, steps, outputs, fallback)) is not None:
         return part
-    opened = partial(_open_plan, inputs, steps, outputs, nulls)
+
+    def opened(otherwise: Call) -> Call:
+        def arrays() -> Call:
+            return open_columns_entry(inputs, steps, outputs, otherwise) or otherwise
+
+        found = layout(inputs, steps, outputs)
+        if found is None:
+            made = arrays()
+            return open_record_entry(inputs, steps, outputs, made, nulls) or made
+        dtype = np.dtype(found.kind.dtype) if isinstance(found.kind, Vector) else None
+        later = LazyEntry(arrays, otherwise, dtype)
+        entry = open_array_entry(found, later)
+        if entry is None:
+            return otherwise
+        later.behind(entry)
+        return entry
+
     match [*inputs.values()]:
         case [Text(encoding) as kind] if encoding:
             return decoding(kind, fallback, opened)
     return opened(fallback)
-
-
-def _open_plan(
-    inputs: Mapping[str, Type],
-    steps: Steps,
-    outputs: Sequence[Node],
-    nulls: Nulls | None,
-    fallback: Call,
-) -> Call:
-    found = layout(inputs, steps, outputs)
-
-    def arrays() -> Call:
-        return open_columns_entry(inputs, steps, outputs, fallback) or fallback
-
-    if found is None:
-        made = arrays()
-        return open_record_entry(inputs, steps, outputs, made, nulls) or made
-    dtype = np.dtype(found.kind.dtype) if isinstance(found.kind, Vector) else None
-    later = LazyEntry(arrays, fallback, dtype)
-    entry = open_array_entry(found, later)
-    if entry is None:
-        return fallback
-    later.behind(entry)
-    return entry
 
 
 def open_columns_entry(
@@ -99,7 +91,9 @@ def open_columns_entry(
     # The one array is read where it lies, if its rows lie one behind another.
     straight = open_array_entry(found, entry)
     assert straight is not None, "there can be entries"
-    return native_function(NAMED, partial(_named, next(iter(inputs)), straight, entry))
+    name = next(iter(inputs))
+    words = {"LABEL": id(name), "ENTRY": id(straight), "FALLBACK": id(entry)}
+    return native_function(NAMED, lambda: Contents(words, (name, straight, entry)))
 
 
 def columns_of(
@@ -133,11 +127,6 @@ def _reading(ranks: Mapping[str, int], name: str, kind: Type | None) -> Reading 
     if read == "STRING":
         more["LOW"] = NONE  # what None is among words
     return Reading(read, more, width, read in {"STRING", "TEXT"})
-
-
-def _named(name: str, entry: Call, fallback: Callable[[object], Any]) -> Contents:
-    words = {"LABEL": id(name), "ENTRY": id(entry), "FALLBACK": id(fallback)}
-    return Contents(words, (name, entry, fallback))
 
 
 def columns_contents(found: Rows, fallback: Callable[[object], Any]) -> Contents:

@@ -14,7 +14,7 @@ of its texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from oven.entry.generator import KINDS
 
@@ -343,43 +343,21 @@ def _switch(name: str, cases: dict[str, str]) -> str:
     return "el".join(lines)
 
 
-def _of_kinds(name: str, lines: Callable[[str], str]) -> str:
-    return _switch(name, {f"KIND_{kind.upper()}": lines(kind) for kind in KINDS[:-1]})
+def _of_kinds(name: str, floats: str, integers: str, others: Mapping[str, str]) -> str:
+    """One of these lines by the number of a kind; {0} is the kind, {1} it without its sign."""
+    lines = {
+        f"KIND_{kind.upper()}": others.get(kind, floats if "float" in kind else integers)
+        for kind in KINDS[:-1]
+    }
+    made = {each: (each[5:].lower(), each[5:].lower().removeprefix("u")) for each in lines}
+    return _switch(name, {each: line.format(*made[each]) for each, line in lines.items()})
 
 
 def _of_sizes(line: str) -> str:
     return _switch("long", {str(size): line.format(8 * size) for size in (8, 4, 2, 1)})
 
 
-def _loaded(kind: str, where: str) -> str:
-    """A number in memory as float64 or int64, whose bits a uint64 keeps."""
-    if kind == "bool":
-        return f"int64(ld_uint8({where}, 0) != 0)"
-    return f"float64(ld_{kind}({where}, 0))" if _is_float(kind) else f"int64(ld_{kind}({where}, 0))"
-
-
-def _stored(kind: str) -> str:
-    if _is_float(kind):
-        return f"st_{kind}(there, 0, {kind}(value))"
-    same = "int8" if kind == "bool" else kind.removeprefix("u")
-    return f"st_{same}(there, 0, {same}(word))"
-
-
-def _value(kind: str) -> str:
-    return f"{'value' if _is_float(kind) else 'word'} = {_loaded(kind, 'here')}"
-
-
-def _python_number(kind: str) -> str:
-    """The number in memory as one of Python's."""
-    made = {"bool": "PyBool_FromLong", "uint64": "PyLong_FromUnsignedLongLong"}
-    maker = "PyFloat_FromDouble" if _is_float(kind) else made.get(kind, "PyLong_FromLongLong")
-    return f"item = {maker}({_loaded(kind, 'where')})"
-
-
-def _is_float(kind: str) -> bool:
-    return kind.startswith("float")
-
-
+_FLAG = "int64(ld_uint8({0}, 0) != 0)"
 PARTS = {
     "fall_back": _FALL_BACK,
     "discard": _DISCARD,
@@ -402,9 +380,29 @@ PARTS = {
     "filled": _FILLED,
     "run": _RUN,
     "named_answers": _NAMED_ANSWERS,
-    "scalar": _of_kinds("kind", _python_number),
-    "load_value": _of_kinds("kind", _value),
-    "store_value": _of_kinds("wanted", _stored),
+    # A number in memory as one of Python's.
+    "scalar": _of_kinds(
+        "kind",
+        "item = PyFloat_FromDouble(float64(ld_{0}(where, 0)))",
+        "item = PyLong_FromLongLong(int64(ld_{0}(where, 0)))",
+        {
+            "bool": f"item = PyBool_FromLong({_FLAG.format('where')})",
+            "uint64": "item = PyLong_FromUnsignedLongLong(int64(ld_uint64(where, 0)))",
+        },
+    ),
+    # A number in memory as float64 or int64, whose bits a uint64 keeps.
+    "load_value": _of_kinds(
+        "kind",
+        "value = float64(ld_{0}(here, 0))",
+        "word = int64(ld_{0}(here, 0))",
+        {"bool": f"word = {_FLAG.format('here')}"},
+    ),
+    "store_value": _of_kinds(
+        "wanted",
+        "st_{0}(there, 0, {0}(value))",
+        "st_{1}(there, 0, {1}(word))",
+        {"bool": "st_int8(there, 0, int8(word))"},
+    ),
     "store_word": _of_sizes("st_int{0}(cell, 0, int{0}(word))"),
     "copy_words": _of_sizes(
         "for i in range(few):\n"

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -47,17 +46,18 @@ def open_record_entry(
     if found is None or (len(inputs) == 1 and not found.listed):
         return None
     arrays = _arrays(found, fallback) or fallback
-    entry = native_function(RECORDS, partial(_contents, found, fallback, arrays))
+
+    def contents(rows: Rows, otherwise: Call) -> Contents:
+        words = {"FALLBACK": id(otherwise), "ARRAYS": id(arrays), "BY_POSITION": int(rows.listed)}
+        return rows_contents(rows, words, otherwise, arrays)
+
+    entry = native_function(RECORDS, partial(contents, found, fallback))
     if entry is None or nulls is None or nulls.idle:
         return entry
     asking = rows_of(inputs, steps, outputs, partial(_reading, 0))
     assert asking is not None, "it has one with None, too"
     settle, known = nulls.of_rows, entry
-
-    def settled(data: object) -> Any:
-        return known(settle(data))
-
-    return native_function(RECORDS, partial(_contents, asking, settled, arrays))
+    return native_function(RECORDS, partial(contents, asking, lambda data: known(settle(data))))
 
 
 def _reading(none: int, _: str, kind: Type | None) -> Reading | None:
@@ -93,8 +93,3 @@ def _arrays(found: Rows, fallback: Call) -> Call | None:
     if not plain or port.fields != tuple(found.fields):
         return None
     return open_array_entry(EntryLayout(found.run, Vector(len(fields)), found.outputs), fallback)
-
-
-def _contents(found: Rows, fallback: Call, arrays: Call) -> Contents:
-    words = {"FALLBACK": id(fallback), "ARRAYS": id(arrays), "BY_POSITION": int(found.listed)}
-    return rows_contents(found, words, fallback, arrays)

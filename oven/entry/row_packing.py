@@ -45,7 +45,13 @@ def open_row_packing(inputs: Mapping[str, Type], steps: Steps, outputs: Sequence
     found = None if plain else columns_of(inputs, steps, outputs, {})
     if found is None or np.ndarray.__flags__ & _COLLECTED:
         return _nothing
-    native = native_function(PACKED, partial(_contents, found))
+
+    def contents() -> Contents:
+        dtype = np.dtype(np.uint8)
+        words, kept = columns_contents(found, _nothing)
+        return Contents({**words, "DTYPE": id(dtype)}, (*kept, dtype))
+
+    native = native_function(PACKED, contents)
     if native is None:
         return _nothing
     name = next(iter(inputs)) if kinds and isinstance(kinds[0], Text) and found.bare else None
@@ -56,17 +62,13 @@ def _nothing(_: object) -> None:
     return None
 
 
-def _contents(found: Rows) -> Contents:
-    dtype = np.dtype(np.uint8)
-    words, kept = columns_contents(found, _nothing)
-    return Contents({**words, "DTYPE": id(dtype)}, (*kept, dtype))
-
-
 def _laid(
     native: Callable[[Any], Any], found: Rows, name: str | None, data: object
 ) -> PackedRows | None:
     if name is not None and type(data) is list:  # documents
-        data = _objects(data)
+        documents = np.empty(len(data), object)
+        documents[:] = data
+        data = documents
     made = native(data)
     if made is None:
         return None
@@ -78,12 +80,6 @@ def _laid(
         if isinstance(port, Port)
     }
     return PackedRows(columns, rows)
-
-
-def _objects(data: list[Any]) -> NDArray[Any]:
-    made = np.empty(len(data), object)
-    made[:] = data
-    return made
 
 
 def _view(

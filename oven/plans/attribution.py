@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,7 +48,7 @@ class Part:
 
 
 #: The words of a row's documents: (row, number of the score) -> parts.
-Words = Callable[[int, int], Sequence[Part]]
+Words = Callable[[int, int], Iterable[Part]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -31,7 +31,7 @@ _ALIGN = 64
 KEPT_ROOM = 64 << 20
 #: Native code refuses longer documents; Python handles them.
 LONGEST = 64 << 20
-#: A call that touches this many bytes or more (about 20 us) releases the GIL. Taking the GIL back
+#: A call that touches this many bytes or more (about 20 µs) releases the GIL. Taking the GIL back
 #: can take thousands of microseconds, so shorter calls keep it.
 RELEASE_BYTES = 1 << 20
 #: A byte of text, or a stored number of a sparse row, takes about as long as touching this many
@@ -202,7 +202,8 @@ class NativeRun:
 
         This brings code and parameters for single rows into memory, and fills caches.
         """
-        row = {value: _zeros(value, dtype) for value, dtype in self.form.numeric}
+        widths = {v: (v.type.width,) if isinstance(v.type, Vector) else () for v in self.inputs}
+        row = {value: np.zeros((1, *widths[value]), dtype) for value, dtype in self.form.numeric}
         with suppress(RowsRefused):
             self.run(row, 1)
 
@@ -222,13 +223,14 @@ class NativeRun:
             return None
         results = [into[item] for item in self.outputs]
         io = [word for column in (*ready, *results) for word in words(column)]
-        return partial(self._rows, np.array([*io, 0, 0], np.int64))
+        table = np.array([*io, 0, 0], np.int64)  # addresses of the first row, and strides
 
-    def _rows(self, table: NDArray[np.int64], start: int, rows: int, memory: object) -> None:
-        """Run rows from `start` on; `table` has the addresses of the first row and strides."""
-        shifted = table.copy()
-        shifted[:-2:2] += start * table[1:-2:2]
-        self._invoke(rows * self.row_work, shifted.ctypes.data, rows, memory)
+        def run(start: int, rows: int, memory: object) -> None:
+            shifted = table.copy()
+            shifted[:-2:2] += start * table[1:-2:2]
+            self._invoke(rows * self.row_work, shifted.ctypes.data, rows, memory)
+
+        return run
 
     def _lengths(self, columns: Sequence[NDArray[Any] | Sparse]) -> NDArray[np.int64]:
         """The length of each row; empty if no memory depends on it."""
@@ -361,12 +363,6 @@ def _empty(value: Value, rows: int) -> NDArray[Any]:
     if isinstance(kind, Vector):
         return np.empty((rows, kind.width), kind.dtype)
     return np.empty(rows, kind.dtype)  # type: ignore[union-attr]  # native columns have a dtype
-
-
-def _zeros(value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A row of zeros for an input."""
-    kind = value.type
-    return np.zeros((1, kind.width) if isinstance(kind, Vector) else 1, dtype)
 
 
 def _number_column(column: object, value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:

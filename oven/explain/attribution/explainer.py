@@ -35,6 +35,8 @@ class Explainer:
         asked = plan.flow.outputs[output]
         self.terms: Terms = terms(score_of(asked))
         self.raw_score = self.terms.score is not asked
+        #: The number of raw columns, and one for what is made of none.
+        self.count = len(self.terms.columns) + 1
         #: The programs of the shares of linear terms.
         self.shares = [shares_of(term, len(self.terms.columns)) for term in self.terms.linear]
         nodes = {SCORE: self.terms.score}
@@ -42,11 +44,9 @@ class Explainer:
         nodes |= {f"trees {i}": term.node.inputs[0] for i, term in enumerate(self.terms.trees)}
         #: The score, the shares of the linear terms, and what the trees read.
         self.plan: Plan = extension("native_plan")(Flow(nodes), exact=plan.exact, background=False)
-        classes = plan.classes
-        kind = self.terms.score.type
+        kind, classes = self.terms.score.type, plan.classes or ()
         self.scores = kind.width if isinstance(kind, Vector) else 1
-        fits = classes is not None and len(classes) == self.scores
-        self.names = tuple(classes) if classes is not None and fits else ()
+        self.names = classes if len(classes) == self.scores else ()
 
     @cached_property
     def values(self) -> Plan:
@@ -60,11 +60,6 @@ class Explainer:
         """The linear terms that count words, by their numbers."""
         every = ((i, counted_of(term)) for i, term in enumerate(self.terms.linear))
         return {i: counted for i, counted in every if counted is not None}
-
-    @property
-    def count(self) -> int:
-        """The number of raw columns, and one for what is made of none."""
-        return len(self.terms.columns) + 1
 
     @cached_property
     def paths(self) -> list[TreePaths]:

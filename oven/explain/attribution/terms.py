@@ -129,17 +129,13 @@ def at_terms(
 ) -> NDArray[np.float64]:
     """The score where the terms have these values, which are one row each."""
     values: dict[Node, Columns] = {
-        term.node: _as(term.node.type, row)
+        term.node: row.reshape((1, -1) if isinstance(term.node.type, Vector) else -1)
         for term, row in zip((*sum_of.linear, *sum_of.trees), (*linear, *trees), strict=True)
     }
     for item in topological([sum_of.score]):
         if item not in values and all(source in values for source in item.inputs) and item.inputs:
             values[item] = apply_op(item, [values[source] for source in item.inputs])
     return np.asarray(densify(values[sum_of.score]), np.float64).reshape(-1)
-
-
-def _as(kind: Type, row: NDArray[np.float64]) -> NDArray[np.float64]:
-    return row.reshape(1, -1) if isinstance(kind, Vector) else row.reshape(-1)
 
 
 def ours(held: Columns) -> Columns:
