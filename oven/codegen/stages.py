@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from sys import intern
 
@@ -235,7 +236,14 @@ class _Maker:
 
     def _cut_index(self, nodes: Sequence[Node], lines: int) -> int | None:
         """The index to cut a large stage at: near the middle, with few columns across."""
-        costs = self._crossing(nodes)
+        # For each index between two nodes, the cost of the columns that cross it.
+        number = {item: index for index, item in enumerate(nodes)}
+        steps = [0] * (len(nodes) + 1)
+        for item, index in number.items():
+            last = max((number[r] for r in self.reading[item] if r in number), default=index)
+            steps[index + 1] += _passing_cost(item)
+            steps[last + 1] -= _passing_cost(item)
+        costs = dict(enumerate(list(accumulate(steps))[1 : len(nodes)], 1))
         third = len(nodes) // 3
         inner = range(max(third, 1), max(len(nodes) - third, 2))
         best = min(inner, key=lambda index: costs.get(index, _NEVER), default=0)
@@ -243,16 +251,6 @@ class _Maker:
             best = min(costs, key=costs.__getitem__, default=0)
         most = _NEVER if lines > MOST_SPARSE_LINES else _SPARSE * NARROW
         return best if costs.get(best, _NEVER) < most else None
-
-    def _crossing(self, nodes: Sequence[Node]) -> dict[int, int]:
-        """For each index between two nodes, the cost of the columns that cross it."""
-        number = {item: index for index, item in enumerate(nodes)}
-        steps = [0] * (len(nodes) + 1)
-        for item, index in number.items():
-            last = max((number[r] for r in self.reading[item] if r in number), default=index)
-            steps[index + 1] += _passing_cost(item)
-            steps[last + 1] -= _passing_cost(item)
-        return dict(enumerate(list(accumulate(steps))[1 : len(nodes)], 1))
 
     def _stage(self, nodes: Sequence[Node], kind: str) -> Stage:
         inside = set(nodes)
@@ -425,8 +423,7 @@ class _Writer:
             value = self._computed(item, scope, rows)
             if item in found:
                 assert isinstance(value, VectorValue), "a product has a vector of sums"
-                name = found[item]
-                value.each(lambda _, v, n=name: self.body.line(f"{n} = {n} + {v} * 0.0"))
+                value.each(partial(self._add_nothing, found[item]))
             self.values[item] = self._stored_or_kept(item, value, scope, uses[item], rows)
 
     def _computed(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
@@ -438,9 +435,15 @@ class _Writer:
             return inputs[0]
         op = item.op  # one that needs no zeros reads sparse vectors as they are
         if not (op.takes_sparse or op.keeps_zero or getattr(op, "skips_zeros", False)):
-            sparse = [isinstance(v, VectorValue) and not v.dense for v in inputs]
-            inputs = [scope.hold(v) if s else v for v, s in zip(inputs, sparse, strict=True)]
+            inputs = [
+                scope.hold(value) if isinstance(value, VectorValue) and not value.dense else value
+                for value in inputs
+            ]
         return item.op.emit(scope, *inputs)
+
+    def _add_nothing(self, name: str, _: str, value: str) -> None:
+        """Add zero times a value."""
+        self.body.line(f"{name} = {name} + {value} * 0.0")
 
     def _stored_or_kept(
         self, item: Node, value: Emitted, scope: Scope, uses: int, rows: Mapping[Value, str]
@@ -449,27 +452,23 @@ class _Writer:
         if item in self.columns:
             assert isinstance(value, ScalarValue | VectorValue), "documents and words stay inside"
             if item in self.stored:
-                return self._append_stored(item, value, scope, rows[item], uses)
+                # Append the stored numbers of a sparse row to those of the row before.
+                row = rows[item]
+                assert isinstance(value, VectorValue), "scalars are not sparse"
+                if uses or any(part.at is None and part.most is None for part in value.parts):
+                    value = scope.keep(value)
+                loose = any(part.at is not None for part in value.parts)
+                rooms = [part.most for part in value.parts if part.most is not None]
+                fixed = sum(room.fixed for room in rooms) + (value.width if loose else 0)
+                self.most[item] = Room(sum(room.each for room in rooms), fixed, value.width)
+                scope.write_stored(value, row, *self.stored[item])
+                return value
             scope.write(value, rows[item])
             if uses and isinstance(value, VectorValue):
                 return self._stored(item, scope, rows[item], constant=False)
         elif uses > 1 and isinstance(value, VectorValue):
             stored = len(value.parts) == 1 and value.parts[0].stored
             return value if stored else scope.keep(value)
-        return value
-
-    def _append_stored(
-        self, item: Node, value: Emitted, scope: Scope, row: str, uses: int
-    ) -> VectorValue:
-        """Append the stored numbers of a sparse row to those of the row before."""
-        assert isinstance(value, VectorValue), "scalars are not sparse"
-        if uses or any(part.at is None and part.most is None for part in value.parts):
-            value = scope.keep(value)
-        loose = any(part.at is not None for part in value.parts)
-        rooms = [part.most for part in value.parts if part.most is not None]
-        fixed = sum(room.fixed for room in rooms) + (value.width if loose else 0)
-        self.most[item] = Room(sum(room.each for room in rooms), fixed, value.width)
-        scope.write_stored(value, row, *self.stored[item])
         return value
 
     def _input(self, source: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:

@@ -404,7 +404,16 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
         try:
             found.append(packs.read(path, level.name, compilers()))
         except (FileNotFoundError, NotADirectoryError):
-            _warn_of_others(path, level)
+            # Warn of a user's folder that has packs, and none of this processor's level.
+            others = [
+                each.name for each in levels.LEVELS if (path.parent / f"{each.name}.pack").exists()
+            ]
+            if others and path.parent != RELEASED:
+                _warn(
+                    f"the packs in {path.parent} are not used: they are for {', '.join(others)},"
+                    f" and code here is for {level.name}; code is compiled instead"
+                    f" (pretzel warm FOLDER --cpu {level.name} makes it ahead)"
+                )
         except (packs.Refused, OSError, ValueError, TypeError, KeyError) as problem:
             said = f"{path} is not used: {problem}; code is compiled instead"
             if path.parent == RELEASED and isinstance(problem, packs.Outdated):
@@ -412,19 +421,6 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
             else:
                 _warn(said)
     return tuple(found)
-
-
-def _warn_of_others(missing: Path, level: levels.Level) -> None:
-    """Warn of a user's folder that has packs, and none of this processor's level."""
-    others = [
-        each.name for each in levels.LEVELS if (missing.parent / f"{each.name}.pack").exists()
-    ]
-    if others and missing.parent != RELEASED:
-        _warn(
-            f"the packs in {missing.parent} are not used: they are for {', '.join(others)},"
-            f" and code here is for {level.name}; code is compiled instead"
-            f" (pretzel warm FOLDER --cpu {level.name} makes it ahead)"
-        )
 
 
 def read_entry(path: Path) -> bytes:
@@ -459,7 +455,13 @@ def write_entry(path: Path, entry: bytes) -> bool:
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         if not trusted(directory()):
             return False
-        _clear(path)
+        # Remove what would keep an entry from being written: a file as its folder, a folder as it.
+        if path.parent.is_dir() and path.is_dir() and not path.is_symlink():
+            import shutil  # what is damaged like this is rare, and importing it takes milliseconds
+
+            shutil.rmtree(path)
+        elif path.parent.exists() and not path.parent.is_dir():
+            path.parent.unlink()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary.write_bytes(entry)
         temporary.chmod(0o644)  # independent of the umask: no other user may write
@@ -468,16 +470,6 @@ def write_entry(path: Path, entry: bytes) -> bool:
         _drop(temporary)
         return False
     return True
-
-
-def _clear(path: Path) -> None:
-    """Remove what would keep an entry from being written: a file as its folder, a folder as it."""
-    if path.parent.is_dir() and path.is_dir() and not path.is_symlink():
-        import shutil  # what is damaged like this is rare, and importing it takes milliseconds
-
-        shutil.rmtree(path)
-    elif path.parent.exists() and not path.parent.is_dir():
-        path.parent.unlink()
 
 
 # --- permissions --------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -264,25 +263,26 @@ def _build(source: str, name: str, symbol: str) -> cache.Code:
 
 def _atomics() -> dict[str, Intrinsic]:
     """Words that read and write one word in memory at once, in the order in which they stand."""
+    from oven.compiler.intrinsics.base import Values
     from oven.compiler.intrinsics.builder import Builder, typed
     from oven.compiler.kinds import INT64, NOTHING, WORD
 
-    order, Values = "seq_cst", Sequence["ir.Value"]
+    order = "seq_cst"
 
     def load(b: Builder, args: Values) -> ir.Value:
-        return b.load_atomic(b.place(*args, WORD), order, 8, typ=WORD)
+        return b.load_atomic(b.place(args, WORD), order, 8, typ=WORD)
 
     def store(b: Builder, args: Values) -> None:
         *where, value = args
-        b.store_atomic(value, b.place(*where, WORD), order, 8)
+        b.store_atomic(value, b.place(where, WORD), order, 8)
 
     def add(b: Builder, args: Values) -> ir.Value:
         *where, value = args
-        return b.atomic_rmw("add", b.place(*where, WORD), value, order)
+        return b.atomic_rmw("add", b.place(where, WORD), value, order)
 
     def swap(b: Builder, args: Values) -> ir.Value:
         *where, old, new = args
-        return b.extract_value(b.cmpxchg(b.place(*where, WORD), old, new, order), 0)
+        return b.extract_value(b.cmpxchg(b.place(where, WORD), old, new, order), 0)
 
     return {
         "atomic_load": typed((INT64,) * 2, INT64, load),

@@ -16,23 +16,22 @@ Python stages) goes through `Plan.run` and gives the same answers.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from flour.core.node import Node
-from flour.core.types import FLOATS, Record, Text, Type, Vector
+from flour.core.types import FLOATS, Record, Text, Vector
 from flour.data.batch import BatchReader
 from flour.data.coerce_texts import document
 from oven.codegen.ports import Port
-from oven.codegen.stages import Stage
 from oven.entry.builtin import Contents, native_function
 from oven.entry.forms import DOCUMENTS, VECTORS
 from oven.entry.row_layout import document_rows, rows_contents
 from oven.entry.tables import (
     Memory,
     Output,
+    PlanSteps,
     leaves_all,
     named_output,
     plan_contents,
@@ -55,10 +54,9 @@ class EntryLayout(NamedTuple):
     bare: bool = True
 
 
-def layout(
-    inputs: Mapping[str, Type], steps: Sequence[NativeRun | Stage], outputs: Sequence[Node]
-) -> EntryLayout | None:
+def layout(plan: PlanSteps) -> EntryLayout | None:
     """The entry a plan can have: one native call over floats or documents, labels looked up."""
+    inputs, steps, outputs = plan
     run = steps[0] if len(inputs) == 1 and steps else None
     if not isinstance(run, NativeRun) or len(run.inputs) != 1 or run.stored:
         return None

@@ -17,8 +17,7 @@ from flour.core.types import FLOATS, Type, Vector
 from flour.ops.opaque import Opaque, Wire
 from flour.ops.source import Field
 from flour.ops.structure import Element
-from oven.codegen.stages import Stage
-from oven.run.native_run import NativeRun
+from oven.entry.tables import PlanSteps
 
 Answers = tuple[Any, ...]
 Call = Callable[[object], Answers]
@@ -38,20 +37,15 @@ class Given(NamedTuple):
         return whole and block.shape[1] == self.width
 
 
-def open_opaque_entry(
-    inputs: Mapping[str, Type],
-    steps: Sequence[NativeRun | Stage],
-    outputs: Sequence[Node],
-    fallback: Call,
-) -> Call | None:
+def open_opaque_entry(plan: PlanSteps, fallback: Call) -> Call | None:
     """The entry over arrays by name, or over the one array; None if the plan does more."""
-    found = {_part(item) for item in outputs}
+    found = {_part(item) for item in plan.outputs}
     item = found.pop() if len(found) == 1 else None  # every output is it, or picked from it
-    if item is None or len(steps) > 1 + len(outputs):
+    if item is None or len(plan.steps) > 1 + len(plan.outputs):
         return None
-    op, given = item.op, _given(item, inputs)
+    op, given = item.op, _given(item, plan.inputs)
     assert isinstance(op, Opaque), "it was looked for"
-    leaves = [_leaf(output, op) for output in outputs]
+    leaves = [_leaf(output, op) for output in plan.outputs]
     if given is None or any(wire is None for wire in leaves):
         return None
     return _opened(op, given, [wire for wire in leaves if wire is not None], fallback)

@@ -17,14 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from flour.core.node import Node
 from flour.core.types import Category, Record, Scalar, Text, Type
 from oven.codegen.ports import Port, dtype_of
-from oven.codegen.stages import Stage, row_bytes
+from oven.codegen.stages import row_bytes
 from oven.entry import tables
 from oven.entry.builtin import Contents
 from oven.entry.generator import KINDS, READS, numbers_of
-from oven.entry.tables import Memory, Output, aligned
+from oven.entry.tables import Memory, Output, PlanSteps, aligned
 from oven.run.native_run import NativeRun
 
 #: The bytes of a text, and what every port starts at a multiple of.
@@ -97,13 +96,9 @@ Reads = Callable[[str, Type | None], Reading | None]
 """From a value's name and type, None if no stage reads it, to how it is read, if it can be."""
 
 
-def rows_of(
-    inputs: Mapping[str, Type],
-    steps: Sequence[NativeRun | Stage],
-    outputs: Sequence[Node],
-    reads: Reads,
-) -> Rows | None:
+def rows_of(plan: PlanSteps, reads: Reads) -> Rows | None:
     """The rows of a plan that is native code from them to its answers, if each can be read."""
+    inputs, steps, outputs = plan
     if not steps or not isinstance(steps[0], NativeRun) or steps[0].stored:
         return None
     run = steps[0]

@@ -135,8 +135,9 @@ def _stage_time(
 
 def _arrays(column: object) -> tuple[object, ...]:
     """The arrays of a column."""
-    sparse = isinstance(column, Sparse)
-    return (column.data, column.indices, column.indptr) if sparse else (column,)
+    if isinstance(column, Sparse):
+        return column.data, column.indices, column.indptr
+    return (column,)
 
 
 def _best(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -338,21 +338,17 @@ def _origins(
     origins = {item: dict.fromkeys(places) for item, places in flow.origins().items()}
     for firings, moved in sweeps:
         for firing in firings:
-            _inherit(firing, origins)
+            inherited = [origin for item in firing.match.inside for origin in origins.get(item, ())]
+            seen = set(firing.match.facts.nodes)
+            stack = [firing.after]
+            while stack:
+                item = stack.pop()
+                if item not in seen:
+                    seen.add(item)
+                    origins.setdefault(item, {}).update(dict.fromkeys(inherited))
+                    stack += item.inputs
         for old, new in moved.items():
             if old is not new and old in origins and old.op == new.op:
                 origins.setdefault(new, {}).update(origins[old])
     kept = topological(outputs.values())
     return {item: tuple(sorted(origins[item])) for item in kept if item in origins}
-
-
-def _inherit(firing: Firing, origins: dict[Node, dict[Origin, None]]) -> None:
-    inherited = [origin for item in firing.match.inside for origin in origins.get(item, ())]
-    seen = set(firing.match.facts.nodes)
-    stack = [firing.after]
-    while stack:
-        item = stack.pop()
-        if item not in seen:
-            seen.add(item)
-            origins.setdefault(item, {}).update(dict.fromkeys(inherited))
-            stack += item.inputs

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -33,10 +33,10 @@ from oven.entry.builtin import compiled
 from oven.entry.columns_entry import open_columns_entry, open_entry
 from oven.entry.generator import EntryCode
 from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
+from oven.entry.tables import PlanSteps
 from oven.entry.usual import usual_code
 from oven.errors import NoCompiler
 from oven.plans.background import BY_DEFAULT, Needed, Pending, at_hand
-from oven.plans.pickled import PickledAsFile
 from oven.plans.program import PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
@@ -55,7 +55,7 @@ LABEL_WORK = 1 << 10
 MEANWHILE = 64
 
 
-class Plan(PickledAsFile):
+class Plan:
     """Native code for a program: a pure function from named columns to named columns."""
 
     #: Whether a request may have to wait for something else than a processor: a graph's may.
@@ -321,12 +321,13 @@ class Plan(PickledAsFile):
         `ranks` says, by name, whether an array is FLAT or a COLUMN (see oven.entry.columns_entry).
         What it does not take, it hands to `otherwise`, whose answer it gives back.
         """
-        return open_columns_entry(self.inputs, self.wait().steps, self._roots, otherwise, ranks)
+        steps = PlanSteps(self.inputs, self.wait().steps, self._roots)
+        return open_columns_entry(steps, otherwise, ranks)
 
     def pack_rows(self, data: object) -> PackedRows | None:
         """Arrays by name, or documents, as rows for native code; None for all other data."""
         if self._pack is None:
-            self._pack = open_row_packing(self.inputs, self.steps, self._roots)
+            self._pack = open_row_packing(PlanSteps(self.inputs, self.steps, self._roots))
         return self._pack(data)
 
     def _open(self) -> Call:
@@ -345,7 +346,7 @@ class Plan(PickledAsFile):
         steps = self._bound.here
         if not steps or self._native is None:
             return slow
-        return open_entry(self.inputs, steps, self._roots, slow, self.reader.nulls)
+        return open_entry(PlanSteps(self.inputs, steps, self._roots), slow, self.reader.nulls)
 
     def entry_of_variant(self, data: object) -> Call | None:
         """The entry for an array's own type, if that is another plan's and is there."""
@@ -478,7 +479,14 @@ class Plan(PickledAsFile):
             self._bound.check()
             return self.by_definition(columns)
         try:
-            return self._by_steps(steps, columns, rows)
+            values: dict[Value, Any] = {}
+            for step in steps:
+                if isinstance(step, NativeRun):
+                    given = {v: self.native_column(v, values, columns) for v in step.inputs}
+                    values |= step.run(given, rows)
+                else:
+                    values |= self.interpret(step.nodes[0], values, columns)
+            return {name: self.output(item, values, columns) for name, item in self.leaves.items()}
         except RowsRefused:
             return self.by_definition(columns)  # which says what is wrong, and where
 
@@ -487,16 +495,6 @@ class Plan(PickledAsFile):
         roots = self.optimised.outputs.values()
         known = evaluate(roots, columns, self.optimised.origins())
         return {name: known[item] for name, item in self.optimised.outputs.items()}
-
-    def _by_steps(self, steps: Steps, columns: Columns, rows: int) -> dict[str, Columns]:
-        values: dict[Value, Any] = {}
-        for step in steps:
-            if isinstance(step, NativeRun):
-                given = {value: self.native_column(value, values, columns) for value in step.inputs}
-                values |= step.run(given, rows)
-            else:
-                values |= self.interpret(step.nodes[0], values, columns)
-        return {name: self.output(item, values, columns) for name, item in self.leaves.items()}
 
     def native_column(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
         """A column for native code."""
@@ -571,6 +569,18 @@ class Plan(PickledAsFile):
     def put_into(self, store: Store, owner: str) -> None:
         """Let `owner` hold this plan's parameters in a store, which then accounts for them."""
         store.hold(owner, self.parameters())
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        """The function that reads the plan's file with all checks, and the file."""
+        from oven.plans import saved
+
+        return saved.from_bytes, (saved.to_bytes(self),)
+
+    def __deepcopy__(self, _: object = None) -> Self:
+        """The plan itself, which does not change once it is made."""
+        return self
+
+    __copy__ = __deepcopy__
 
     def __repr__(self) -> str:
         return f"Plan({', '.join(self.outputs)}: {', '.join(kind for kind, _ in self.stage_kinds)})"

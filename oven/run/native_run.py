@@ -72,6 +72,12 @@ class NativeRun:
         #: Parameters that native code reads: referenced, so that they live as long as the run.
         self.kept = kept
         self._table = table
+        #: Bytes of the table, small parameters stored in it included.
+        self.table_bytes = int(table.nbytes if table.base is None else table.base.nbytes)
+        #: Whether the size of some of its memory depends on the data.
+        self.rooms = any(form.rooms)
+        #: The size of the buffer that `run` takes as `memory`.
+        self.memory_bytes = form.scratch_bytes + 2 * _ALIGN
         address, self._brief, self._call = _driver()
         self.addresses = (address, table.ctypes.data)
 
@@ -89,27 +95,11 @@ class NativeRun:
         kept = tuple(dict.fromkeys(parameter for _, parameter in draft.parameters))
         return NativeRun(layout.form, table, draft.row_work, kept)
 
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of the table, small parameters stored in it included."""
-        table = self._table
-        return int(table.nbytes if table.base is None else table.base.nbytes)
-
-    @property
-    def rooms(self) -> bool:
-        """Whether the size of some of its memory depends on the data."""
-        return any(self.form.rooms)
-
     # --- running -----------------------------------------------------------------------------
 
     def blank(self, item: Value, rows: int) -> NDArray[Any]:
         """An uninitialised array for one of the outputs."""
         return _empty(item, rows)
-
-    @property
-    def memory_bytes(self) -> int:
-        """The size of the buffer that `run` takes as `memory`."""
-        return self.scratch_bytes + 2 * _ALIGN
 
     def run(
         self,

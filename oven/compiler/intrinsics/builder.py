@@ -65,10 +65,11 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
         """The address as a pointer."""
         return self.inttoptr(address, kind.as_pointer())
 
-    def place(self, base: Value, index: Value, kind: ir.Type, held: ir.Type | None = None) -> Value:
-        """A pointer to an element of an array, or to what is held there."""
-        where = self.gep(self.pointer(base, kind), [index], source_etype=kind)
-        return where if held is None else self.bitcast(where, held.as_pointer())
+    def place(self, where: Values, kind: ir.Type, held: ir.Type | None = None) -> Value:
+        """A pointer to an element, by its array's address and its index; or to what it holds."""
+        base, index = where
+        found = self.gep(self.pointer(base, kind), [index], source_etype=kind)
+        return found if held is None else self.bitcast(found, held.as_pointer())
 
     def read(self, address: Value, kind: ir.Type, align: int = 1) -> Value:
         """A number or a vector at an address."""
@@ -80,12 +81,12 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]  # llvmlite is untyped
 
     def item(self, base: Value, index: Value, kind: ir.Type, *, constant: bool = True) -> Value:
         """An element; what is constant nobody writes during the call."""
-        value = self.load(self.place(base, index, kind), typ=kind)
+        value = self.load(self.place((base, index), kind), typ=kind)
         return self.unchanging(value) if constant else value
 
     def put(self, base: Value, index: Value, value: Value) -> None:
         """Write an element."""
-        self.store(value, self.place(base, index, value.type))
+        self.store(value, self.place((base, index), value.type))
 
     def chunk(self, base: Value, number: int, kind: ir.VectorType) -> Value:
         """The vector of this number in a row of them."""

@@ -44,7 +44,7 @@ def _load(kind: Kind, *, constant: bool = False, align: int | None = None) -> Ty
     held = _held(kind)
 
     def write(b: Builder, args: Values) -> ir.Value:
-        value = b.load(b.place(*args, held), align=align, typ=held)
+        value = b.load(b.place(args, held), align=align, typ=held)
         if constant:
             b.unchanging(value)
         return b.icmp_unsigned("!=", value, held(0)) if kind is BOOL else value
@@ -58,7 +58,7 @@ def _store(kind: Kind, align: int | None = None) -> Typed:
     def write(b: Builder, args: Values) -> None:
         *where, value = args
         stored = b.zext(value, held) if kind is BOOL else value
-        b.store(stored, b.place(*where, held), align=align)
+        b.store(stored, b.place(where, held), align=align)
 
     return typed((INT64, INT64, kind), NOTHING, write)
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from llvmlite import ir
 
-from oven.compiler import functions, functions_tanh
+from oven.compiler import functions
 from oven.compiler.intrinsics.base import Generic, Routine, Typed
 from oven.compiler.intrinsics.builder import declared
 from oven.compiler.kinds import (
@@ -46,8 +46,8 @@ def intrinsics() -> dict[str, Intrinsic | int]:
     made |= {name: Generic(partial(_function, name=name)) for name in (*_KNOWN, *_OF_C)}
     # The C library's, for one number at a time. It has numpy's bits for whole numbers.
     made |= {"exp_alone": made["exp"], "log_alone": made["log"]}
-    made |= {"exp": _own(functions.EXP), "log": _own(functions_tanh.LOG)}
-    made |= {"tanh": _own(functions_tanh.TANH), "fmod": Generic(_fmod), "pow": Generic(_pow)}
+    made |= {"exp": _own(functions.EXP), "log": _own(functions.LOG)}
+    made |= {"tanh": _own(functions.TANH), "fmod": Generic(_fmod), "pow": Generic(_pow)}
     made |= {"fused": Generic(_fused), "bits": Generic(_bits), "of_bits": Generic(_of_bits)}
     made["type_of"] = Generic(lambda code, args: _to(code, args[1], args[0].kind))
     # Modulo 2**64; the usual arithmetic promises LLVM that nothing overflows.

@@ -28,10 +28,10 @@ def _quads() -> dict[str, Intrinsic]:
     kind, four = FLOAT64, vector(FLOAT64, 4)
 
     def load(b: Builder, args: Values) -> Value:
-        return b.load(b.place(*args, kind.llvm, four.llvm), align=8, typ=four.llvm)
+        return b.load(b.place(args, kind.llvm, four.llvm), align=8, typ=four.llvm)
 
     def store(b: Builder, args: Values) -> None:
-        b.store(args[2], b.place(*args[:2], kind.llvm, four.llvm), align=8)
+        b.store(args[2], b.place(args[:2], kind.llvm, four.llvm), align=8)
 
     return {
         "quad": typed((INT64, INT64), four, load),
@@ -48,13 +48,13 @@ def _of(kind: Kind, count: int) -> dict[str, Intrinsic]:
 
     def load(b: Builder, args: Values) -> Value:
         """The vector that starts at an element, which is not written during the call."""
-        where = b.place(*args, kind.llvm, lanes.llvm)
+        where = b.place(args, kind.llvm, lanes.llvm)
         return b.unchanging(b.load(where, align=kind.bits // 8, typ=lanes.llvm))
 
     def store(b: Builder, args: Values) -> None:
         """Write the first `count` numbers of a vector (all of them if it has no more)."""
         *where, value, some = args
-        b.write_some(value, b.place(*where, kind.llvm, lanes.llvm), b.first(some, count))
+        b.write_some(value, b.place(where, kind.llvm, lanes.llvm), b.first(some, count))
 
     return {
         "vset": typed((kind,), lanes, lambda b, args: b.all(args[0], count)),

@@ -15,8 +15,7 @@ from flour.core.sparse import densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
-from oven.explain.attribution.shares import shares_of
-from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, terms
+from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, shares_of, terms
 from oven.explain.attribution.tree_code import by_covers, to_background
 from oven.explain.attribution.tree_tables import TreePaths
 from oven.explain.attribution.words import Counted, Documents, counted_of

@@ -14,14 +14,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.node import Node, topological
+from flour.core.node import Node, node, topological
 from flour.core.op import Columns
-from flour.core.raw_columns import SEVERAL, Made
+from flour.core.raw_columns import NO_COLUMN, SEVERAL, Made
 from flour.core.reference import apply_op
 from flour.core.source import Source
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Record, Type, Vector
 from flour.ops.bases import Elementwise
+from flour.ops.elementwise import Cast, Multiply
+from flour.ops.linear import Linear
+from flour.ops.structure import AsVector
 from flour.ops.trees.trees import Trees
 
 Weights = NDArray[np.float64]
@@ -53,7 +56,7 @@ def terms(score: Node) -> Terms:
     """The score as a sum of terms, as far as there are exact ones."""
     order = topological([score])
     columns, made = _made(order)
-    pending: dict[Node, Weights] = {score: np.eye(_width(score.type))}
+    pending: dict[Node, Weights] = {score: np.eye(width_of(score.type))}
     linear: list[Weighted] = []
     trees: list[Weighted] = []
     for item in reversed(order):
@@ -75,7 +78,8 @@ def terms(score: Node) -> Terms:
     return Terms(score, columns, tuple(linear), tuple(trees))
 
 
-def _width(kind: Type) -> int:
+def width_of(kind: Type) -> int:
+    """The number of columns of values of a type."""
     if isinstance(kind, Record):
         return len(kind.fields)
     return kind.width if isinstance(kind, Vector) else 1
@@ -94,7 +98,7 @@ def _made(order: Iterable[Node]) -> tuple[tuple[str, ...], dict[Node, Made]]:
         if item not in made:
             kinds = [source.type for source in item.inputs]
             inputs = [made[source] for source in item.inputs]
-            made[item] = np.asarray(item.op.made_of(_width(item.type), inputs, kinds), np.int64)
+            made[item] = np.asarray(item.op.made_of(width_of(item.type), inputs, kinds), np.int64)
     return tuple(names), made
 
 
@@ -141,3 +145,36 @@ def at_terms(
 def ours(held: Columns) -> Columns:
     """A column of a plan's answer as the definitions read it."""
     return Sparse.from_scipy(held) if hasattr(held, "tocsr") else held
+
+
+class Shares(NamedTuple):
+    """A program of what a term adds: for each of some raw columns, a number for each score."""
+
+    node: Node
+    columns: NDArray[np.int64]
+
+    def add(self, values: NDArray[np.float64], found: Columns) -> None:
+        """Add the shares that were found, to rows of columns of scores."""
+        held, columns = densify(found), self.columns
+        first, last = int(columns[0]), int(columns[-1])
+        ordered = np.array_equal(columns, np.arange(first, last + 1))  # a slice is faster
+        place = slice(first, last + 1) if ordered else columns
+        if values.shape[2] == 1:  # numpy is slow where the last axis has one element
+            values[:, place, 0] += held.reshape(len(values), len(columns))
+        else:
+            values[:, place] += held.reshape(len(values), len(columns), -1)
+
+
+def shares_of(term: Weighted, other: int) -> Shares:
+    """The program of a term's shares; what is made of no column is that of the number `other`."""
+    x = term.node if isinstance(term.node.type, Vector) else node(AsVector(), [term.node])
+    x = node(Cast("float64"), [x])
+    made = np.where(term.made == NO_COLUMN, other, term.made)
+    scores, width = term.weights.shape
+    columns, place = np.unique(made, return_inverse=True)
+    if scores == 1 and len(columns) == width and not getattr(x.type, "sparse", False):
+        return Shares(node(Multiply(term.weights[0]), [x]), made)
+    weights = np.zeros((len(columns), scores, width))
+    weights[place.reshape(-1), :, np.arange(width)] = term.weights.T
+    flat = weights.reshape(-1, width)
+    return Shares(node(Linear(flat, np.zeros(0)), [x]), columns)

@@ -160,7 +160,7 @@ def by_covers(paths: TreePaths, columns: int, values: NDArray[np.float64]) -> ND
         _function(COVERS, COVERS_NAME)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
-    return _divided(paths, np.add.reduce(sums, axis=3))
+    return np.add.reduce(sums, axis=3) / (paths.op.divisor or 1)
 
 
 def to_background(
@@ -179,11 +179,7 @@ def to_background(
         _function(BACKGROUND, BACKGROUND_NAME)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
-    return _divided(paths, sums / len(others))
-
-
-def _divided(paths: TreePaths, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return sums / paths.op.divisor if paths.op.divisor else sums
+    return sums / len(others) / (paths.op.divisor or 1)
 
 
 def _program(

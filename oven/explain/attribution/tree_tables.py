@@ -40,6 +40,9 @@ STEP = np.dtype(
 )
 
 
+Places = NDArray[np.int64]
+
+
 class Tables(NamedTuple):
     """Some trees of an ensemble, ready for native code."""
 
@@ -69,6 +72,8 @@ class TreePaths:
         self.inner = feature >= 0
         self.feature, self.left, self.right = feature, left, right
         self.columns = columns
+        #: What leaves add, a row for each.
+        self.leaves = np.ascontiguousarray(op.value.array, np.float64)
         nodes = np.arange(len(feature))
         inside = nodes[self.inner]
         self.parent = np.full(len(nodes), -1)
@@ -114,29 +119,27 @@ class TreePaths:
     @cached_property
     def reached(self) -> NDArray[np.float64]:
         """For each edge, the part of the training rows that its column led along the path."""
-        cover = np.asarray(self.op.cover.array, np.float64)
-        part = np.ones(len(cover))
+        part = np.ones(len(self.inner))
         for level in self.levels[1:]:
-            above = self.parent[level]
-            whole = cover[above]
-            shares = np.where(whole > 0, cover[level] / np.where(whole > 0, whole, 1.0), 0.5)
             before = self.before[level]
-            part[level] = shares * np.where(before >= 0, part[before], 1.0)
+            part[level] = self._shares(level) * np.where(before >= 0, part[before], 1.0)
             np.maximum(part, LEAST, out=part)
         return part
+
+    def _shares(self, level: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The part of each node's training rows among those of its parent."""
+        cover = np.asarray(self.op.cover.array, np.float64)
+        whole = cover[self.parent[level]]
+        return np.where(whole > 0, cover[level] / np.where(whole > 0, whole, 1.0), 0.5)
 
     def expected(self) -> NDArray[np.float64]:
         """The mean output over the training rows, by the covers."""
         value = np.asarray(self.op.value.array, np.float64)
-        cover = np.asarray(self.op.cover.array, np.float64)
         mean = np.zeros((len(self.inner), value.shape[1]))
         leaves = np.flatnonzero(~self.inner)
         mean[leaves] = value[self.left[leaves]]
         for level in reversed(self.levels[1:]):
-            above = self.parent[level]
-            whole = cover[above]
-            shares = np.where(whole > 0, cover[level] / np.where(whole > 0, whole, 1.0), 0.5)
-            np.add.at(mean, above, mean[level] * shares[:, None])
+            np.add.at(mean, self.parent[level], mean[level] * self._shares(level)[:, None])
         total = np.asarray(self.op.base.array, np.float64).copy()
         for root, target in zip(self.op.roots.array, self.op.target.array, strict=True):
             total[target : target + value.shape[1]] += mean[root]
@@ -162,11 +165,6 @@ class TreePaths:
         _, first, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         slot[self.inner] = which.reshape(-1)
         return slot, np.flatnonzero(self.inner)[first]
-
-    @cached_property
-    def leaves(self) -> NDArray[np.float64]:
-        """What leaves add, a row for each."""
-        return np.ascontiguousarray(self.op.value.array, np.float64)
 
     @cached_property
     def read(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -263,13 +261,7 @@ class TreePaths:
         runs = np.stack([*ends, -(-points // LANES), targets], axis=1).astype(np.int64)
         return Tables(steps, numbers, runs, len(self.levels), int(runs[:, 2].max()), {})
 
-    def _fill(
-        self,
-        steps: NDArray[Any],
-        edges: NDArray[np.int64],
-        first: NDArray[np.int64],
-        place: NDArray[np.int64],
-    ) -> None:
+    def _fill(self, steps: NDArray[Any], edges: Places, first: Places, place: Places) -> None:
         above, before = self.parent[edges], self.before[edges]
         leaf = ~self.inner[edges]
         last = first + self.steps[edges] - 1
@@ -285,9 +277,7 @@ class TreePaths:
             steps["limit"][at] = self.limits[above]
             steps["behind"][at] = last - at
 
-    def _numbers(
-        self, edges: NDArray[np.int64], points: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _numbers(self, edges: Places, points: Places) -> tuple[NDArray[np.float64], Places]:
         """The numbers of all edges, and where each edge's start.
 
         Six rows for an edge, in pairs of factor and weight: for 0 of what was and is (was 0), for

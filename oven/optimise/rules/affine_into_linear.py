@@ -93,4 +93,4 @@ def _build(m: Match) -> Node | None:
     return node(replacement, [joined([scaled.below for _, scaled in folded], m["x"])])
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES, beside=STEPS)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES, beside=STEPS)

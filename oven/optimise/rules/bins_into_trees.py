@@ -175,4 +175,4 @@ def _build(m: Match) -> Node | None:
     return node(tables.trees(), [joined(items, m["x"])])
 
 
-RULE = Rule(pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS, beside=(Bins,))
+RULE = Rule(op(Walk, name="trees")(hole("x")), _build, BITS, beside=(Bins,))

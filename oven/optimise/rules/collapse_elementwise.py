@@ -89,4 +89,4 @@ def _steps(total: Affine) -> list[Op]:
     return steps
 
 
-RULE = Rule(pattern=chain(*STEPS)(hole("x")), guard=_guard, build=_build, preserves=REASSOCIATES)
+RULE = Rule(chain(*STEPS)(hole("x")), _build, REASSOCIATES, _guard)

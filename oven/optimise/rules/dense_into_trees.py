@@ -37,4 +37,4 @@ def _build(m: Match) -> Node:
 
 
 _TREES = op(Trees, TreeLeaves, LinearTrees, name="trees")
-RULE = Rule(pattern=_TREES(hole("x")), guard=_guard, build=_build, preserves=BITS)
+RULE = Rule(_TREES(hole("x")), _build, BITS, _guard)

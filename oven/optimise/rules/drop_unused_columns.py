@@ -182,4 +182,4 @@ def _element_of_concat(m: Match, x: Node, column: int) -> Node | None:
     return None
 
 
-RULE = Rule(pattern=op(Select, Element, name="pick")(hole("x")), build=_build, preserves=BITS)
+RULE = Rule(op(Select, Element, name="pick")(hole("x")), _build, BITS)

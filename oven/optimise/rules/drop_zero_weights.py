@@ -82,4 +82,4 @@ def _build(m: Match) -> Node | None:
     return node(narrowed, [node(Select(np.flatnonzero(kept)), [x])])
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES)

@@ -68,10 +68,4 @@ def _build(m: Match) -> Node | None:
     return node(walk.replace(missing=Blob.of(missing)), [joined(items, m["x"])])
 
 
-RULE = Rule(
-    pattern=op(Walk, name="trees")(hole("x")),
-    guard=_guard,
-    build=_build,
-    preserves=BITS,
-    beside=(Impute,),
-)
+RULE = Rule(op(Walk, name="trees")(hole("x")), _build, BITS, _guard, beside=(Impute,))

@@ -79,4 +79,4 @@ def _side_by_side(items: list[Node], key: str) -> Blob:
     return Blob.of(np.concatenate(wide))
 
 
-RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=BITS)
+RULE = Rule(op(Concat)(rest("parts")), _build, BITS)

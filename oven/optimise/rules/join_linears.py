@@ -88,6 +88,4 @@ def _joined_run(run: list[Node]) -> list[Node]:
     return [node(Linear(Blob.of(weights, dtype), Blob.of(bias, dtype)), run[0].inputs)]
 
 
-RULE = Rule(
-    pattern=op(Concat)(rest("parts")), build=_build, preserves=REASSOCIATES, beside=(Linear,)
-)
+RULE = Rule(op(Concat)(rest("parts")), _build, REASSOCIATES, beside=(Linear,))

@@ -65,4 +65,4 @@ def _build(m: Match) -> Node | None:
     return node(Linear(Blob.of(product, dtype), Blob.of(bias, dtype)), [joined(below, m["x"])])
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES)

@@ -64,10 +64,4 @@ def _build(m: Match) -> Node | None:
     return node(replacement, [joined(items, m["x"])])
 
 
-RULE = Rule(
-    pattern=op(Linear)(hole("x")),
-    guard=_guard,
-    build=_build,
-    preserves=REASSOCIATES,
-    beside=(OneHot,),
-)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES, _guard, beside=(OneHot,))

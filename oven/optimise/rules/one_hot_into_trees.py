@@ -154,19 +154,7 @@ class _Tables:
         members = codes[passes]
         if members[0] < 0:
             return False
-        self.category[nodes] = self._bitmap_offset(members)
-        self.length[nodes] = members[-1] // _BITS + 1
-        return True
-
-    def _compare(self, nodes: Indices, codes: Codes, count: int) -> None:
-        """Set a threshold that the first `count` codes pass."""
-        ends = np.concatenate([[codes[0] - 1], codes, [codes[-1] + 1]])
-        self.threshold[nodes] = ends[count + self.walk.strict]
-        self.category[nodes] = -1
-        self.length[nodes] = 0
-
-    def _bitmap_offset(self, members: Codes) -> int:
-        """The offset of a set's bitmap in `words`."""
+        # The offset of a set's bitmap in `words`.
         key = tuple(members.tolist())
         if key not in self.places:
             bitmap = np.zeros(int(members[-1]) // _BITS + 1, np.uint32)
@@ -176,7 +164,16 @@ class _Tables:
             self.places[key] = self.size
             self.words.append(bitmap)
             self.size += len(bitmap)
-        return self.places[key]
+        self.category[nodes] = self.places[key]
+        self.length[nodes] = members[-1] // _BITS + 1
+        return True
+
+    def _compare(self, nodes: Indices, codes: Codes, count: int) -> None:
+        """Set a threshold that the first `count` codes pass."""
+        ends = np.concatenate([[codes[0] - 1], codes, [codes[-1] + 1]])
+        self.threshold[nodes] = ends[count + self.walk.strict]
+        self.category[nodes] = -1
+        self.length[nodes] = 0
 
     def trees(self) -> Walk:
         """The trees with these tables."""
@@ -275,6 +272,4 @@ def _build(m: Match) -> Node | None:
     return node(tables.trees(), [joined([item for item in items if item is not None], m["x"])])
 
 
-RULE = Rule(
-    pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS, beside=(OneHot,)
-)
+RULE = Rule(op(Walk, name="trees")(hole("x")), _build, BITS, beside=(OneHot,))

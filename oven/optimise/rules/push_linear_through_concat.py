@@ -91,10 +91,4 @@ def _with_constants(linear: Linear, constants: list[Part]) -> Numbers | None:
     return bias if np.all(np.isfinite(bias)) else None
 
 
-RULE = Rule(
-    pattern=op(Linear)(hole("x")),
-    guard=_guard,
-    build=_build,
-    preserves=REASSOCIATES,
-    beside=(Concat, Fill),
-)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES, _guard, beside=(Concat, Fill))
