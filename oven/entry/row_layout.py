@@ -108,8 +108,8 @@ def rows_of(plan: PlanSteps, reads: Reads) -> Rows | None:
         return None
     kinds, unread, listed = dict(inputs), frozenset[str](), False
     match [*inputs.values()]:
-        case [Record() as kind]:
-            kinds, unread, listed = dict(kind.fields), frozenset(kind.unread), True
+        case [Record() as record]:
+            kinds, unread, listed = dict(record.fields), frozenset(record.unread), True
     sizes = [-(-row_bytes(port.type) // _CELL) * _CELL for port in ports]
     *starts, size = accumulate(sizes, initial=0)
     places = _places(ports, starts, listed=listed)

@@ -50,11 +50,7 @@ def trace(
 
 
 def _trace(
-    flow: Flow,
-    passes: Sequence[Pass],
-    *,
-    exact: bool,
-    tallies: Mapping[Pass, dict[Rule, Tally]],
+    flow: Flow, passes: Sequence[Pass], *, exact: bool, tallies: Mapping[Pass, dict[Rule, Tally]]
 ) -> RewriteTrace:
     without = switched_off(passes)
     allowed = (BITS,) if exact else (BITS, REASSOCIATES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -36,7 +35,7 @@ from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
 from oven.entry.tables import PlanSteps
 from oven.entry.usual import usual_code
 from oven.errors import NoCompiler
-from oven.plans.background import BY_DEFAULT, Needed, Pending, at_hand
+from oven.plans.background import BY_DEFAULT, Background, Needed, Pending, at_hand
 from oven.plans.program import PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
@@ -71,7 +70,7 @@ class Plan:
         optimised: Flow,
         *,
         exact: bool = False,
-        background: bool | Executor | None = None,
+        background: Background = None,
         check: Callable[[Sequence[Stage]], None] | None = None,
     ) -> None:
         program = PlanProgram(lambda: (flow, optimised), exact=exact)
@@ -86,7 +85,7 @@ class Plan:
         read: Callable[[], tuple[Flow, Flow]],
         check: Callable[[Sequence[Stage]], None] | None = None,
         *,
-        background: bool | Executor | None = None,
+        background: Background = None,
     ) -> Plan:
         """A plan made from an image; `read` makes its program when it is first looked at."""
         plan, facts = Plan.__new__(Plan), restored.skeleton.facts
@@ -104,7 +103,7 @@ class Plan:
         program: PlanProgram,
         facts: Facts,
         restored: RestoredPlan | None,
-        background: bool | Executor | None,  # noqa: FBT001 (as above)
+        background: Background,
         check: Callable[[Sequence[Stage]], None] | None,
     ) -> None:
         self._program, self._facts, self._restored = program, facts, restored
@@ -563,8 +562,8 @@ class Plan:
     def parameters(self) -> frozenset[Parameter]:
         """Every array and table the plan refers to: as written, optimised, and derived for code."""
         nodes = (item for flow in (self.optimised, self.flow) for item in flow.nodes())
-        holders = (*(item.op for item in nodes), *self.stages)
-        return frozenset(parameter for each in holders for parameter in each.parameters())
+        named = {parameter for item in nodes for parameter in item.op.parameters()}
+        return frozenset(named.union(*(stage.parameters() for stage in self.stages)))
 
     def put_into(self, store: Store, owner: str) -> None:
         """Let `owner` hold this plan's parameters in a store, which then accounts for them."""

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
@@ -44,6 +43,7 @@ from oven import debug
 from oven.errors import CompileError, DamagedPlan
 from oven.plans import characters, image_cache
 from oven.plans import training as told
+from oven.plans.background import Background
 from oven.plans.image import PlanImage, image_of
 from oven.plans.image_cache import Entry
 from oven.plans.limits import MAX_NODES, check_limits
@@ -155,7 +155,7 @@ def load(
     path: str | Path,
     *,
     store: Store | None = None,
-    background: bool | Executor | None = None,
+    background: Background = None,
     allow_python: bool = False,
     trust_code: bool = False,
 ) -> Plan:
@@ -196,7 +196,7 @@ def _plan_in(
     where: str,
     store: Store | None,
     *,
-    background: bool | Executor | None = None,
+    background: Background = None,
     allow_python: bool = False,
 ) -> Plan:
     try:
@@ -225,11 +225,7 @@ def _settle(plan: Plan, buffer: NDArray[np.uint8]) -> None:
 
 
 def _loaded(
-    buffer: NDArray[np.uint8],
-    where: str,
-    store: Store | None,
-    *,
-    background: bool | Executor | None,
+    buffer: NDArray[np.uint8], where: str, store: Store | None, *, background: Background
 ) -> Plan:
     """The plan in these bytes: from its image, or made again."""
     entry = None if debug.asked() else image_cache.find(buffer)
@@ -254,7 +250,7 @@ def _restored(
     where: str,
     store: Store | None,
     *,
-    background: bool | Executor | None,
+    background: Background,
 ) -> Plan | None:
     """The plan of this image; None where it has to be made again."""
 
@@ -329,8 +325,8 @@ class _Reader:
     """A manifest that becomes a plan; nothing in it is believed."""
 
     def __init__(self, archive: Archive, store: Store | None, where: str) -> None:
-        self.manifest, self.where = archive.manifest, where
-        self._archive, self._store = archive, store
+        self.manifest: Mapping[str, Any] = archive.manifest
+        self.where, self._archive, self._store = where, archive, store
 
     def find(self, digest: str) -> Parameter:
         """A parameter: of the file, or of the store, which is given what it lacks."""
@@ -357,14 +353,13 @@ class _Reader:
         """The program as it was written, and what runs."""
         self._check_keys()
         nodes = self._nodes()
-        found: dict[Node, tuple[Origin, ...]] = {}
+        origins: dict[Node, tuple[Origin, ...]] = {}
         for item in self._list("origins"):
             match item:
-                case [place, list(origins)] if _is_index(place, len(nodes)):
-                    found[nodes[place]] = tuple(map(self._origin, origins))
+                case [place, list(found)] if _is_index(place, len(nodes)):
+                    origins[nodes[place]] = tuple(map(self._origin, found))
                 case _:
                     raise self.damaged("this is not an origin", repr(item)[:80])
-        origins = found
         optimised = _with_its_own(self._outputs("optimised", nodes), origins)
         flow = _with_its_own(self._outputs("flow", nodes), origins)
         # What runs must answer what was written: same names, same types, no other inputs.
@@ -375,7 +370,7 @@ class _Reader:
             raise self.damaged("the optimised program has other inputs", repr(optimised.inputs()))
         return flow, optimised
 
-    def plan(self, *, background: bool | Executor | None) -> Plan:
+    def plan(self, *, background: Background) -> Plan:
         """The plan, after all checks."""
         self._check_keys()
         # Held until the plan has its own: what code needs is then found here, not made a second

@@ -28,10 +28,9 @@ def given(column: Any, value: Value, *, stored: bool) -> NDArray[Any] | Sparse:
     dtype = kind.dtype  # type: ignore[union-attr]  # native columns have a dtype
     if stored:
         sparse = column if isinstance(column, Sparse) else Sparse.of(column)
-        pointers = [
-            np.ascontiguousarray(each, np.int64) for each in (sparse.indices, sparse.indptr)
-        ]
-        return Sparse(np.ascontiguousarray(sparse.data, dtype), *pointers, sparse.shape)
+        indices = np.ascontiguousarray(sparse.indices, np.int64)
+        indptr = np.ascontiguousarray(sparse.indptr, np.int64)
+        return Sparse(np.ascontiguousarray(sparse.data, dtype), indices, indptr, sparse.shape)
     dense: NDArray[Any] = column.toarray() if isinstance(column, Sparse) else column
     if dense.dtype != dtype or (dense.ndim == 2 and dense.strides[1] != dense.itemsize):
         return np.ascontiguousarray(dense, dtype)

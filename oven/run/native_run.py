@@ -56,11 +56,7 @@ class NativeRun:
     """Consecutive native stages, ready to be called."""
 
     def __init__(
-        self,
-        form: RunSignature,
-        table: NDArray[np.int64],
-        row_work: int,
-        kept: tuple[Blob, ...],
+        self, form: RunSignature, table: NDArray[np.int64], row_work: int, kept: tuple[Blob, ...]
     ) -> None:
         """A run of this signature; `table` holds the addresses of the parameters in `kept`.
 

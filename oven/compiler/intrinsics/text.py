@@ -358,14 +358,7 @@ def text_plain_end(base: int, size: int, place: int) -> int:
 
 
 def text_rest(
-    where: int,
-    size: int,
-    made: int,
-    index: int,
-    blocks: int,
-    least: int,
-    place: int,
-    count: int,
+    where: int, size: int, made: int, index: int, blocks: int, least: int, place: int, count: int
 ) -> tuple[int, int]:
     """What text_stretches leaves: the runs from some place on, character by character.
 

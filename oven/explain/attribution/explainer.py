@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
 from flour.core.extension_points import extension
@@ -17,7 +16,7 @@ from flour.data.coerce import coerce
 from flour.language.flow import Flow
 from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, shares_of, terms
 from oven.explain.attribution.tree_code import by_covers, to_background
-from oven.explain.attribution.tree_tables import TreePaths
+from oven.explain.attribution.tree_tables import Numbers, TreePaths
 from oven.explain.attribution.words import Counted, Documents, counted_of
 from oven.plans.attribution import Attribution
 from oven.plans.plan import Plan
@@ -121,12 +120,12 @@ class Explainer:
     def made(
         self,
         block: object,
-        values: NDArray[np.float64],
-        base: NDArray[np.float64],
-        score: NDArray[np.float64],
+        values: Numbers,
+        base: Numbers,
+        score: Numbers,
         documents: Documents | None = None,
-        errors: NDArray[np.float64] | None = None,
-        base_error: NDArray[np.float64] | None = None,
+        errors: Numbers | None = None,
+        base_error: Numbers | None = None,
     ) -> Attribution:
         """The answer; a single score has no axis of its own."""
         single, read = self.scores == 1, partial(self.raw, block)
@@ -174,7 +173,7 @@ class Explainer:
     # --- the parts ------------------------------------------------------------------------------
 
     @cached_property
-    def _base(self) -> NDArray[np.float64]:
+    def _base(self) -> Numbers:
         """The score where every linear term is zero, and trees give their mean in training."""
         if any(not len(paths.op.cover) for paths in self.paths):
             raise ParameterError(
@@ -186,10 +185,7 @@ class Explainer:
         return at_terms(self.terms, zeros, [paths.expected() for paths in self.paths])
 
     def _add_trees(
-        self,
-        values: NDArray[np.float64],
-        found: Mapping[str, Any],
-        others: Mapping[str, Any] | None,
+        self, values: Numbers, found: Mapping[str, Any], others: Mapping[str, Any] | None
     ) -> None:
         for i, (term, paths) in enumerate(zip(self.terms.trees, self.paths, strict=True)):
             tests = paths.values(ours(found[f"trees {i}"]))

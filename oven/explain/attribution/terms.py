@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.core.node import Node, node, topological
 from flour.core.op import Columns
@@ -26,8 +25,7 @@ from flour.ops.elementwise import Cast, Multiply
 from flour.ops.linear import Linear
 from flour.ops.structure import AsVector
 from flour.ops.trees.trees import Trees
-
-Weights = NDArray[np.float64]
+from oven.explain.attribution.tree_tables import Numbers, Places
 
 
 class Weighted(NamedTuple):
@@ -37,7 +35,7 @@ class Weighted(NamedTuple):
     """
 
     node: Node
-    weights: Weights
+    weights: Numbers
     made: Made
 
 
@@ -56,7 +54,7 @@ def terms(score: Node) -> Terms:
     """The score as a sum of terms, as far as there are exact ones."""
     order = topological([score])
     columns, made = _made(order)
-    pending: dict[Node, Weights] = {score: np.eye(width_of(score.type))}
+    pending: dict[Node, Numbers] = {score: np.eye(width_of(score.type))}
     linear: list[Weighted] = []
     trees: list[Weighted] = []
     for item in reversed(order):
@@ -128,9 +126,7 @@ def _restated(item: Node) -> Node | None:
     return found.pop() if len(found) == 1 else None
 
 
-def at_terms(
-    sum_of: Terms, linear: Sequence[NDArray[np.float64]], trees: Sequence[NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def at_terms(sum_of: Terms, linear: Sequence[Numbers], trees: Sequence[Numbers]) -> Numbers:
     """The score where the terms have these values, which are one row each."""
     values: dict[Node, Columns] = {
         term.node: row.reshape((1, -1) if isinstance(term.node.type, Vector) else -1)
@@ -151,9 +147,9 @@ class Shares(NamedTuple):
     """A program of what a term adds: for each of some raw columns, a number for each score."""
 
     node: Node
-    columns: NDArray[np.int64]
+    columns: Places
 
-    def add(self, values: NDArray[np.float64], found: Columns) -> None:
+    def add(self, values: Numbers, found: Columns) -> None:
         """Add the shares that were found, to rows of columns of scores."""
         held, columns = densify(found), self.columns
         first, last = int(columns[0]), int(columns[-1])

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from functools import cache as once
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oven.compiler import cache, machine
-from oven.explain.attribution.tree_tables import LANES, Tables, TreePaths
+from oven.explain.attribution.tree_tables import LANES, Numbers, Places, Tables, TreePaths
 
 COVERS_NAME = "attribute_by_covers"
 COVERS = """\
@@ -147,7 +146,7 @@ def _function(source: str, name: str) -> Callable[..., int]:
     return machine.STAGE(cache.address(source, name))
 
 
-def by_covers(paths: TreePaths, columns: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def by_covers(paths: TreePaths, columns: int, values: Numbers) -> Numbers:
     """What each raw column adds for each row: row, column, output; see TreePaths.values."""
     outputs = len(paths.op.base)
     sums = np.zeros((len(values), columns, outputs, LANES))
@@ -160,12 +159,11 @@ def by_covers(paths: TreePaths, columns: int, values: NDArray[np.float64]) -> ND
         _function(COVERS, COVERS_NAME)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
-    return np.add.reduce(sums, axis=3) / (paths.op.divisor or 1)
+    shares: Numbers = np.add.reduce(sums, axis=3) / (paths.op.divisor or 1)
+    return shares
 
 
-def to_background(
-    paths: TreePaths, columns: int, values: NDArray[np.float64], others: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def to_background(paths: TreePaths, columns: int, values: Numbers, others: Numbers) -> Numbers:
     """What each raw column adds for each row against the mean of other rows."""
     outputs, span = len(paths.op.base), paths.op.value.shape[1]
     sums = np.zeros((len(values), columns, outputs))
@@ -182,9 +180,7 @@ def to_background(
     return sums / len(others) / (paths.op.divisor or 1)
 
 
-def _program(
-    paths: TreePaths, tables: Tables, numbers: NDArray[np.float64], outputs: int, most: int
-) -> NDArray[np.int64]:
+def _program(paths: TreePaths, tables: Tables, numbers: Numbers, outputs: int, most: int) -> Places:
     """The table that native code reads; it is made once for `numbers`."""
     key = id(numbers), most
     known = tables.programs.get(key)
@@ -198,7 +194,7 @@ def _program(
 
 
 @once
-def _shares(most: int) -> NDArray[np.float64]:
+def _shares(most: int) -> Numbers:
     """For each number of columns that only the row, and only the other, takes along a path: the
     weight of the leaf for each of the first, and for each of the second.
     """

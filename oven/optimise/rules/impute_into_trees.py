@@ -52,10 +52,11 @@ def _build(m: Match) -> Node | None:
     fired = False
     for part in parts(m, m["x"]):
         item, imputed = part.item, part.item.op
-        alone = isinstance(imputed, Impute) and m.facts.only_for(item, part.reader)
-        if not alone or not (part.width and _replaces_nan(imputed, item.inputs[0].type)):
+        fits = isinstance(imputed, Impute) and _replaces_nan(imputed, item.inputs[0].type)
+        if not (fits and part.width and m.facts.only_for(item, part.reader)):
             items.append(item)
             continue
+        assert isinstance(imputed, Impute)
         values = imputed.values.array.reshape(-1).astype(dtype_of(part.item)).astype(np.float64)
         nodes, ways = _ways(walk, part, values)
         missing[nodes] = ways
