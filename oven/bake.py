@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
-
 from flour.core.errors import TypeMismatch
 from flour.core.extension_points import paused_collector
 from flour.core.types import Later
@@ -11,6 +9,7 @@ from flour.language.flow import Flow, without_unread
 from flour.ops.require import OnMissing, refuses, without_checks
 from oven import debug
 from oven.plans import program_image
+from oven.plans.background import Background
 from oven.plans.plan import Plan, reporters
 from oven.plans.program_image import ProgramImage
 
@@ -19,7 +18,7 @@ def bake(
     flow: Flow,
     *,
     exact: bool = False,
-    background: bool | Executor | None = None,
+    background: Background = None,
     on_missing: OnMissing = "refuse",
 ) -> Plan:
     """The plan of a program.
@@ -38,11 +37,7 @@ def bake(
 
 
 def link(
-    written: Flow,
-    optimised: Flow,
-    *,
-    exact: bool = False,
-    background: bool | Executor | None = None,
+    written: Flow, optimised: Flow, *, exact: bool = False, background: Background = None
 ) -> Plan:
     """The plan of programs that were rewritten each by itself, and then put together.
 
@@ -59,7 +54,7 @@ def rewritten(flow: Flow, *, exact: bool = True) -> Flow:
     return optimise(flow, exact=exact)
 
 
-def _bake(flow: Flow, *, exact: bool, background: bool | Executor | None) -> Plan:
+def _bake(flow: Flow, *, exact: bool, background: Background) -> Plan:
     flow = without_unread(flow)
     if debug.asked():
         from oven.optimise.rewrite import trace

@@ -23,14 +23,8 @@ from flour.core.errors import ParameterError
 
 DEEPEST = 5
 _lock = threading.Lock()
-
-
-def _to_stderr(text: str) -> None:
-    with _lock:
-        sys.stderr.write(text + "\n")
-
-
-_sink: Callable[[str], None] = _to_stderr
+#: Where texts go instead of standard error.
+_sink: Callable[[str], object] | None = None
 
 
 def level() -> int:
@@ -45,8 +39,13 @@ def level() -> int:
 
 def say(at: int, text: str) -> None:
     """Show a text at this level and above."""
-    if level() >= at:
+    if level() < at:
+        return
+    if _sink is not None:
         _sink(text)
+        return
+    with _lock:
+        sys.stderr.write(text + "\n")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from flour.core.emission import At, Part, Push, Room, RowValue, ScalarValue, VectorValue
 from flour.core.op import Parameter
-from objectstore import Blob, Strings
+from objectstore import Blob
 
 
 class Slot(NamedTuple):
@@ -26,20 +26,9 @@ class Slot(NamedTuple):
     scratch: int | None = None
 
 
-BYTES = {
-    "float64": 8,
-    "float32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "int32": 4,
-    "uint32": 4,
-    "int16": 2,
-    "uint16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-    "string": 16,
-}
+#: The bytes of a value in memory.
+BYTES = {"float64": 8, "float32": 4, "bool": 1, "string": 16}
+BYTES |= {f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (64, 32, 16, 8)}
 
 
 class Body:
@@ -74,12 +63,9 @@ class Body:
         name = self.fresh(stem)
         index = len(self.slots)
         self.slots.append(entry)
-        if entry.number is not None:
-            self.head(f"{name} = ldc_float64(params, {index})")
-        elif entry.scratch is not None:
-            self.head(f"{name} = scratch + ldc_int64(params, {index})")
-        else:
-            self.head(f"{name} = ldc_int64(params, {index})")
+        dtype = "int64" if entry.number is None else "float64"
+        base = "" if entry.scratch is None else "scratch + "
+        self.head(f"{name} = {base}ldc_{dtype}(params, {index})")
         return name
 
     def column(self, *stems: str) -> tuple[str, str]:
@@ -178,7 +164,9 @@ class Scope:
         """A local with the address of the parameter's values."""
         key = (parameter.digest, dtype)
         if key not in self._known:
-            self._known[key] = self._body.slot("p", Slot(parameter=_in_dtype(parameter, dtype)))
+            if isinstance(parameter, Blob) and dtype not in (None, parameter.dtype.name):
+                parameter = Blob.of(parameter.array.astype(dtype))
+            self._known[key] = self._body.slot("p", Slot(parameter=parameter))
         return self._known[key]
 
     def at(self, parameter: Parameter, index: str, dtype: str | None = None) -> str:
@@ -252,23 +240,18 @@ class Scope:
         """The same vector, dense, written to scratch once."""
         address = self.scratch(value.dtype, value.width)
         self.write(value, address)
-        return self.dense(
-            value.dtype,
-            value.width,
-            lambda j: self.load(address, j, value.dtype),
-            size=value.size,
-            stored=True,
-        )
+
+        def at(j: str) -> str:
+            return self.load(address, j, value.dtype)
+
+        return self.dense(value.dtype, value.width, at, size=value.size, stored=True)
 
     def keep(self, value: VectorValue) -> VectorValue:
         """The same vector, written to scratch once; of sparse parts, the stored numbers only."""
-        if any(part.at is None and part.most is None for part in value.parts):
+        if value.dense or any(part.at is None and part.most is None for part in value.parts):
             return self.hold(value)
-        if value.dense:
-            return self.hold(value)
-        return value._replace(
-            parts=tuple(self._kept_part(part, value.dtype) for part in value.parts)
-        )
+        parts = tuple(self._kept_part(part, value.dtype) for part in value.parts)
+        return value._replace(parts=parts)
 
     def _kept_part(self, part: Part, dtype: str) -> Part:
         if part.most is None:
@@ -339,7 +322,16 @@ class Scope:
         """A vector whose element j is function(j, element j of each value); scalars repeat."""
         vectors = [value for value in values if isinstance(value, VectorValue)]
         if len(vectors) == 1:
-            return self._map_parts(function, values, vectors[0], dtype, width, keeps_zero)
+            (vector,) = vectors
+            if not keeps_zero and not vector.dense:
+                vector = self.hold(vector)
+
+            def call(j: str, v: str) -> str:
+                items = [value.expr if isinstance(value, ScalarValue) else v for value in values]
+                return self.let(function(j, *items), dtype).expr
+
+            parts = tuple(self._mapped(part, call) for part in vector.parts)
+            return VectorValue(dtype, width, vector.size, parts)
         ready = [self._single(value) for value in values]
 
         def at(j: str) -> str:
@@ -356,25 +348,6 @@ class Scope:
             return value.parts[0].at
         return self.indexable(value)
 
-    def _map_parts(
-        self,
-        function: Callable[..., str],
-        values: Sequence[RowValue],
-        vector: VectorValue,
-        dtype: str,
-        width: int,
-        keeps_zero: bool,  # noqa: FBT001 (passed straight through)
-    ) -> VectorValue:
-        if not keeps_zero and not vector.dense:
-            vector = self.hold(vector)
-
-        def call(j: str, v: str) -> str:
-            items = [value.expr if isinstance(value, ScalarValue) else v for value in values]
-            return self.let(function(j, *items), dtype).expr
-
-        parts = tuple(self._mapped(part, call) for part in vector.parts)
-        return VectorValue(dtype, width, vector.size, parts)
-
     def _mapped(self, part: Part, call: Callable[[str, str], str]) -> Part:
         inner = part.at
         if inner is None:
@@ -385,10 +358,10 @@ class Scope:
         self, dtype: str, width: int, at: At, *, size: str | None = None, stored: bool = False
     ) -> VectorValue:
         """A dense vector, given by its element at any index."""
-        size = size or self._width(width)
+        size = size or self.width(width)
         return VectorValue(dtype, width, size, (self._part("0", size, at, stored=stored),))
 
-    def _width(self, width: int) -> str:
+    def width(self, width: int) -> str:
         """The number of columns: a literal 1, so that hundreds of single columns need no loops."""
         return "1" if width == 1 else self.size(width)
 
@@ -409,7 +382,7 @@ class Scope:
         most: Room | None = None,
     ) -> VectorValue:
         """A vector that pushes its stored elements as (column, value), `most` of them."""
-        size = size or self._width(width)
+        size = size or self.width(width)
         return VectorValue(dtype, width, size, (Part("0", size, None, each, most=most),))
 
     def joined(self, values: Sequence[RowValue], dtype: str, width: int) -> VectorValue:
@@ -417,31 +390,16 @@ class Scope:
         parts: list[Part] = []
         start = "0"
         for value in values:
-            parts += self._shifted(self._as_dtype(value, dtype), start)
+            parts += [self._shifted(part, start) for part in self._as_dtype(value, dtype).parts]
             size = "1" if isinstance(value, ScalarValue) else value.size
-            start = _as_local(self, plus(start, size))
+            start = plus(start, size)
+            if not start.isdecimal():  # it is used many times
+                start = self.let(start, "int64").expr
         return VectorValue(dtype, width, start, tuple(parts))
 
-    def _as_dtype(self, value: RowValue, dtype: str) -> VectorValue:
-        if isinstance(value, ScalarValue):
-            expr = self.let(self.cast(value.expr, value.dtype, dtype), dtype).expr
-            return self.dense(dtype, 1, lambda _: expr, size="1", stored=True)
-        if value.dtype == dtype:
-            return value
-        return self.map(
-            lambda _, v: self.cast(v, value.dtype, dtype),
-            value,
-            dtype=dtype,
-            width=value.width,
-            keeps_zero=True,
-        )
-
-    def _shifted(self, value: VectorValue, start: str) -> list[Part]:
+    def _shifted(self, part: Part, start: str) -> Part:
         if start == "0":
-            return list(value.parts)
-        return [self._shifted_part(part, start) for part in value.parts]
-
-    def _shifted_part(self, part: Part, start: str) -> Part:
+            return part
         first = plus(start, part.start)
         if part.at is not None:
             return self._part(first, part.size, part.at)
@@ -449,10 +407,17 @@ class Scope:
             start=first, each=lambda push: part.each(lambda j, v: push(plus(start, j), v))
         )
 
+    def _as_dtype(self, value: RowValue, dtype: str) -> VectorValue:
+        if isinstance(value, ScalarValue):
+            expr = self.let(self.cast(value.expr, value.dtype, dtype), dtype).expr
+            return self.dense(dtype, 1, lambda _: expr, size="1", stored=True)
+        if value.dtype == dtype:
+            return value
 
-def _as_local(scope: Scope, column: str) -> str:
-    """A column number to be used many times: a literal, or a local."""
-    return column if column.isdecimal() else scope.let(column, "int64").expr
+        def cast(_: str, v: str) -> str:
+            return self.cast(v, value.dtype, dtype)
+
+        return self.map(cast, value, dtype=dtype, width=value.width, keeps_zero=True)
 
 
 def plus(left: str, right: str) -> str:
@@ -462,9 +427,3 @@ def plus(left: str, right: str) -> str:
     if left == "0":
         return right
     return left if right == "0" else f"({left} + {right})"
-
-
-def _in_dtype(parameter: Parameter, dtype: str | None) -> Parameter:
-    if dtype is None or isinstance(parameter, Strings) or parameter.dtype.name == dtype:
-        return parameter
-    return Blob.of(parameter.array.astype(dtype))

@@ -44,11 +44,16 @@ def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
         for item in order
         if isinstance(item.op, Source) and not isinstance(item.type, Record)
     }
-    picked = [item for item in order if _is_column(item)]
+    apart = (Record, Tokens, Pairs, Whole)
+    picked = {
+        item: (item.inputs[0].op.label, dtype_of(item.type))
+        for item in order
+        if isinstance(item.op, Field | Pick) and isinstance(item.inputs[0].op, Source)
+        if not isinstance(item.type, apart)
+    }
     blocks = _blocks(picked)
-    for item in picked:
-        label, dtype = _source_of(item), dtype_of(item.type)
-        port = blocks[label, dtype]
+    for item, block in picked.items():
+        port = blocks[block]
         columns = tuple(port.fields.index(name) for name in _names_of(item))
         whole = isinstance(item.op, Pick) and columns == tuple(range(len(port.fields)))
         views[item] = View(port, None if whole else columns)
@@ -64,27 +69,15 @@ def arrives(item: Node, views: Mapping[Node, View]) -> bool:
     return item in views and not isinstance(item.op, RequireFinite)
 
 
-def _is_column(item: Node) -> bool:
-    if not isinstance(item.op, Field | Pick) or not isinstance(item.inputs[0].op, Source):
-        return False
-    return not isinstance(item.type, Record | Tokens | Pairs | Whole)
-
-
-def _blocks(picked: Sequence[Node]) -> dict[tuple[str, str], Port]:
+def _blocks(picked: Mapping[Node, tuple[str, str]]) -> dict[tuple[str, str], Port]:
+    """The ports of columns, by the labels of their inputs and by dtype."""
     names: dict[tuple[str, str], dict[str, None]] = {}
-    for item in picked:
-        block = names.setdefault((_source_of(item), dtype_of(item.type)), {})
-        block.update(dict.fromkeys(_names_of(item)))
+    for item, block in picked.items():
+        names.setdefault(block, {}).update(dict.fromkeys(_names_of(item)))
     return {
         (label, dtype): Port(label, Vector(len(block), dtype), tuple(block))
         for (label, dtype), block in names.items()
     }
-
-
-def _source_of(item: Node) -> str:
-    source = item.inputs[0].op
-    assert isinstance(source, Source)
-    return source.label
 
 
 def dtype_of(kind: Type) -> str:

@@ -24,7 +24,7 @@ from flour.core.emission import (
 )
 from flour.core.emission import Value as Emitted
 from flour.core.node import Node, readers, topological
-from flour.core.op import Op, Parameter
+from flour.core.op import Parameter
 from flour.core.source import Source
 from flour.core.types import FLOATS, Later, Pairs, Record, Text, Tokens, Type, Vector, Whole
 from flour.ops.linear import Linear
@@ -69,6 +69,11 @@ class Stage:
     def native(self) -> bool:
         """Whether no row runs Python: machine code, or numpy's look-up of labels that are text."""
         return self.kind != PYTHON
+
+    @property
+    def lines(self) -> int:
+        """The lines of its code."""
+        return self.source.count("\n")
 
     def stores(self, value: Value) -> bool:
         """Whether its code reads or writes only the stored numbers of a column: see `is_wide`."""
@@ -118,9 +123,9 @@ def place(
     while True:
         levels: dict[Node, int] = {}
         for item in wanted:
-            levels[item] = max(
-                (_first_level(s, item, kinds, levels) for s in item.inputs), default=0
-            )
+            # The first level at which it can read all its inputs.
+            together = {s: kinds[s] == kinds[item] == FUSED for s in item.inputs if s in kinds}
+            levels[item] = max((levels[s] + (not one) for s, one in together.items()), default=0)
         leaving = [
             item
             for item in wanted
@@ -156,7 +161,12 @@ def _dtype(kind: Type) -> str:
 
 def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Stage]:
     """The stages of a program, in an order in which they can run."""
-    wanted = _nodes_to_compute(roots, views)
+    needed, kept = set(roots), list[Node]()
+    for item in reversed(topological(roots)):
+        if item in needed and not arrives(item, views):
+            kept.append(item)
+            needed.update(item.inputs)
+    wanted = [item for item in kept[::-1] if not isinstance(item.op, Source)]
     kinds, levels = place(wanted, set(roots))
     grouped: dict[tuple[int, int, int], list[Node]] = {}
     for number, item in enumerate(wanted):
@@ -174,20 +184,14 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
         for source in item.inputs
         if source in views and views[source].columns is not None
     )
-    groups = _with_checks([grouped[key] for key in sorted(grouped)], kinds, views)
+    groups = [grouped[key] for key in sorted(grouped)]
+    # Checks of inputs before a kernel go into its stage, as a stage takes a call.
+    alone = len(groups) > 1 and all(is_block_check(item, views) for item in groups[0])
+    if alone and kinds[groups[1][0]] == KERNEL:
+        groups[:2] = [groups[0] + groups[1]]
     return [maker.copying(source) for source in copied] + [
         stage for group in groups for stage in maker.stages(group, kinds[group[-1]])
     ]
-
-
-def _with_checks(
-    groups: list[list[Node]], kinds: Mapping[Node, str], views: Views
-) -> list[list[Node]]:
-    """The groups; checks of inputs before a kernel go into its stage, as a stage takes a call."""
-    alone = len(groups) > 1 and all(is_block_check(item, views) for item in groups[0])
-    if alone and kinds[groups[1][0]] == KERNEL:
-        return [groups[0] + groups[1], *groups[2:]]
-    return groups
 
 
 def is_block_check(item: Node, views: Views) -> bool:
@@ -196,27 +200,6 @@ def is_block_check(item: Node, views: Views) -> bool:
         return False
     dense = isinstance(item.type, Vector) and not item.type.sparse and item.type.dtype in FLOATS
     return dense and views[item].columns is None
-
-
-def _nodes_to_compute(roots: Sequence[Node], views: Views) -> list[Node]:
-    """The nodes to compute, inputs before readers; nodes that arrive at a port are left out."""
-    needed = set(roots)
-    kept = []
-    for item in reversed(topological(roots)):
-        if item in needed and not arrives(item, views):
-            kept.append(item)
-            needed.update(item.inputs)
-    return [item for item in kept[::-1] if not isinstance(item.op, Source)]
-
-
-def _first_level(
-    source: Node, item: Node, kinds: Mapping[Node, str], levels: Mapping[Node, int]
-) -> int:
-    """The first level at which `item` can read `source`."""
-    if source not in kinds:
-        return 0
-    together = kinds[source] == kinds[item] == FUSED
-    return levels[source] + (0 if together else 1)
 
 
 class _Maker:
@@ -235,13 +218,13 @@ class _Maker:
     def stages(self, nodes: Sequence[Node], kind: str) -> Iterator[Stage]:
         """One stage, or several in sequence if one would take too long to compile."""
         stage = self._stage(nodes, kind)
-        lines = _lines(stage) if kind == FUSED else 0
+        lines = stage.lines if kind == FUSED else 0
         boundary = self._cut_index(nodes, lines) if lines > MOST_LINES else None
         if boundary is None:
             yield stage
             return
         halves = (nodes[:boundary], nodes[boundary:])
-        if max(_lines(self._stage(half, kind)) for half in halves) > lines * _WORTH:
+        if max(self._stage(half, kind).lines for half in halves) > lines * _WORTH:
             yield stage  # one operator is most of it, or passing columns is
             return
         for half in halves:
@@ -253,7 +236,14 @@ class _Maker:
 
     def _cut_index(self, nodes: Sequence[Node], lines: int) -> int | None:
         """The index to cut a large stage at: near the middle, with few columns across."""
-        costs = self._crossing(nodes)
+        # For each index between two nodes, the cost of the columns that cross it.
+        number = {item: index for index, item in enumerate(nodes)}
+        steps = [0] * (len(nodes) + 1)
+        for item, index in number.items():
+            last = max((number[r] for r in self.reading[item] if r in number), default=index)
+            steps[index + 1] += _passing_cost(item)
+            steps[last + 1] -= _passing_cost(item)
+        costs = dict(enumerate(list(accumulate(steps))[1 : len(nodes)], 1))
         third = len(nodes) // 3
         inner = range(max(third, 1), max(len(nodes) - third, 2))
         best = min(inner, key=lambda index: costs.get(index, _NEVER), default=0)
@@ -261,16 +251,6 @@ class _Maker:
             best = min(costs, key=costs.__getitem__, default=0)
         most = _NEVER if lines > MOST_SPARSE_LINES else _SPARSE * NARROW
         return best if costs.get(best, _NEVER) < most else None
-
-    def _crossing(self, nodes: Sequence[Node]) -> dict[int, int]:
-        """For each index between two nodes, the cost of the columns that cross it."""
-        number = {item: index for index, item in enumerate(nodes)}
-        steps = [0] * (len(nodes) + 1)
-        for item, index in number.items():
-            last = max((number[r] for r in self.reading[item] if r in number), default=index)
-            steps[index + 1] += _passing_cost(item)
-            steps[last + 1] -= _passing_cost(item)
-        return dict(enumerate(list(accumulate(steps))[1 : len(nodes)], 1))
 
     def _stage(self, nodes: Sequence[Node], kind: str) -> Stage:
         inside = set(nodes)
@@ -305,10 +285,6 @@ class _Maker:
             rooms=tuple(body.rooms),
             most=writer.most,
         )
-
-
-def _lines(stage: Stage) -> int:
-    return stage.source.count("\n")
 
 
 def _passing_cost(item: Node) -> int:
@@ -378,8 +354,7 @@ class _Writer:
             self.stored[value] = self.body.column("c", "v")
         kind = value.type
         width = kind.width if isinstance(kind, Vector) else 1
-        size = "1" if width == 1 else self.body.slot("n", Slot(size=width))
-        return Column(base, stride, kind, size)
+        return Column(base, stride, kind, Scope(self.body).width(width))
 
     def write(self) -> Body:
         """The whole stage."""
@@ -387,10 +362,19 @@ class _Writer:
             if item not in self.proven:
                 self._check(item)
         if self.stage.kind == KERNEL:
-            self._kernel(self.stage.nodes[-1])
+            item = self.stage.nodes[-1]
+            read = [s if s in self.columns else self.views[s].port for s in item.inputs]
+            inputs = tuple(self.columns[value] for value in read)
+            item.op.kernel(Scope(self.body), inputs, self.columns[item])
             return self.body
         if self._is_one_function():
-            self._one_long_row()
+            # Rows without gaps are one row: loops over few columns are not vectorised.
+            columns = self.columns.values()
+            gapless = (f"{c.stride} == {BYTES[_dtype(c.type)]} * {c.size}" for c in columns)
+            with self.body.block(f"if {' and '.join(gapless)}:"):
+                for column in columns:
+                    self.body.line(f"{column.size} = {column.size} * n")
+                self.body.line("n = 1")
         # Zero times a sum is zero, or NaN for a sum that is not finite.
         found = {item: Scope(self.body).var("0.0") for item in self.sums}
         with self.body.block("for i in range(n):"):
@@ -424,22 +408,6 @@ class _Writer:
             and all(item in self.columns for item in nodes)
         )
 
-    def _one_long_row(self) -> None:
-        """Compute rows without gaps as one row: loops over few columns are not vectorised."""
-        columns = self.columns.values()
-        gapless = (f"{c.stride} == {BYTES[_dtype(c.type)]} * {c.size}" for c in columns)
-        with self.body.block(f"if {' and '.join(gapless)}:"):
-            for column in columns:
-                self.body.line(f"{column.size} = {column.size} * n")
-            self.body.line("n = 1")
-
-    def _kernel(self, item: Node) -> None:
-        inputs = tuple(self.columns[self._value(source)] for source in item.inputs)
-        item.op.kernel(Scope(self.body), inputs, self.columns[item])
-
-    def _value(self, source: Node) -> Value:
-        return source if source in self.columns else self.views[source].port
-
     def _rows(self, found: Mapping[Node, str]) -> None:
         inside = {item: Scope(self.body) for item in self.stage.nodes}
         uses = dict.fromkeys(self.stage.nodes, 0)
@@ -447,7 +415,10 @@ class _Writer:
             for source in item.inputs:
                 if source in uses:
                     uses[source] += 1
-        rows = {value: self._row(value) for value in self.columns}
+        rows: dict[Value, str] = {}
+        for read, column in self.columns.items():
+            rows[read] = self.body.fresh("r")
+            self.body.line(f"{rows[read]} = {column.base} + i * {column.stride}")
         for item, scope in inside.items():
             value = self._computed(item, scope, rows)
             if item in found:
@@ -462,20 +433,17 @@ class _Writer:
         inputs = [self._input(source, scope, rows) for source in item.inputs]
         if item in self.proven:
             return inputs[0]
-        if not _reads_sparse(item.op):
-            inputs = [_dense(value, scope) for value in inputs]
+        op = item.op  # one that needs no zeros reads sparse vectors as they are
+        if not (op.takes_sparse or op.keeps_zero or getattr(op, "skips_zeros", False)):
+            inputs = [
+                scope.hold(value) if isinstance(value, VectorValue) and not value.dense else value
+                for value in inputs
+            ]
         return item.op.emit(scope, *inputs)
 
     def _add_nothing(self, name: str, _: str, value: str) -> None:
         """Add zero times a value."""
         self.body.line(f"{name} = {name} + {value} * 0.0")
-
-    def _row(self, value: Value) -> str:
-        """A local with the address of the current row of a column."""
-        name = self.body.fresh("r")
-        column = self.columns[value]
-        self.body.line(f"{name} = {column.base} + i * {column.stride}")
-        return name
 
     def _stored_or_kept(
         self, item: Node, value: Emitted, scope: Scope, uses: int, rows: Mapping[Value, str]
@@ -484,26 +452,23 @@ class _Writer:
         if item in self.columns:
             assert isinstance(value, ScalarValue | VectorValue), "documents and words stay inside"
             if item in self.stored:
-                return self._append_stored(item, value, scope, rows[item], uses)
+                # Append the stored numbers of a sparse row to those of the row before.
+                row = rows[item]
+                assert isinstance(value, VectorValue), "scalars are not sparse"
+                if uses or any(part.at is None and part.most is None for part in value.parts):
+                    value = scope.keep(value)
+                loose = any(part.at is not None for part in value.parts)
+                rooms = [part.most for part in value.parts if part.most is not None]
+                fixed = sum(room.fixed for room in rooms) + (value.width if loose else 0)
+                self.most[item] = Room(sum(room.each for room in rooms), fixed, value.width)
+                scope.write_stored(value, row, *self.stored[item])
+                return value
             scope.write(value, rows[item])
             if uses and isinstance(value, VectorValue):
                 return self._stored(item, scope, rows[item], constant=False)
-        elif uses > 1 and isinstance(value, VectorValue) and not _is_stored(value):
-            return scope.keep(value)
-        return value
-
-    def _append_stored(
-        self, item: Node, value: Emitted, scope: Scope, row: str, uses: int
-    ) -> VectorValue:
-        """Append the stored numbers of a sparse row to those of the row before."""
-        assert isinstance(value, VectorValue), "scalars are not sparse"
-        if uses or any(part.at is None and part.most is None for part in value.parts):
-            value = scope.keep(value)
-        loose = any(part.at is not None for part in value.parts)
-        rooms = [part.most for part in value.parts if part.most is not None]
-        fixed = sum(room.fixed for room in rooms) + (value.width if loose else 0)
-        self.most[item] = Room(sum(room.each for room in rooms), fixed, value.width)
-        scope.write_stored(value, row, *self.stored[item])
+        elif uses > 1 and isinstance(value, VectorValue):
+            stored = len(value.parts) == 1 and value.parts[0].stored
+            return value if stored else scope.keep(value)
         return value
 
     def _input(self, source: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
@@ -537,13 +502,11 @@ class _Writer:
             return _read_stored(scope, column, row, *self.stored[value])
         if not isinstance(column.type, Vector):
             return scope.let(scope.load(row, "0", dtype, constant=constant), dtype)
-        return scope.dense(
-            dtype,
-            column.type.width,
-            lambda j: scope.load(row, j, dtype, constant=constant),
-            size=column.size,
-            stored=True,
-        )
+
+        def at(j: str) -> str:
+            return scope.load(row, j, dtype, constant=constant)
+
+        return scope.dense(dtype, column.type.width, at, size=column.size, stored=True)
 
 
 def _read_stored(scope: Scope, column: Column, row: str, columns: str, values: str) -> VectorValue:
@@ -558,19 +521,6 @@ def _read_stored(scope: Scope, column: Column, row: str, columns: str, values: s
             push(j, scope.let(scope.load(values, k, dtype, constant=True), dtype).expr)
 
     return scope.sparse(dtype, width, each, size=column.size, most=Room(1, 0, width))
-
-
-def _reads_sparse(op: Op) -> bool:
-    """Whether an operator's code needs only the elements of a vector that are not zero."""
-    return op.takes_sparse or op.keeps_zero or getattr(op, "skips_zeros", False)
-
-
-def _dense(value: Emitted, scope: Scope) -> Emitted:
-    return scope.hold(value) if isinstance(value, VectorValue) and not value.dense else value
-
-
-def _is_stored(value: VectorValue) -> bool:
-    return len(value.parts) == 1 and value.parts[0].stored
 
 
 def row_bytes(kind: Type) -> int:

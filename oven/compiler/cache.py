@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import stat
 import struct
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from objectstore import combine
 from oven import debug
@@ -45,7 +45,6 @@ _WRITES_A_LOOK = 256
 # A hit renews an entry's time stamp once a day, so that the oldest entries are the least used.
 _RENEWED_SECONDS = 86_400.0
 _ABANDONED_SECONDS = 3_600.0
-_TEXT = re.compile(r"\b(text|wrap)_")
 _CALLING = ("call_", "c_call_", "stack_")
 
 
@@ -61,28 +60,16 @@ class Counters:
     rebuilt: int = 0
 
 
-class Code(Protocol):
-    """Relocatable machine code and the function in it to call."""
+class Code(NamedTuple):
+    """One function as relocatable machine code."""
 
-    @property
-    def symbol(self) -> str:
-        """The function's name."""
-        ...
-
-    @property
-    def code(self) -> bytes:
-        """The object file."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """What was compiled."""
-        ...
-
-    @property
-    def by_numba(self) -> bool:
-        """Whether numba compiled it, so that its version counts as well."""
-        ...
+    symbol: str
+    #: The object file, its text in LLVM's language, and what was compiled.
+    code: bytes
+    llvm: str
+    source: str
+    #: Whether numba compiled it, so that its version counts as well.
+    by_numba: bool = False
 
 
 counters = Counters()
@@ -95,7 +82,7 @@ _writes = 0
 
 
 def _after_fork() -> None:
-    """What other threads have locked stays so in a child process, which has not got them."""
+    """After a fork, locks held by other threads stay locked in the child; replace them."""
     global _lock  # noqa: PLW0603 (as above)
     _lock = threading.Lock()
     _locks.clear()
@@ -110,12 +97,11 @@ os.register_at_fork(
 # --- looking up ---------------------------------------------------------------------------------
 
 
-@lru_cache(
-    maxsize=256
-)  # many plans of one structure are loaded in a row, and each needs the key several times
+# Many plans of one structure are loaded in a row, and each needs the key several times.
+@lru_cache(256)
 def key(source: str) -> str:
     """The cache key of this source, on machines of all kinds."""
-    return combine(compilers(), *([_text_words()] if _TEXT.search(source) else []), source)
+    return combine(compilers(), *([_text_words()] if estimate.TEXT.search(source) else []), source)
 
 
 def made_of(*inputs: str | bytes) -> str:
@@ -165,11 +151,28 @@ def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
     cached = find(digest, name)
     if cached is not None:
         return cached
-    with _lock_of(digest):
+    with _lock:
+        lock = _locks.setdefault(digest, threading.Lock())
+    with lock:
         if digest not in _addresses:
-            made = _collect if _collected is not None else _compile_and_store
+            made = _collect if _collected is not None else _compiled_and_kept
             _addresses[digest] = made(digest, f"{name}_{digest}", build)
         return _addresses[digest]
+
+
+def _compiled_and_kept(digest: str, unique: str, build: Callable[[str], Code]) -> int:
+    with _compiling:  # a child must not get the half of an import
+        machine.check()
+        start = time.perf_counter()
+        compiled = build(unique)
+        seconds = time.perf_counter() - start
+    counters.compiled += 1
+    counters.compile_seconds += seconds
+    estimate.learn(compiled.source, seconds)
+    debug.say(1, f"compiled {unique} in {seconds * 1e3:.0f} ms")
+    for kept, code in _kept(digest, compiled).items():
+        _keep(kept, compiled.symbol.encode("ascii"), code)
+    return machine.load(compiled.code, compiled.symbol)
 
 
 def data(digest: str, make: Callable[[], bytes]) -> bytes:
@@ -198,7 +201,8 @@ def find(digest: str, name: str) -> int | None:
         return loaded
     if _collected is not None:
         return None
-    lock = _lock_of(digest)
+    with _lock:
+        lock = _locks.setdefault(digest, threading.Lock())
     if not lock.acquire(blocking=False):
         return None  # another thread loads or compiles it, which may take seconds
     try:
@@ -217,11 +221,6 @@ def here(digest: str) -> bool:
     return digest in _addresses
 
 
-def _lock_of(digest: str) -> threading.Lock:
-    with _lock:
-        return _locks.setdefault(digest, threading.Lock())
-
-
 def _compile(source: str, name: str, unique: str) -> Code:
     from oven.compiler import driver, native, source_check  # loading code needs no compiler
 
@@ -231,21 +230,6 @@ def _compile(source: str, name: str, unique: str) -> Code:
     stage = {word for word in words if not word.startswith(_CALLING)}
     source_check.vet(text, unique, words if name == driver.NAME else stage)
     return native.compile_source(text, unique)
-
-
-def _compile_and_store(digest: str, unique: str, build: Callable[[str], Code]) -> int:
-    with _compiling:  # a child must not get the half of an import
-        machine.check()
-        start = time.perf_counter()
-        compiled = build(unique)
-        seconds = time.perf_counter() - start
-    counters.compiled += 1
-    counters.compile_seconds += seconds
-    estimate.learn(compiled.source, seconds)
-    debug.say(1, f"compiled {unique} in {seconds * 1e3:.0f} ms")
-    for kept, code in _kept(digest, compiled).items():
-        _keep(kept, compiled.symbol.encode("ascii"), code)
-    return machine.load(compiled.code, compiled.symbol)
 
 
 def _kept(digest: str, compiled: Code) -> dict[str, bytes]:
@@ -338,12 +322,22 @@ def _entry(digest: str, unique: str) -> packs.Function | None:
         entry = read_entry(path)
     except OSError:
         return None
-    parts = _parse(entry, unique)
-    if parts is None:
+    found = _parse(entry, unique)
+    if found is None:
         counters.rebuilt += 1
         debug.say(1, f"cache entry {path.name} is damaged: it is built again")
+    return found
+
+
+def _parse(entry: bytes, unique: str) -> packs.Function | None:
+    """The function of an entry; None unless this is its complete entry."""
+    if len(entry) < _HEAD.size:
         return None
-    return packs.Function(*parts)
+    magic, check, symbol_size, size = _HEAD.unpack_from(entry)
+    body = entry[_HEAD.size :]
+    symbol = body[:symbol_size].decode("ascii", "replace")
+    whole = magic == _MAGIC and len(body) == symbol_size + size and _checksum(body) == check
+    return packs.Function(symbol, body[symbol_size:]) if whole and unique in symbol else None
 
 
 def _from_disk(digest: str, unique: str) -> int | None:
@@ -410,7 +404,16 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
         try:
             found.append(packs.read(path, level.name, compilers()))
         except (FileNotFoundError, NotADirectoryError):
-            _warn_of_others(path, level)
+            # Warn of a user's folder that has packs, and none of this processor's level.
+            others = [
+                each.name for each in levels.LEVELS if (path.parent / f"{each.name}.pack").exists()
+            ]
+            if others and path.parent != RELEASED:
+                _warn(
+                    f"the packs in {path.parent} are not used: they are for {', '.join(others)},"
+                    f" and code here is for {level.name}; code is compiled instead"
+                    f" (pretzel warm FOLDER --cpu {level.name} makes it ahead)"
+                )
         except (packs.Refused, OSError, ValueError, TypeError, KeyError) as problem:
             said = f"{path} is not used: {problem}; code is compiled instead"
             if path.parent == RELEASED and isinstance(problem, packs.Outdated):
@@ -418,19 +421,6 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
             else:
                 _warn(said)
     return tuple(found)
-
-
-def _warn_of_others(missing: Path, level: levels.Level) -> None:
-    """Warn of a user's folder that has packs, and none of this processor's level."""
-    others = [
-        each.name for each in levels.LEVELS if (missing.parent / f"{each.name}.pack").exists()
-    ]
-    if others and missing.parent != RELEASED:
-        _warn(
-            f"the packs in {missing.parent} are not used: they are for {', '.join(others)},"
-            f" and code here is for {level.name}; code is compiled instead"
-            f" (pretzel warm FOLDER --cpu {level.name} makes it ahead)"
-        )
 
 
 def read_entry(path: Path) -> bytes:
@@ -442,27 +432,9 @@ def read_entry(path: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode) or packs.doubt_of(status):
             return b""
         if time.time() - status.st_mtime > _RENEWED_SECONDS:
-            _renew(path)
+            with suppress(OSError):  # a read-only cache stays as it is
+                os.utime(path)
         return file.read()
-
-
-def _renew(path: Path) -> None:
-    try:
-        os.utime(path)
-    except OSError:
-        return  # a read-only cache stays as it is
-
-
-def _parse(entry: bytes, unique: str) -> tuple[str, bytes] | None:
-    """(symbol, object code), or None unless this is the complete entry of this function."""
-    if len(entry) < _HEAD.size:
-        return None
-    magic, check, symbol_size, size = _HEAD.unpack_from(entry)
-    body = entry[_HEAD.size :]
-    if magic != _MAGIC or len(body) != symbol_size + size or _checksum(body) != check:
-        return None
-    symbol = body[:symbol_size].decode("ascii", "replace")
-    return (symbol, body[symbol_size:]) if unique in symbol else None
 
 
 def _checksum(body: bytes) -> bytes:
@@ -483,7 +455,13 @@ def write_entry(path: Path, entry: bytes) -> bool:
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         if not trusted(directory()):
             return False
-        _clear(path)
+        # Remove what would keep an entry from being written: a file as its folder, a folder as it.
+        if path.parent.is_dir() and path.is_dir() and not path.is_symlink():
+            import shutil  # what is damaged like this is rare, and importing it takes milliseconds
+
+            shutil.rmtree(path)
+        elif path.parent.exists() and not path.parent.is_dir():
+            path.parent.unlink()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary.write_bytes(entry)
         temporary.chmod(0o644)  # independent of the umask: no other user may write
@@ -492,16 +470,6 @@ def write_entry(path: Path, entry: bytes) -> bool:
         _drop(temporary)
         return False
     return True
-
-
-def _clear(path: Path) -> None:
-    """Remove what would keep an entry from being written: a file as its folder, a folder as it."""
-    if path.parent.is_dir() and path.is_dir() and not path.is_symlink():
-        import shutil  # what is damaged like this is rare, and importing it takes milliseconds
-
-        shutil.rmtree(path)
-    elif path.parent.exists() and not path.parent.is_dir():
-        path.parent.unlink()
 
 
 # --- permissions --------------------------------------------------------------------------------
@@ -566,7 +534,5 @@ def _entries() -> list[tuple[Path, os.stat_result]]:
 
 
 def _drop(path: Path) -> None:
-    try:
+    with suppress(OSError):  # a read-only cache stays as it is
         path.unlink(missing_ok=True)
-    except OSError:
-        return  # a read-only cache stays as it is

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 #: there are numbers, 180e-6 to 250e-6 where there are texts, 12e-6 to 23e-6 in entries.
 NUMBERS, TEXTS, ENTRIES = 40e-6, 210e-6, 18e-6
 GUESS_SECONDS = 0.5
-_TEXT = re.compile(r"\b(?:text|wrap)_")
+TEXT = re.compile(r"\b(?:text|wrap)_")
 #: An entry's first argument is the object that Python calls.
 _ENTRY = re.compile(r"def \w+\(self,")
 
@@ -34,5 +34,5 @@ def learn(source: str, taken: float) -> None:
 
 
 def _guess(source: str) -> float:
-    each = ENTRIES if _ENTRY.match(source) else TEXTS if _TEXT.search(source) else NUMBERS
+    each = ENTRIES if _ENTRY.match(source) else TEXTS if TEXT.search(source) else NUMBERS
     return len(source) * each

@@ -18,7 +18,6 @@ import time
 from array import array
 from collections.abc import Callable
 from functools import cache as once
-from functools import partial
 from itertools import count
 
 from oven.compiler import cache, machine
@@ -31,7 +30,7 @@ WORD = WAITING.buffer_info()[0]
 BYTES = memoryview(WAITING).cast("B")
 WOKEN = 0
 #: A thread that yields sleeps at most this many times, each time as briefly as systems allow: about
-#: 60 us, in which a waiting thread usually takes the GIL and releases it again. `sched_yield`
+#: 60 µs, in which a waiting thread usually takes the GIL and releases it again. `sched_yield`
 #: instead would keep a processor busy, and costs a time slice on a busy machine.
 TURNS, SHORT = 4, 1e-6
 
@@ -47,7 +46,13 @@ NAME = "run_aside"
 @once
 def aside() -> Callable[..., int]:
     """The call of stages that releases the GIL, and sets a flag when they are done."""
-    return machine.STAGE(_address(SOURCE, NAME))
+
+    def build(symbol: str) -> cache.Code:
+        from oven.compiler import native  # loading code needs no compiler
+
+        return native.compile_source(SOURCE.replace(f"def {NAME}(", f"def {symbol}(", 1), symbol)
+
+    return machine.STAGE(cache.machine_code(cache.key(SOURCE), NAME, build))
 
 
 class _Place(threading.local):
@@ -76,13 +81,3 @@ def yield_gil() -> None:
     for index in range(len(BYTES)):  # the thread has ended, or was delayed
         if waiting >> 8 * index & 1:
             BYTES[index] = 0
-
-
-def _address(source: str, name: str) -> int:
-    return cache.machine_code(cache.key(source), name, partial(_build, source, name))
-
-
-def _build(source: str, name: str, symbol: str) -> cache.Code:
-    from oven.compiler import native  # loading code needs no compiler
-
-    return native.compile_source(source.replace(f"def {name}(", f"def {symbol}(", 1), symbol)

@@ -33,6 +33,14 @@ class Kind:
         return self.form in {"int", "bool"}
 
 
+#: LLVM's whole numbers.
+BIT, BYTE, SHORT, INT, WORD = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+
+
+#: LLVM's whole numbers.
+BIT, BYTE, SHORT, INT, WORD = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+
+
 class Value(NamedTuple):
     """A value in the code that is being written."""
 
@@ -55,18 +63,9 @@ FLOAT32 = Kind("float32", ir.FloatType(), "float", 32)
 BOOL = Kind("bool", ir.IntType(1), "bool", 1)
 NOTHING = Kind("nothing", ir.VoidType(), "nothing")
 #: The types of numbers in memory by numpy's names for them.
-KINDS = {
-    kind.name: kind
-    for kind in (
-        *(FLOAT64, FLOAT32, INT64, INT32, INT16, INT8),
-        *(UINT64, UINT32, UINT16, UINT8, BOOL),
-    )
-}
-
-
-def storage(kind: Kind) -> ir.Type:
-    """The type in memory: a truth value takes a byte."""
-    return ir.IntType(8) if kind is BOOL else kind.llvm
+_FLOATS_AND_BOOL = (FLOAT64, FLOAT32, BOOL)
+_WHOLE = (INT64, INT32, INT16, INT8, UINT64, UINT32, UINT16, UINT8)
+KINDS = {kind.name: kind for kind in (*_FLOATS_AND_BOOL, *_WHOLE)}
 
 
 def vector(kind: Kind, count: int) -> Kind:

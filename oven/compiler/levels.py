@@ -62,7 +62,11 @@ def best(triple: str, features: str) -> Level | None:
 def runnable(triple: str, features: str) -> Iterator[Level]:
     """Every level whose code a processor runs that has these features, the best first."""
     here = frozenset(item[1:] for item in features.split(",") if item.startswith("+"))
-    machine = triple.partition("-")[0]
     for level in LEVELS:
-        if level.triple.partition("-")[0] == machine and level.features <= here:
+        if architecture(level.triple) == architecture(triple) and level.features <= here:
             yield level
+
+
+def architecture(triple: str) -> str:
+    """The kind of processor in a triple."""
+    return triple.partition("-")[0]

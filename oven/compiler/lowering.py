@@ -24,6 +24,7 @@ from oven.compiler.kinds import (
     INT64,
     NOTHING,
     UINT64,
+    WORD,
     Kind,
     Mismatch,
     Value,
@@ -33,7 +34,6 @@ from oven.compiler.kinds import (
     several,
 )
 
-_WORD = ir.IntType(64)
 _NUMBERS = {"inf": float("inf"), "nan": float("nan"), "pi": 3.141592653589793}
 
 
@@ -195,15 +195,20 @@ class Lowering:
         if known is not None:  # what does not apply is not even checked: see `permutes128`
             self._block(body if known else orelse)
             return
-        condition = self._condition(test)
-        yes, no, end = self._blocks("then", "else", "end")
-        self.builder.cbranch(condition, yes, no)
-        for start, statements in ((yes, body), (no, orelse)):
+        *starts, end = self._branches(test)
+        for start, statements in zip(starts, (body, orelse), strict=True):
             self.builder.position_at_end(start)
             self._block(statements)
             if not self.builder.block.is_terminated:
                 self.builder.branch(end)
         self.builder.position_at_end(end)
+
+    def _branches(self, test: ast.expr) -> list[ir.Block]:
+        """The blocks for a condition that is true, and that is false, and the block after both."""
+        condition = self._condition(test)
+        yes, no, end = self._blocks("then", "else", "end")
+        self.builder.cbranch(condition, yes, no)
+        return [yes, no, end]
 
     def _known(self, test: ast.expr) -> bool | None:
         """The truth of a condition that is a number known in advance."""
@@ -217,12 +222,11 @@ class Lowering:
         self.builder.branch(look)
         self.builder.position_at_end(look)
         self.builder.cbranch(self._condition(test), inside, end)
-        self._inside(inside, body, look, end)
-
-    def _inside(
-        self, inside: ir.Block, body: Sequence[ast.stmt], again: ir.Block, end: ir.Block
-    ) -> None:
         self.builder.position_at_end(inside)
+        self._turn(body, look, end)
+
+    def _turn(self, body: Sequence[ast.stmt], again: ir.Block, end: ir.Block) -> None:
+        """The body of a loop, and where it goes on."""
         self._loops.append((again, end))
         self._block(body)
         self._loops.pop()
@@ -234,23 +238,23 @@ class Lowering:
         """A loop over a range. The variable is set each time, so the body may change it."""
         if not isinstance(call.func, ast.Name) or call.func.id != "range" or call.keywords:
             raise Mismatch(f"a loop runs over a range, not over {ast.unparse(call):.60}")
-        bounds = [self._word(item) for item in call.args]
-        start = _WORD(0) if len(bounds) == 1 else bounds[0]
+        bounds = [converted(self.builder, self.value(item), INT64) for item in call.args]
+        start = WORD(0) if len(bounds) == 1 else bounds[0]
         stop = bounds[min(1, len(bounds) - 1)]
-        step = bounds[2] if len(bounds) == 3 else _WORD(1)
+        step = bounds[2] if len(bounds) == 3 else WORD(1)
         # A step that is not a number below zero counts up.
         down = isinstance(step, ir.Constant) and step.constant < 0
         before = self.builder.block
         look, inside, after, end = self._blocks("look", "body", "next", "end")
         self.builder.branch(look)
         self.builder.position_at_end(look)
-        index = self.builder.phi(_WORD)
+        index = self.builder.phi(WORD)
         index.add_incoming(start, before)
         more = self.builder.icmp_signed(">" if down else "<", index, stop)
         self.builder.cbranch(more, inside, end)
         self.builder.position_at_end(inside)
         self._assign(name, Value(INT64, index))
-        self._inside(self.builder.block, body, after, end)
+        self._turn(body, after, end)
         self.builder.position_at_end(after)
         index.add_incoming(self.builder.add(index, step, flags=("nsw",)), after)
         self.builder.branch(look)
@@ -258,7 +262,7 @@ class Lowering:
 
     def _return(self, value: ast.expr | None) -> None:
         if value is None:
-            given = Value(INT64, _WORD(0))
+            given = Value(INT64, WORD(0))
         elif isinstance(value, ast.Tuple):
             given = packed(self.builder, [self.value(item) for item in value.elts])
         else:
@@ -295,7 +299,7 @@ class Lowering:
         known = self.module.vocabulary.get(name)
         if not isinstance(known, int):
             raise Mismatch(f"{name} has no value yet")
-        return Value(INT64, _WORD(known))
+        return Value(INT64, WORD(known))
 
     # --- expressions -----------------------------------------------------------------------------
 
@@ -328,9 +332,6 @@ class Lowering:
             raise Mismatch(f"{name!r} is not in the vocabulary of native code")
         return function.write(self, arguments)
 
-    def _word(self, item: ast.expr) -> ir.Value:
-        return converted(self.builder, self.value(item), INT64)
-
     def _condition(self, item: ast.expr) -> ir.Value:
         if isinstance(item, ast.BoolOp):
             return self._logic(item).llvm
@@ -351,14 +352,11 @@ class Lowering:
         a, b = (converted(self.builder, side, kind) for side in (left, right))
         if kind.is_float and isinstance(op, ast.Mod):
             return self._call("float_mod", [Value(kind, a), Value(kind, b)])
-        if kind.is_float:
-            return Value(kind, self._float_operation(op, a, b))
-        return Value(kind, self._whole_operation(op, kind, a, b))
-
-    def _float_operation(self, op: ast.operator, a: ir.Value, b: ir.Value) -> ir.Value:
+        if not kind.is_float:
+            return Value(kind, self._whole_operation(op, kind, a, b))
         if type(op) not in _FLOAT:
             raise Mismatch(f"floats have no {type(op).__name__} in native code")
-        return getattr(self.builder, _FLOAT[type(op)])(a, b)
+        return Value(kind, getattr(self.builder, _FLOAT[type(op)])(a, b))
 
     def _whole_operation(self, op: ast.operator, kind: Kind, a: ir.Value, b: ir.Value) -> ir.Value:
         if isinstance(op, ast.FloorDiv | ast.Mod):
@@ -418,7 +416,7 @@ class Lowering:
         kind = common(value.kind, value.kind)
         number = converted(builder, value, kind)
         if isinstance(op, ast.USub) and isinstance(number, ir.Constant):
-            return Value(INT64, _WORD(-number.constant))
+            return Value(INT64, WORD(-number.constant))
         if isinstance(op, ast.USub | ast.UAdd):
             return Value(kind, builder.neg(number) if isinstance(op, ast.USub) else number)
         if isinstance(op, ast.Invert) and kind.form == "int":
@@ -458,7 +456,7 @@ class Lowering:
         )
         if signs[0] == signs[1]:
             return (builder.icmp_signed if signs[0] else builder.icmp_unsigned)(sign, a, b)
-        signed, zero = (a if signs[0] else b), _WORD(0)
+        signed, zero = (a if signs[0] else b), WORD(0)
         below = builder.icmp_signed(sign, *((a, zero) if signs[0] else (zero, b)))
         above = builder.icmp_unsigned(sign, a, b)
         return builder.select(builder.icmp_signed("<", signed, zero), below, above)
@@ -492,15 +490,14 @@ class Lowering:
         known = self._known(test)
         if known is not None:
             return self.value(body if known else orelse)
-        condition = self._condition(test)
-        yes, no, end = self._blocks("then", "else", "end")
-        self.builder.cbranch(condition, yes, no)
+        *starts, end = self._branches(test)
         sides = []
-        for start, item in ((yes, body), (no, orelse)):
+        for start, item in zip(starts, (body, orelse), strict=True):
             self.builder.position_at_end(start)
             value = self.value(item)
             sides.append((value, self.builder.block))
-        kind = _chosen(*(value.kind for value, _ in sides))
+        left, right = (value.kind for value, _ in sides)
+        kind = left if left == right else common(left, right)
         given = []
         for value, block in sides:
             self.builder.position_at_end(block)
@@ -518,28 +515,10 @@ class Lowering:
 
 _FLOAT = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
 _OF_CONDITIONS = {ast.BitAnd, ast.BitOr, ast.BitXor}
-_WHOLE = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.BitAnd: "and_",
-    ast.BitOr: "or_",
-    ast.BitXor: "xor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-}
-_SIGNS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
-
-
-def _chosen(left: Kind, right: Kind) -> Kind:
-    return left if left == right else common(left, right)
+_WHOLE = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.LShift: "shl", ast.RShift: "shr"}
+_WHOLE |= {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
+_SIGNS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<="}
+_SIGNS |= {ast.Gt: ">", ast.GtE: ">="}
 
 
 def constant(number: float | int) -> Value:  # noqa: PYI041 (they are told apart here)
@@ -548,7 +527,7 @@ def constant(number: float | int) -> Value:  # noqa: PYI041 (they are told apart
         return Value(BOOL, ir.Constant(BOOL.llvm, int(number)))
     if isinstance(number, float):
         return Value(FLOAT64, ir.Constant(FLOAT64.llvm, number))
-    return Value(INT64 if number < 1 << 63 else UINT64, _WORD(number))
+    return Value(INT64 if number < 1 << 63 else UINT64, WORD(number))
 
 
 def packed(builder: ir.IRBuilder, values: Sequence[Value]) -> Value:

@@ -35,69 +35,14 @@ class Aim(NamedTuple):
 
 #: The processor to compile for, if not this one.
 _aims: list[Aim] = []
-_LIBM = [
-    "exp",
-    "expf",
-    "expm1",
-    "expm1f",
-    "log",
-    "logf",
-    "log1p",
-    "log1pf",
-    "log2",
-    "log2f",
-    "log10",
-    "log10f",
-    "sin",
-    "sinf",
-    "cos",
-    "cosf",
-    "tan",
-    "tanf",
-    "sinh",
-    "sinhf",
-    "cosh",
-    "coshf",
-    "tanh",
-    "tanhf",
-    "erf",
-    "erff",
-    "pow",
-    "powf",
-    "floor",
-    "floorf",
-    "ceil",
-    "ceilf",
-    "trunc",
-    "truncf",
-    "fmod",
-    "fmodf",
-    "rint",
-    "rintf",
-    "ldexp",
-    "lgamma",
-    "lgammaf",
-    "memcpy",
-    "memset",
-    "memmove",
-    "memcmp",
-    "atan",
-    "atanf",
-    "asin",
-    "acos",
-    "cbrt",
-    "cbrtf",
-    "nearbyint",
-    "nearbyintf",
-    "round",
-    "roundf",
-    "exp2",
-    "exp2f",
-    "asinh",
-    "asinhf",
-    "fmin",
-    "fmax",
-]
+#: Functions of the C library that code may call; most have a twin for float32.
+_TWINS = (
+    *("exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh"),
+    *("tanh", "asinh", "atan", "erf", "pow", "floor", "ceil", "trunc", "fmod", "rint", "lgamma"),
+    *("cbrt", "nearbyint", "round"),
+)
+_LIBM = [f"{name}{suffix}" for name in _TWINS for suffix in ("", "f")]
+_LIBM += ["ldexp", "memcpy", "memset", "memmove", "memcmp", "asin", "acos", "fmin", "fmax"]
 
 
 def is_there() -> bool:
@@ -129,7 +74,7 @@ def _machine() -> Any:
     llvm = _llvm()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    if _kind(triple()) != _kind(llvm.get_default_triple()):
+    if levels.architecture(triple()) != levels.architecture(llvm.get_default_triple()):
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(triple())
@@ -143,10 +88,6 @@ def _machine() -> Any:
         codemodel="large",
         jit=True,
     )
-
-
-def _kind(triple: str) -> str:
-    return triple.partition("-")[0]
 
 
 def aim(cpu: str, features: str, triple: str = "") -> None:
@@ -172,9 +113,13 @@ def features() -> str:
 
 
 def host() -> Aim:
-    """This processor, as the compiler knows it."""
-    names = ("get_host_cpu_name", "get_host_cpu_features", "get_default_triple")
-    return Aim(*map(_host, names))
+    """This processor, as the compiler knows it; nothing where there is no compiler."""
+    if not is_there():
+        return Aim("", "", "")
+    llvm = _llvm()
+    features = llvm.get_host_cpu_features()
+    known = str(features.flatten()) if features else ""
+    return Aim(llvm.get_host_cpu_name(), known, llvm.get_default_triple())
 
 
 #: The kernel's names of features where they are not the compiler's.
@@ -220,16 +165,10 @@ def _told_by_kernel() -> levels.Level | None:
     with suppress(OSError), _CPUINFO.open(encoding="ascii", errors="replace") as file:
         flags = next((line for line in file if line.startswith("flags")), "").split()
         here = frozenset(flags)
-        wide = [level for level in levels.LEVELS if _kind(level.triple) == "x86_64"]
+        wide = [one for one in levels.LEVELS if levels.architecture(one.triple) == "x86_64"]
         names = ((level, (_IN_CPUINFO.get(it, it) for it in level.features)) for level in wide)
         return next((level for level, wanted in names if here.issuperset(wanted)), None)
     return None
-
-
-def _host(question: str) -> str:
-    """What the compiler knows of this machine; nothing where there is no compiler."""
-    found: Any = getattr(_llvm(), question)() if is_there() else ""
-    return str(found.flatten() if question.endswith("features") and found else found)
 
 
 @cache

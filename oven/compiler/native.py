@@ -12,12 +12,12 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
 from oven import debug
 from oven.compiler import machine
+from oven.compiler.cache import Code
 from oven.compiler.intrinsics import (
     blends,
     chunks,
@@ -35,16 +35,6 @@ from oven.compiler.lowering import Intrinsic, Module
 from oven.errors import CompileError, NoCompiler
 
 
-class Compiled(NamedTuple):
-    """One function as relocatable machine code."""
-
-    symbol: str
-    code: bytes
-    llvm: str
-    source: str
-    by_numba: bool = False
-
-
 @cache
 def vocabulary() -> dict[str, Intrinsic | int]:
     """The names emitted code may use."""
@@ -54,7 +44,7 @@ def vocabulary() -> dict[str, Intrinsic | int]:
     return made
 
 
-def compile_source(source: str, name: str) -> Compiled:
+def compile_source(source: str, name: str) -> Code:
     """Object code of the function `name` in the source, for C to call."""
     by_numba = False
     try:
@@ -66,7 +56,7 @@ def compile_source(source: str, name: str) -> Compiled:
         symbol, module = name, llvm.parse_assembly(_by_numba(source, name, problem))
         by_numba = True
     code = machine.target_machine().emit_object(module)
-    return Compiled(symbol, bytes(code), str(module), source, by_numba)
+    return Code(symbol, bytes(code), str(module), source, by_numba)
 
 
 def _by_numba(source: str, name: str, problem: Mismatch) -> str:
@@ -89,18 +79,13 @@ def ir_text(source: str, name: str) -> tuple[str, str]:
     assert isinstance(definition, ast.FunctionDef)
     module = Module(vocabulary())
     module.llvm.triple = machine.triple()
-    module.llvm.data_layout = _layout()
+    # Without alignments, words are read as if aligned to four bytes. The widths of the processor's
+    # own integers stay out: with them LLVM takes twice as long for text, and makes code for
+    # distances that takes a third longer.
+    layout = str(machine.target_machine().target_data)
+    module.llvm.data_layout = re.sub(r"-n[\d:]+", "", layout)
     function, _ = module.write(definition, name, (INT64,) * len(definition.args.args))
     return function.name, str(module.llvm)
-
-
-def _layout() -> str:
-    """The alignments of types; without them, words are read as if aligned to four bytes.
-
-    The widths of the processor's own whole numbers stay out: with them LLVM takes twice as long for
-    text, and makes code for distances that takes a third longer.
-    """
-    return re.sub(r"-n[\d:]+", "", str(machine.target_machine().target_data))
 
 
 def optimised(module: llvm.ModuleRef) -> llvm.ModuleRef:

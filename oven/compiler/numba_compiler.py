@@ -22,7 +22,7 @@ from numba.core import cgutils, config
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic, models, overload, register_model
 
-from oven.compiler import functions, functions_tanh, machine
+from oven.compiler import functions, machine
 from oven.compiler.intrinsics.base import Generic, Routine, Typed
 from oven.compiler.kinds import BOOL, INT64, KINDS, NOTHING, Kind, Mismatch, Value
 from oven.compiler.lowering import Lowering
@@ -43,7 +43,7 @@ _PLAIN = {
     "exp_alone": math.exp,
     "log_alone": math.log,
 }
-_OWN = {"exp": functions.EXP, "log": functions_tanh.LOG, "tanh": functions_tanh.TANH}
+_OWN = {"exp": functions.EXP, "log": functions.LOG, "tanh": functions.TANH}
 
 
 class _Lanes(types.Type):  # type: ignore[misc]  # numba is untyped

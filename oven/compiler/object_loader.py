@@ -128,7 +128,11 @@ def _load(parsed: _Object, symbol: str) -> int:
     outside = {
         target.name: _function(target.name) for _, _, target, _ in relocations if not target.section
     }
-    block, base = _allocate(len(image))
+    # New pages of memory, and their address.
+    size = len(image)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = mmap.mmap(-1, size, flags=flags, prot=_WRITABLE)
+    block, base = pages, ctypes.addressof(ctypes.c_char.from_buffer(pages))
 
     def address(target: _Symbol) -> int:
         return (
@@ -181,13 +185,6 @@ def _process() -> ctypes.CDLL:
 
 #: Blocks of code, kept alive: functions in them may be called as long as the process lives.
 _blocks: list[mmap.mmap] = []
-
-
-def _allocate(size: int) -> tuple[mmap.mmap, int]:
-    """New pages of memory, and their address."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    pages = mmap.mmap(-1, size, flags=flags, prot=_WRITABLE)
-    return pages, ctypes.addressof(ctypes.c_char.from_buffer(pages))
 
 
 def _protect(address: int, size: int) -> None:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -259,39 +258,35 @@ def _build(source: str, name: str, symbol: str) -> cache.Code:
     function, _ = module.write(definition, symbol, (INT64,) * 4)
     made = native.optimised(llvm.parse_assembly(str(module.llvm)))
     code = bytes(machine.target_machine().emit_object(made))
-    return native.Compiled(function.name, code, str(made), text)
+    return cache.Code(function.name, code, str(made), text)
 
 
 def _atomics() -> dict[str, Intrinsic]:
     """Words that read and write one word in memory at once, in the order in which they stand."""
-    from oven.compiler.intrinsics.base import Typed
-    from oven.compiler.intrinsics.memory import element
-    from oven.compiler.kinds import INT64, NOTHING
+    from oven.compiler.intrinsics.base import Values
+    from oven.compiler.intrinsics.builder import Builder, typed
+    from oven.compiler.kinds import INT64, NOTHING, WORD
 
-    word, order = INT64.llvm, "seq_cst"
-    Values = Sequence["ir.Value"]
+    order = "seq_cst"
 
-    def load(builder: ir.IRBuilder, args: Values) -> ir.Value:
-        base, index = args
-        return builder.load_atomic(element(builder, base, index, word), order, 8, typ=word)
+    def load(b: Builder, args: Values) -> ir.Value:
+        return b.load_atomic(b.place(args, WORD), order, 8, typ=WORD)
 
-    def store(builder: ir.IRBuilder, args: Values) -> None:
-        base, index, value = args
-        builder.store_atomic(value, element(builder, base, index, word), order, 8)
+    def store(b: Builder, args: Values) -> None:
+        *where, value = args
+        b.store_atomic(value, b.place(where, WORD), order, 8)
 
-    def add(builder: ir.IRBuilder, args: Values) -> ir.Value:
-        base, index, value = args
-        return builder.atomic_rmw("add", element(builder, base, index, word), value, order)
+    def add(b: Builder, args: Values) -> ir.Value:
+        *where, value = args
+        return b.atomic_rmw("add", b.place(where, WORD), value, order)
 
-    def swap(builder: ir.IRBuilder, args: Values) -> ir.Value:
-        base, index, old, new = args
-        pair = builder.cmpxchg(element(builder, base, index, word), old, new, order)
-        return builder.extract_value(pair, 0)
+    def swap(b: Builder, args: Values) -> ir.Value:
+        *where, old, new = args
+        return b.extract_value(b.cmpxchg(b.place(where, WORD), old, new, order), 0)
 
-    pair = (INT64, INT64)
     return {
-        "atomic_load": Typed(pair, INT64, load),
-        "atomic_store": Typed((*pair, INT64), NOTHING, store),
-        "atomic_add": Typed((*pair, INT64), INT64, add),
-        "atomic_swap": Typed((*pair, INT64, INT64), INT64, swap),
+        "atomic_load": typed((INT64,) * 2, INT64, load),
+        "atomic_store": typed((INT64,) * 3, NOTHING, store),
+        "atomic_add": typed((INT64,) * 3, INT64, add),
+        "atomic_swap": typed((INT64,) * 4, INT64, swap),
     }

@@ -13,32 +13,11 @@ from collections.abc import Container
 from oven.errors import CompileError
 
 _ALLOWED = (
-    ast.Assign,
-    ast.AugAssign,
-    ast.Expr,
-    ast.For,
-    ast.While,
-    ast.If,
-    ast.Break,
-    ast.Continue,
-    ast.Pass,
-    ast.Return,
-    ast.Call,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.BoolOp,
-    ast.Compare,
-    ast.IfExp,
-    ast.Tuple,
-    ast.Name,
-    ast.Constant,
-    ast.operator,
-    ast.unaryop,
-    ast.boolop,
-    ast.cmpop,
-    ast.expr_context,
+    *(ast.Assign, ast.AugAssign, ast.Expr, ast.For, ast.While, ast.If, ast.Break, ast.Continue),
+    *(ast.Pass, ast.Return, ast.Call, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp),
+    *(ast.Tuple, ast.Name, ast.Constant),
+    *(ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context),
 )
-
 _NUMBERS = ("math.inf", "math.nan", "math.pi")
 
 

@@ -87,7 +87,11 @@ def open_array_call(
     """
 
     def fill() -> Contents:
-        words = {**_callee(entry), "FALLBACK": id(fallback)}
+        # An entry of machine code is called as such: having Python find it takes as long as a dict.
+        own = getattr(entry, "__self__", None)
+        native = isinstance(own, NativeTable)
+        code = code_address(entry) if native else address("PyObject_CallOneArg")
+        words = {"CODE": code, "OWN": id(own if native else entry), "FALLBACK": id(fallback)}
         words["NAMES"] = 0 if names is None else id(names)
         if converted is None:
             return Contents(words | {"OUTPUT": 0, "GIVEN": 0}, (entry, fallback, names))
@@ -119,20 +123,9 @@ class Conversion:
         return np.array(numbers_of(words, "output"), np.int64), shelf
 
     def __call__(self, value: NDArray[Any]) -> NDArray[Any]:
-        """The same by numpy."""
+        """The conversion by numpy."""
         return self._labels.take(value, mode="clip")
 
 
 #: The dtype of the numbers of labels.
 _NUMBERS = np.dtype(np.int64)
-
-
-def _callee(entry: Call) -> dict[str, int]:
-    """The C function that calls an entry, and the object that it gets before the argument.
-
-    An entry of machine code is called as such: to have Python find it takes as long as a dict.
-    """
-    own = getattr(entry, "__self__", None)
-    if isinstance(own, NativeTable):
-        return {"CODE": code_address(entry), "OWN": id(own)}
-    return {"CODE": address("PyObject_CallOneArg"), "OWN": id(entry)}

@@ -16,24 +16,22 @@ Python stages) goes through `Plan.run` and gives the same answers.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from flour.core.node import Node
-from flour.core.types import FLOATS, Record, Text, Type, Vector
+from flour.core.types import FLOATS, Record, Text, Vector
 from flour.data.batch import BatchReader
 from flour.data.coerce_texts import document
 from oven.codegen.ports import Port
-from oven.codegen.stages import Stage
 from oven.entry.builtin import Contents, native_function
 from oven.entry.forms import DOCUMENTS, VECTORS
 from oven.entry.row_layout import document_rows, rows_contents
 from oven.entry.tables import (
     Memory,
     Output,
+    PlanSteps,
     leaves_all,
     named_output,
     plan_contents,
@@ -56,57 +54,48 @@ class EntryLayout(NamedTuple):
     bare: bool = True
 
 
-def layout(
-    inputs: Mapping[str, Type], steps: Sequence[NativeRun | Stage], outputs: Sequence[Node]
-) -> EntryLayout | None:
+def layout(plan: PlanSteps) -> EntryLayout | None:
     """The entry a plan can have: one native call over floats or documents, labels looked up."""
-    if len(inputs) != 1 or not steps or not isinstance(steps[0], NativeRun):
-        return None
-    run = steps[0]
-    if len(run.inputs) != 1 or not isinstance(run.inputs[0], Port) or run.stored:
+    inputs, steps, outputs = plan
+    run = steps[0] if len(inputs) == 1 and steps else None
+    if not isinstance(run, NativeRun) or len(run.inputs) != 1 or run.stored:
         return None
     found = tuple(named_output(item) for item in outputs)
-    if not leaves_all(run, found):
+    if not isinstance(run.inputs[0], Port) or not leaves_all(run, found):
         return None
-    ((name, kind),) = inputs.items()
-    return _entrance(run, run.inputs[0], name, kind, found)
-
-
-def _entrance(
-    run: NativeRun, port: Port, name: str, kind: Type, outputs: tuple[Output, ...]
-) -> EntryLayout | None:
-    """How a plan's one input comes in."""
+    port, ((name, kind),) = run.inputs[0], inputs.items()
     match kind:
         case Vector(dtype=dtype, sparse=False) if dtype in FLOATS and not run.rooms:
-            return EntryLayout(run, kind, outputs)
+            return EntryLayout(run, kind, found)
         case Text():
-            return EntryLayout(run, kind, outputs, name)
+            return EntryLayout(run, kind, found, name)
         case Record() if len(port.fields) == 1 and port.type == Vector(1, "string"):
-            return EntryLayout(run, Text(), outputs, port.fields[0], bare=False)
+            return EntryLayout(run, Text(), found, port.fields[0], bare=False)
     return None
 
 
 def open_array_entry(found: EntryLayout, fallback: Call) -> Call | None:
     """The entry as a built-in function, or None where this interpreter can have none."""
-    if isinstance(found.kind, Text):
-        return native_function(DOCUMENTS, partial(_documents, found, fallback))
-    return native_function(VECTORS, partial(_vectors, found, found.kind, fallback))
+    run, kind = found.run, found.kind
 
+    def documents() -> Contents:
+        words = {"FALLBACK": id(fallback), "BARE": int(found.bare), "LABEL": id(found.label)}
+        words["OBJECT"] = id(np.dtype(object))
+        return rows_contents(document_rows(run, found.outputs), words, found, fallback)
 
-def _vectors(found: EntryLayout, kind: Vector, fallback: Call) -> Contents:
-    run, dtype = found.run, np.dtype(kind.dtype)
-    memory = Memory.of(run, len(found.outputs), kind.width * dtype.itemsize)
-    scratch = shared_scratch(memory.size)
-    words = {**memory.words(), "SCRATCH": scratch.ctypes.data, "FALLBACK": id(fallback)}
-    words |= {"DTYPE": id(dtype), "ITEM_BYTES": dtype.itemsize, "WIDTH": kind.width}
-    words["RELEASE_ROWS"] = max(1, RELEASE_BYTES // max(run.row_work, 1))
-    return plan_contents(run, found.outputs, words, dtype, fallback, scratch)
+    if isinstance(kind, Text):
+        return native_function(DOCUMENTS, documents)
+    dtype, width = np.dtype(kind.dtype), kind.width
 
+    def vectors() -> Contents:
+        memory = Memory.of(run, len(found.outputs), width * dtype.itemsize)
+        scratch = shared_scratch(memory.size)
+        words = {**memory.words(), "SCRATCH": scratch.ctypes.data, "FALLBACK": id(fallback)}
+        words |= {"DTYPE": id(dtype), "ITEM_BYTES": dtype.itemsize, "WIDTH": width}
+        words["RELEASE_ROWS"] = max(1, RELEASE_BYTES // max(run.row_work, 1))
+        return plan_contents(run, found.outputs, words, dtype, fallback, scratch)
 
-def _documents(found: EntryLayout, fallback: Call) -> Contents:
-    words = {"FALLBACK": id(fallback), "BARE": int(found.bare), "LABEL": id(found.label)}
-    words["OBJECT"] = id(np.dtype(object))
-    return rows_contents(document_rows(found.run, found.outputs), words, found, fallback)
+    return native_function(VECTORS, vectors)
 
 
 # --- the way around -------------------------------------------------------------------------------
@@ -117,7 +106,7 @@ def around(
     reader: BatchReader,
     variant: Callable[[object], Call | None] = lambda _: None,
 ) -> Call:
-    """The same answers through `Plan.run`, for whatever the machine code does not take.
+    """An entry through `Plan.run`, for whatever the machine code does not take.
 
     Arrays of another type go to the entry of their own `variant`, once it is there.
     """

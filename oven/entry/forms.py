@@ -258,7 +258,9 @@ elif read == WHOLE:
 
 # --- arrays by name -------------------------------------------------------------------------------
 
-_START_COLUMNS = """\
+#: Parts of the entries for arrays, by their names.
+_ARRAYS: dict[str, str] = {}
+_ARRAYS["start"] = """\
 def {0}(self, argument):
     table = self.ARRAY_DATA
     size, pair, sizes = stack_words(1), stack_words(3), stack_words(2)
@@ -276,7 +278,7 @@ $start(columns_entry)
     $filled
 """
 #: Where the first array is, and how many rows.
-_LOOK_COLUMNS = """\
+_ARRAYS["look"] = """\
 many, named, item, record = 0, argument.TYPE == PyDict_Type, argument, argument
 known = named or table.BARE != 0
 if named:
@@ -289,7 +291,7 @@ if known:
         many = ld_int64(item.ARRAY_SHAPE, 0)
 """
 #: One array after the other. Columns of numbers wait, and are copied together.
-_FILL_COLUMNS = """\
+_ARRAYS["fill"] = """\
 fits = many == rows
 found, at, waiting = 0, 0, 0
 st_int64(pair, 0, 0)
@@ -348,7 +350,7 @@ if fits:
     $copy_waiting
 """
 #: Some rows of all columns that wait, then the next: what is written stays in the nearest cache.
-_COPY_WAITING = """\
+_ARRAYS["copy_waiting"] = """\
 for tile in range((rows + TILE - 1) // TILE):
     first = tile * TILE
     few = min(TILE, rows - first)
@@ -360,7 +362,7 @@ for tile in range((rows + TILE - 1) // TILE):
         $copy_words
 waiting = 0
 """
-_NUMBERS = """\
+_ARRAYS["numbers"] = """\
 $same_dtype(dtype, field.DTYPE)
 fits = same
 if not fits:
@@ -384,7 +386,7 @@ for j in range(width):
     $copy_words
 """
 #: Texts in Arrow's memory, by where they are and how long: see flour.data.arrow_strings.
-_CELLS = """\
+_ARRAYS["cells"] = """\
 fits, least = width == 1, 0
 for i in range(rows if fits else 0):
     here, there = into + i * row_bytes, begin + i * step
@@ -396,7 +398,7 @@ for i in range(rows if fits else 0):
 fits = fits and (least == 0 or read == STRING)
 """
 #: How long the UTF-8 of numpy's characters is, of four bytes each, and whether it can be written.
-_CHARACTERS = """\
+_ARRAYS["characters"] = """\
 fits = dtype.DTYPE_KIND == CHARACTERS
 most_letters = dtype.DTYPE_SIZE // 4 if fits else 0
 for i in range(rows):
@@ -424,7 +426,7 @@ for i in range(rows):
         break
 """
 #: UTF-8 of numpy's characters, where a text's address says that they are.
-_ENCODE = """\
+_ARRAYS["encode"] = """\
 if where >= ASCII:
     letters = where - ASCII
     for k in range(long):
@@ -467,7 +469,7 @@ $start(lay_out)
     $copy_texts
     return answers
 """
-_BYTES = """\
+_ARRAYS["bytes"] = """\
 st_int64(sizes, 0, {0})
 Py_IncRef(table.DTYPE)
 array = PyArray_Empty(1, sizes, table.DTYPE, 0)
@@ -502,24 +504,9 @@ def _form(name: str, text: str, **parts: str) -> Template:
     return Template(name, text, {**PARTS, "nothing_there": _NOTHING_THERE, **parts})
 
 
-_ARRAYS = {
-    "start": _START_COLUMNS,
-    "look": _LOOK_COLUMNS,
-    "fill": _FILL_COLUMNS,
-    "numbers": _NUMBERS,
-    "copy_waiting": _COPY_WAITING,
-    "cells": _CELLS,
-    "characters": _CHARACTERS,
-    "encode": _ENCODE,
-    "bytes": _BYTES,
-}
 VECTORS = _form("entry", _VECTORS)
 DOCUMENTS = _form("text_entry", _DOCUMENTS, look=_LOOK_DOCUMENTS, convert="")
-RECORDS = _form(
-    *("record_entry", _RECORDS),
-    look=_LOOK_RECORDS,
-    number=_NUMBER,
-)
+RECORDS = _form(*("record_entry", _RECORDS), look=_LOOK_RECORDS, number=_NUMBER)
 COLUMNS = _form("columns_entry", _COLUMNS, **_ARRAYS)
 PACKED = _form("lay_out", _PACKED, **_ARRAYS)
 NAMED = _form("named_entry", _NAMED)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +34,8 @@ from oven.entry.interpreter import Layout, object_layout
 #: that it numbers with the last one's number, and where its shelf is. Of a field: one of READS,
 #: where in the row it goes, whether it has to be there, the bytes of a value and the bounds of
 #: whole numbers; of arrays also how many values a row has, their dtype, and bit n if they may have
-#: n dimensions. Of a conversion: from where and what, to where and what. Of a room in memory whose
-#: size depends on the longest text: see oven.run.native_run.
+#: n dimensions. Of a conversion: source and destination, with their types. Of a room, which is
+#: memory whose size depends on the longest text: see oven.run.native_run.
 ROWS = {
     "output": ("KIND", "COLUMN", "DTYPE", "ACROSS", "BYTES", "NAMES", "LAST", "SHELF"),
     "field": ("READ", "OFFSET", "NEEDED", "BYTES", "LOW", "HIGH", "ACROSS", "DTYPE", "RANKS"),
@@ -128,6 +128,7 @@ class EntryCode(NamedTuple):
 
 
 _codes: dict[int, tuple[Template, EntryCode | None]] = {}
+_SOURCE = Path(__file__).read_bytes()
 
 
 def entry_code(template: Template) -> EntryCode | None:
@@ -147,15 +148,10 @@ def _entry_code(template: Template, layout: Layout) -> EntryCode:
         made = generated(template, layout)
         return json.dumps([code_cache.key(made.text), *made.words]).encode()
 
-    inputs = (template.name, template.text, repr(layout), repr(_NUMBERS), _own_source())
+    inputs = (template.name, template.text, repr(layout), repr(_NUMBERS), _SOURCE)
     parts = (text for part in sorted(template.parts.items()) for text in part)
     key, *words = json.loads(code_cache.data(code_cache.made_of(*inputs, *parts), content))
     return EntryCode(template.name, tuple(words), key, partial(generated, template, layout))
-
-
-@cache
-def _own_source() -> bytes:
-    return Path(__file__).read_bytes()
 
 
 def generated(template: Template, layout: Layout) -> Generated:

@@ -279,21 +279,17 @@ _ARRAY_TYPE, _ARRAY_EMPTY = 2, 184
 def address(name: str) -> int:
     """The address of what has this name in C: a type, an object, a function; 0 if unknown."""
     if name == "PyArray_Empty":
-        return _numpy_function(_ARRAY_EMPTY)
+        # From the table that numpy hands to extension modules, if it is where it should be.
+        capsule = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
+        table = getattr(capsule, "_ARRAY_API", None)
+        if table is None:
+            return 0
+        words = ctypes.cast(_pointer_in(table, None), ctypes.POINTER(ctypes.c_void_p))
+        return words[_ARRAY_EMPTY] or 0 if words[_ARRAY_TYPE] == id(np.ndarray) else 0
     if name in _ADDRESSES:
         return _ADDRESSES[name]
     function = getattr(ctypes.pythonapi, name, None)
     return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0
-
-
-def _numpy_function(place: int) -> int:
-    """An entry of the table that numpy hands to extension modules, if it is where it should be."""
-    capsule = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
-    table = getattr(capsule, "_ARRAY_API", None)
-    if table is None:
-        return 0
-    words = ctypes.cast(_pointer_in(table, None), ctypes.POINTER(ctypes.c_void_p))
-    return words[place] or 0 if words[_ARRAY_TYPE] == id(np.ndarray) else 0
 
 
 _pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(

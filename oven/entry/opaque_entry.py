@@ -17,8 +17,7 @@ from flour.core.types import FLOATS, Type, Vector
 from flour.ops.opaque import Opaque, Wire
 from flour.ops.source import Field
 from flour.ops.structure import Element
-from oven.codegen.stages import Stage
-from oven.run.native_run import NativeRun
+from oven.entry.tables import PlanSteps
 
 Answers = tuple[Any, ...]
 Call = Callable[[object], Answers]
@@ -32,29 +31,24 @@ class Given(NamedTuple):
     dtype: np.dtype[Any]
     width: int
 
+    def fits(self, block: Any) -> bool:
+        """Whether a block is such an array."""
+        whole = type(block) is np.ndarray and block.dtype == self.dtype and block.ndim == 2
+        return whole and block.shape[1] == self.width
 
-def open_opaque_entry(
-    inputs: Mapping[str, Type],
-    steps: Sequence[NativeRun | Stage],
-    outputs: Sequence[Node],
-    fallback: Call,
-) -> Call | None:
+
+def open_opaque_entry(plan: PlanSteps, fallback: Call) -> Call | None:
     """The entry over arrays by name, or over the one array; None if the plan does more."""
-    item = _alone(outputs)
-    if item is None or len(steps) > 1 + len(outputs):
+    found = {_part(item) for item in plan.outputs}
+    item = found.pop() if len(found) == 1 else None  # every output is it, or picked from it
+    if item is None or len(plan.steps) > 1 + len(plan.outputs):
         return None
-    op, given = item.op, _given(item, inputs)
+    op, given = item.op, _given(item, plan.inputs)
     assert isinstance(op, Opaque), "it was looked for"
-    leaves = [_leaf(output, op) for output in outputs]
+    leaves = [_leaf(output, op) for output in plan.outputs]
     if given is None or any(wire is None for wire in leaves):
         return None
     return _opened(op, given, [wire for wire in leaves if wire is not None], fallback)
-
-
-def _alone(outputs: Sequence[Node]) -> Node | None:
-    """The part that every output is, or is picked from."""
-    found = {_part(item) for item in outputs}
-    return found.pop() if len(found) == 1 else None
 
 
 def _part(item: Node) -> Node | None:
@@ -119,7 +113,7 @@ def _opened(op: Opaque, given: Sequence[Given], leaves: Sequence[Wire], fallback
 def _single(
     op: Opaque, one: Given, names: list[str], check: tuple[tuple[int, ...], Any], fallback: Call
 ) -> Call:
-    """The same for one array and one answer: every look-up counts here, as parts can be small."""
+    """An entry for one array and one answer: every look-up counts here, as parts can be small."""
     label, name, want, width = one
     shape, dtype = check
     array, held = np.ndarray, op.held
@@ -145,13 +139,7 @@ def _feed(given: Sequence[Given], data: object) -> dict[str, Any] | None:
     if type(data) is not dict or len(data) != len(given):
         return None
     feed = {each.name: data.get(each.label) for each in given}
-    blocks = zip(feed.values(), given, strict=True)
-    if not all(_is_fit(block, each) for block, each in blocks):
+    if not all(each.fits(block) for block, each in zip(feed.values(), given, strict=True)):
         return None
     counts = {len(block) for block in feed.values() if block is not None}
     return feed if len(counts) == 1 and 0 not in counts else None
-
-
-def _is_fit(block: Any, each: Given) -> bool:
-    whole = type(block) is np.ndarray and block.dtype == each.dtype and block.ndim == 2
-    return whole and block.shape[1] == each.width

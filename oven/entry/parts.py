@@ -14,21 +14,24 @@ of its texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from oven.entry.generator import KINDS
 
+#: The parts by their names.
+PARTS: dict[str, str] = {}
+
 #: Whatever is not exactly what the plan was made for goes to a Python function in the table.
-_FALL_BACK = """\
+PARTS["fall_back"] = """\
 return PyObject_CallOneArg(table.FALLBACK, argument)
 """
-_DISCARD = """\
+PARTS["discard"] = """\
 $give_back
 Py_DecRef(answers)
 """
 #: Memory of a call's own: the block that an earlier call left, as the pages of a new one take
 #: longer to come than most calls.
-_ALLOCATE = """\
+PARTS["allocate"] = """\
 owned, owned_bytes, spares = ld_int64(table.SPARE, 0), ld_int64(table.SPARE, 1), table.SPARE
 if owned != 0 and owned_bytes >= {0} + 64:
     st_int64(spares, 0, 0)
@@ -42,7 +45,7 @@ else:
 scratch = (owned + 63) & -64
 """
 #: The larger of this block and the one that was left before is left for the next call.
-_GIVE_BACK = """\
+PARTS["give_back"] = """\
 if owned != 0:
     spares = table.SPARE
     if owned_bytes <= MOST_SPARE and owned_bytes > ld_int64(spares, 1):
@@ -53,14 +56,14 @@ if owned != 0:
     PyMem_RawFree(owned)
 """
 #: Whether two dtypes are the same; arrays that were pickled have a copy of theirs.
-_SAME_DTYPE = """\
+PARTS["same_dtype"] = """\
 theirs, own = {0}, {1}
 same = theirs == own
 if not same:
     same = theirs.DTYPE_KIND & SAME_DTYPE == own.DTYPE_KIND & SAME_DTYPE
 """
 #: Where the items of a list or a tuple are, and whether it has this many.
-_ITEMS_OF = """\
+PARTS["items_of"] = """\
 if kind == PyList_Type:
     {0}, fits = {1}.LIST_ITEMS, {1}.SIZE == {2}
 else:
@@ -69,7 +72,7 @@ else:
         fits = {1}.SIZE == {2}
 """
 #: Make the answers.
-_ANSWERS = """\
+PARTS["answers"] = """\
 count = table.OUTPUTS
 answers = PyTuple_New(count)
 if answers == 0:
@@ -85,7 +88,7 @@ for place in range(count):
 #: An array for one output. Making one takes longer than most rows do. So a small one stays on a
 #: shelf, and where it has no other reference and is as it was made, it is used again. Nothing is
 #: lost with an array that is changed or held in any way: the next takes its place.
-_ARRAY = """\
+PARTS["array"] = """\
 st_int64(sizes, 0, rows if dimensions == 2 else across)
 st_int64(sizes, 1, across)
 dtype, shelf, item = output.DTYPE, output.SHELF, 0
@@ -106,7 +109,7 @@ if item == 0:
         st_int64(shelf, 0, item)
         Py_DecRef(before)
 """
-_SHELVED = """\
+PARTS["shelved"] = """\
 item = ld_int64(shelf, 0)
 same = item.TYPE == PyArray_Type
 if same:
@@ -133,7 +136,7 @@ else:
     item = 0
 """
 #: Memory for the rows.
-_ROWS_MEMORY = """\
+PARTS["rows_memory"] = """\
 blocks, row_bytes = table.SCRATCH_BYTES, table.ROW_BYTES
 numbers = (blocks + rows * row_bytes + 63) & -64
 texts = table.TEXTS if dimensions == 2 else 0
@@ -145,7 +148,7 @@ if copies > capacity:
 total, longest = 0, 0
 """
 #: Of a dict the next value, with the place of the field that has its key.
-_NEXT_FIELD = """\
+PARTS["next_field"] = """\
 if PyDict_Next(record, pair, pair + 8, pair + 16) == 0:
     break
 key, item = ld_int64(pair, 1), ld_int64(pair, 2)
@@ -165,7 +168,7 @@ if not known:
     place = int64(hit.FLOAT_VALUE)
 """
 #: A cell of text for a value: its UTF-8, which Python keeps, or that it is missing.
-_TEXT_CELL = """\
+PARTS["text_cell"] = """\
 if item.TYPE == PyUnicode_Type:
     where = PyUnicode_AsUTF8AndSize(item, size)
     st_int64(cell, 0, where)
@@ -186,13 +189,13 @@ else:
     fits = missing != 0 and read == STRING
     st_int64(cell, 1, missing)
 """
-_REFUSE = """\
+PARTS["refuse"] = """\
 if not fits or longest > table.LONGEST:
     $discard
     $fall_back
 """
 #: Halves of whole numbers beyond int64 keep what is rounded away in their lowest bit.
-_CONVERT = """\
+PARTS["convert"] = """\
 for place in range(table.CONVERSIONS):
     conversion = table.CONVERSION_TABLE + CONVERSION_ROW * place
     kind, wanted = conversion.KIND, conversion.WANTED
@@ -208,7 +211,7 @@ for place in range(table.CONVERSIONS):
         $store_value
 """
 #: Memory for what depends on the longest document.
-_GROW = """\
+PARTS["grow"] = """\
 room, most, sum_up = table.ROOMS, 0, 0
 for place in range(table.ROOM_COUNT):
     takes = longest * room.EACH + room.FIXED
@@ -231,7 +234,7 @@ if spare + most > capacity or (release and owned == 0):
     owned, owned_bytes, scratch = larger, spare + most + 64, (larger + 63) & -64
 """
 #: The texts themselves, behind one another, and their cells pointing there.
-_COPY_TEXTS = """\
+PARTS["copy_texts"] = """\
 strings, string_table = table.STRINGS, table.STRING_TABLE
 for i in range(rows):
     for place in range(strings):
@@ -246,7 +249,7 @@ st_int64(behind, 0, 0)
 st_int64(behind, 1, 0)
 """
 #: Where the columns are.
-_WIRE = """\
+PARTS["wire"] = """\
 for place in range(table.PORTS):
     st_int64(scratch, 2 * place, scratch + blocks + ldc_int64(table.PORT_TABLE, place))
     st_int64(scratch, 2 * place + 1, row_bytes)
@@ -256,7 +259,7 @@ st_int64(scratch, 2 * column + 1, longest)
 text = scratch + numbers
 """
 #: What follows once all values are in their rows.
-_FILLED = """\
+PARTS["filled"] = """\
 $refuse
 $convert
 $grow
@@ -267,7 +270,7 @@ $run
 """
 #: Run all stages, and turn what they left into the answers. Of several outputs that are the same
 #: column the last one is computed, and the others are copies.
-_RUN = """\
+PARTS["run"] = """\
 for place in range(count):
     output = table.OUTPUT_TABLE + OUTPUT_ROW * place
     across, step = output.ACROSS, output.BYTES
@@ -324,7 +327,7 @@ $give_back
 return answers
 """
 #: The first answers of a call as a dict, under the names in a tuple.
-_NAMED_ANSWERS = """\
+PARTS["named_answers"] = """\
 made, wrong = PyDict_New(), 0
 if made != 0:
     for place in range({0}.SIZE):
@@ -343,68 +346,46 @@ def _switch(name: str, cases: dict[str, str]) -> str:
     return "el".join(lines)
 
 
-def _of_kinds(name: str, lines: Callable[[str], str]) -> str:
-    return _switch(name, {f"KIND_{kind.upper()}": lines(kind) for kind in KINDS[:-1]})
+def _of_kinds(name: str, floats: str, integers: str, others: Mapping[str, str]) -> str:
+    """One of these lines by the number of a kind; {0} is the kind, {1} it without its sign."""
+    lines = {
+        f"KIND_{kind.upper()}": others.get(kind, floats if "float" in kind else integers)
+        for kind in KINDS[:-1]
+    }
+    made = {each: (each[5:].lower(), each[5:].lower().removeprefix("u")) for each in lines}
+    return _switch(name, {each: line.format(*made[each]) for each, line in lines.items()})
 
 
 def _of_sizes(line: str) -> str:
     return _switch("long", {str(size): line.format(8 * size) for size in (8, 4, 2, 1)})
 
 
-def _loaded(kind: str, where: str) -> str:
-    """A number in memory as float64 or int64, whose bits a uint64 keeps."""
-    if kind == "bool":
-        return f"int64(ld_uint8({where}, 0) != 0)"
-    return f"float64(ld_{kind}({where}, 0))" if _is_float(kind) else f"int64(ld_{kind}({where}, 0))"
-
-
-def _stored(kind: str) -> str:
-    if _is_float(kind):
-        return f"st_{kind}(there, 0, {kind}(value))"
-    same = "int8" if kind == "bool" else kind.removeprefix("u")
-    return f"st_{same}(there, 0, {same}(word))"
-
-
-def _value(kind: str) -> str:
-    return f"{'value' if _is_float(kind) else 'word'} = {_loaded(kind, 'here')}"
-
-
-def _python_number(kind: str) -> str:
-    """The number in memory as one of Python's."""
-    made = {"bool": "PyBool_FromLong", "uint64": "PyLong_FromUnsignedLongLong"}
-    maker = "PyFloat_FromDouble" if _is_float(kind) else made.get(kind, "PyLong_FromLongLong")
-    return f"item = {maker}({_loaded(kind, 'where')})"
-
-
-def _is_float(kind: str) -> bool:
-    return kind.startswith("float")
-
-
-PARTS = {
-    "fall_back": _FALL_BACK,
-    "discard": _DISCARD,
-    "allocate": _ALLOCATE,
-    "give_back": _GIVE_BACK,
-    "same_dtype": _SAME_DTYPE,
-    "items_of": _ITEMS_OF,
-    "answers": _ANSWERS,
-    "array": _ARRAY,
-    "shelved": _SHELVED,
-    "rows_memory": _ROWS_MEMORY,
-    "next_field": _NEXT_FIELD,
-    "text_cell": _TEXT_CELL,
-    "refuse": _REFUSE,
-    "convert": _CONVERT,
-    "grow": _GROW,
-    "copy_texts": _COPY_TEXTS,
+_FLAG = "int64(ld_uint8({0}, 0) != 0)"
+PARTS |= {
     "encode": "",
-    "wire": _WIRE,
-    "filled": _FILLED,
-    "run": _RUN,
-    "named_answers": _NAMED_ANSWERS,
-    "scalar": _of_kinds("kind", _python_number),
-    "load_value": _of_kinds("kind", _value),
-    "store_value": _of_kinds("wanted", _stored),
+    # A number in memory as one of Python's.
+    "scalar": _of_kinds(
+        "kind",
+        "item = PyFloat_FromDouble(float64(ld_{0}(where, 0)))",
+        "item = PyLong_FromLongLong(int64(ld_{0}(where, 0)))",
+        {
+            "bool": f"item = PyBool_FromLong({_FLAG.format('where')})",
+            "uint64": "item = PyLong_FromUnsignedLongLong(int64(ld_uint64(where, 0)))",
+        },
+    ),
+    # A number in memory as float64 or int64, whose bits a uint64 keeps.
+    "load_value": _of_kinds(
+        "kind",
+        "value = float64(ld_{0}(here, 0))",
+        "word = int64(ld_{0}(here, 0))",
+        {"bool": f"word = {_FLAG.format('here')}"},
+    ),
+    "store_value": _of_kinds(
+        "wanted",
+        "st_{0}(there, 0, {0}(value))",
+        "st_{1}(there, 0, {1}(word))",
+        {"bool": "st_int8(there, 0, int8(word))"},
+    ),
     "store_word": _of_sizes("st_int{0}(cell, 0, int{0}(word))"),
     "copy_words": _of_sizes(
         "for i in range(few):\n"

@@ -13,51 +13,42 @@ plan has one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from flour.core.node import Node
 from flour.core.types import INTS, Category, Scalar, Text, Type, Vector
 from flour.data.arrow_strings import NONE
 from flour.data.nulls import Nulls
 from oven.codegen.ports import Port
-from oven.codegen.stages import Stage
 from oven.entry.array_entry import Call, EntryLayout, open_array_entry
 from oven.entry.builtin import Contents, native_function
 from oven.entry.forms import RECORDS
 from oven.entry.row_layout import Reading, Rows, rows_contents, rows_of
-from oven.run.native_run import NativeRun
+from oven.entry.tables import PlanSteps
 
 
-def open_record_entry(
-    inputs: Mapping[str, Type],
-    steps: Sequence[NativeRun | Stage],
-    outputs: Sequence[Node],
-    fallback: Call,
-    nulls: Nulls | None = None,
-) -> Call | None:
+def open_record_entry(plan: PlanSteps, fallback: Call, nulls: Nulls | None = None) -> Call | None:
     """The entry of a plan over records, or over several single columns, if it can have one.
 
     Where None among words may stand for NaN, it goes to `nulls`, and then to an entry of its own.
     """
-    found = rows_of(inputs, steps, outputs, partial(_reading, NONE))
-    if found is None or (len(inputs) == 1 and not found.listed):
+    found = rows_of(plan, partial(_reading, NONE))
+    if found is None or (len(plan.inputs) == 1 and not found.listed):
         return None
     arrays = _arrays(found, fallback) or fallback
-    entry = native_function(RECORDS, partial(_contents, found, fallback, arrays))
+
+    def contents(rows: Rows, otherwise: Call) -> Contents:
+        words = {"FALLBACK": id(otherwise), "ARRAYS": id(arrays), "BY_POSITION": int(rows.listed)}
+        return rows_contents(rows, words, otherwise, arrays)
+
+    entry = native_function(RECORDS, partial(contents, found, fallback))
     if entry is None or nulls is None or nulls.idle:
         return entry
-    asking = rows_of(inputs, steps, outputs, partial(_reading, 0))
+    asking = rows_of(plan, partial(_reading, 0))
     assert asking is not None, "it has one with None, too"
     settle, known = nulls.of_rows, entry
-
-    def settled(data: object) -> Any:
-        return known(settle(data))
-
-    return native_function(RECORDS, partial(_contents, asking, settled, arrays))
+    return native_function(RECORDS, partial(contents, asking, lambda data: known(settle(data))))
 
 
 def _reading(none: int, _: str, kind: Type | None) -> Reading | None:
@@ -93,8 +84,3 @@ def _arrays(found: Rows, fallback: Call) -> Call | None:
     if not plain or port.fields != tuple(found.fields):
         return None
     return open_array_entry(EntryLayout(found.run, Vector(len(fields)), found.outputs), fallback)
-
-
-def _contents(found: Rows, fallback: Call, arrays: Call) -> Contents:
-    words = {"FALLBACK": id(fallback), "ARRAYS": id(arrays), "BY_POSITION": int(found.listed)}
-    return rows_contents(found, words, fallback, arrays)

@@ -12,26 +12,18 @@ float64 column is of float64) get it converted from there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
-from flour.core.node import Node
 from flour.core.types import Category, Record, Scalar, Text, Type
 from oven.codegen.ports import Port, dtype_of
-from oven.codegen.stages import Stage, row_bytes
+from oven.codegen.stages import row_bytes
+from oven.entry import tables
 from oven.entry.builtin import Contents
 from oven.entry.generator import KINDS, READS, numbers_of
-from oven.entry.tables import (
-    Memory,
-    Output,
-    aligned,
-    leaves_all,
-    named_output,
-    plan_contents,
-    room_words,
-    shared_scratch,
-)
+from oven.entry.tables import Memory, Output, PlanSteps, aligned
 from oven.run.native_run import NativeRun
 
 #: The bytes of a text, and what every port starts at a multiple of.
@@ -104,22 +96,22 @@ Reads = Callable[[str, Type | None], Reading | None]
 """From a value's name and type, None if no stage reads it, to how it is read, if it can be."""
 
 
-def rows_of(
-    inputs: Mapping[str, Type],
-    steps: Sequence[NativeRun | Stage],
-    outputs: Sequence[Node],
-    reads: Reads,
-) -> Rows | None:
+def rows_of(plan: PlanSteps, reads: Reads) -> Rows | None:
     """The rows of a plan that is native code from them to its answers, if each can be read."""
+    inputs, steps, outputs = plan
     if not steps or not isinstance(steps[0], NativeRun) or steps[0].stored:
         return None
     run = steps[0]
     ports = [value for value in run.inputs if isinstance(value, Port)]
-    made = tuple(named_output(item) for item in outputs)
-    if not ports or len(ports) != len(run.inputs) or not leaves_all(run, made):
+    made = tuple(tables.named_output(item) for item in outputs)
+    if not ports or len(ports) != len(run.inputs) or not tables.leaves_all(run, made):
         return None
-    kinds, unread, listed = _values(inputs)
-    starts, size = _starts(ports)
+    kinds, unread, listed = dict(inputs), frozenset[str](), False
+    match [*inputs.values()]:
+        case [Record() as record]:
+            kinds, unread, listed = dict(record.fields), frozenset(record.unread), True
+    sizes = [-(-row_bytes(port.type) // _CELL) * _CELL for port in ports]
+    *starts, size = accumulate(sizes, initial=0)
     places = _places(ports, starts, listed=listed)
     fields: dict[str, Field] = {}
     conversions: list[Conversion] = []
@@ -137,23 +129,6 @@ def rows_of(
                 conversions.append(Conversion(fields[name].offset, dtype, place, other))
     ends = tuple(starts), aligned(size + _CELL), listed
     return Rows(run, made, fields, kinds, tuple(conversions), *ends)
-
-
-def _values(inputs: Mapping[str, Type]) -> tuple[dict[str, Type], frozenset[str], bool]:
-    """Every value of a row by name, those that no stage reads, and whether there is a record."""
-    match [*inputs.values()]:
-        case [Record() as kind]:
-            return dict(kind.fields), frozenset(kind.unread), True
-    return dict(inputs), frozenset(), False
-
-
-def _starts(ports: Sequence[Port]) -> tuple[list[int], int]:
-    """Where each port's columns start in a row, and where the last one's end."""
-    starts, size = [], 0
-    for port in ports:
-        starts.append(size)
-        size += -(-row_bytes(port.type) // _CELL) * _CELL
-    return starts, size
 
 
 def _places(
@@ -181,21 +156,25 @@ def document_rows(run: NativeRun, outputs: tuple[Output, ...]) -> Rows:
 def rows_contents(found: Rows, words: Mapping[str, int], *kept: object) -> Contents:
     """The table of an entry that lays out these rows: these words, and what it says of fields."""
     run, memory = found.run, Memory.of(found.run, len(found.outputs))
-    rooms, sizes = room_words(run, memory.size + 4 * found.row_bytes)
-    scratch = shared_scratch(rooms["SHARED_BYTES"])
-    fields, tables = _field_words(found)
+    rooms, sizes = tables.room_words(run, memory.size + 4 * found.row_bytes)
+    scratch = tables.shared_scratch(rooms["SHARED_BYTES"])
+    fields, more = _field_words(found)
     known = {**memory.words(), **rooms, **fields, **words, "ROW_BYTES": found.row_bytes}
     known["SCRATCH"] = scratch.ctypes.data
-    return plan_contents(run, found.outputs, known, found, scratch, sizes, *tables, *kept)
+    return tables.plan_contents(run, found.outputs, known, found, scratch, sizes, *more, *kept)
 
 
 def _field_words(found: Rows) -> tuple[dict[str, int], tuple[object, ...]]:
     """What the table says of fields, and what has to be kept for it."""
     labels = tuple(found.fields)
     index = {label: float(place) for place, label in enumerate(labels)}
-    tables = {
+    fields = list[list[int]]()
+    for reading, offset, needed in found.fields.values():
+        row = {"READ": READS.index(reading.read), "OFFSET": offset, "NEEDED": needed}
+        fields.append(numbers_of({**row, **reading.more}, "field"))
+    parts = {
         "KEYS": [id(label) for label in labels],
-        "FIELD_TABLE": [_field_row(field) for field in found.fields.values()],
+        "FIELD_TABLE": fields,
         "PORT_TABLE": found.ports,
         "STRING_TABLE": found.strings,
         "CONVERSION_TABLE": [
@@ -203,14 +182,9 @@ def _field_words(found: Rows) -> tuple[dict[str, int], tuple[object, ...]]:
             for source, dtype, place, other in found.conversions
         ],
     }
-    arrays = {name: np.array(rows, np.int64) for name, rows in tables.items()}
+    arrays = {name: np.array(rows, np.int64) for name, rows in parts.items()}
     words = {name: array.ctypes.data for name, array in arrays.items()}
     words |= {"FIELDS": len(labels), "PORTS": len(found.ports), "STRINGS": len(found.strings)}
     words |= {"INDEX": id(index), "CONVERSIONS": len(found.conversions)}
     words["REQUIRED"] = sum(field.needed for field in found.fields.values())
     return words, (labels, index, *arrays.values())
-
-
-def _field_row(field: Field) -> list[int]:
-    words = {"READ": READS.index(field.reading.read), "OFFSET": field.offset}
-    return numbers_of({**words, "NEEDED": field.needed, **field.reading.more}, "field")

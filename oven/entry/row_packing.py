@@ -7,22 +7,22 @@ is coerced and packed by Python, with the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.node import Node
-from flour.core.types import Text, Type, Vector
+from flour.core.types import Text, Vector
 from oven.codegen.ports import Port
 from oven.codegen.stages import Value, is_text
 from oven.codegen.string_cells import Cells
 from oven.entry.builtin import Contents, native_function
-from oven.entry.columns_entry import Steps, columns_contents, columns_of
+from oven.entry.columns_entry import columns_contents, columns_of
 from oven.entry.forms import PACKED
 from oven.entry.row_layout import Rows
+from oven.entry.tables import PlanSteps
 
 
 class PackedRows(NamedTuple):
@@ -38,17 +38,23 @@ PackRows = Callable[[Any], PackedRows | None]
 _COLLECTED = 1 << 14
 
 
-def open_row_packing(inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node]) -> PackRows:
+def open_row_packing(plan: PlanSteps) -> PackRows:
     """What lays out arrays for this plan; its answer is None for all other data."""
-    kinds = list(inputs.values())
+    kinds = list(plan.inputs.values())
     plain = len(kinds) == 1 and isinstance(kinds[0], Vector) and kinds[0].dtype != "string"
-    found = None if plain else columns_of(inputs, steps, outputs, {})
+    found = None if plain else columns_of(plan, {})
     if found is None or np.ndarray.__flags__ & _COLLECTED:
         return _nothing
-    native = native_function(PACKED, partial(_contents, found))
+
+    def contents() -> Contents:
+        dtype = np.dtype(np.uint8)
+        words, kept = columns_contents(found, _nothing)
+        return Contents({**words, "DTYPE": id(dtype)}, (*kept, dtype))
+
+    native = native_function(PACKED, contents)
     if native is None:
         return _nothing
-    name = next(iter(inputs)) if kinds and isinstance(kinds[0], Text) and found.bare else None
+    name = next(iter(plan.inputs)) if kinds and isinstance(kinds[0], Text) and found.bare else None
     return partial(_laid, native, found, name)
 
 
@@ -56,17 +62,13 @@ def _nothing(_: object) -> None:
     return None
 
 
-def _contents(found: Rows) -> Contents:
-    dtype = np.dtype(np.uint8)
-    words, kept = columns_contents(found, _nothing)
-    return Contents({**words, "DTYPE": id(dtype)}, (*kept, dtype))
-
-
 def _laid(
     native: Callable[[Any], Any], found: Rows, name: str | None, data: object
 ) -> PackedRows | None:
     if name is not None and type(data) is list:  # documents
-        data = _objects(data)
+        documents = np.empty(len(data), object)
+        documents[:] = data
+        data = documents
     made = native(data)
     if made is None:
         return None
@@ -78,12 +80,6 @@ def _laid(
         if isinstance(port, Port)
     }
     return PackedRows(columns, rows)
-
-
-def _objects(data: list[Any]) -> NDArray[Any]:
-    made = np.empty(len(data), object)
-    made[:] = data
-    return made
 
 
 def _view(

@@ -9,12 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.node import Node
-from flour.core.types import Category, Scalar, Vector
+from flour.core.types import Category, Scalar, Type, Vector
 from flour.ops.structure import TakeText
+from oven.codegen.stages import Stage
 from oven.entry.builtin import Contents
 from oven.entry.generator import KINDS, SCALAR, numbers_of
 from oven.entry.interpreter import list_items
 from oven.run.native_run import LONGEST, RELEASE_BYTES, TEXT_BYTES, NativeRun, room_bytes
+
+
+class PlanSteps(NamedTuple):
+    """What an entry opens: a plan's inputs, its steps in order, and the nodes of its outputs."""
+
+    inputs: Mapping[str, Type]
+    steps: Sequence[NativeRun | Stage]
+    outputs: Sequence[Node]
 
 
 class Output(NamedTuple):

@@ -9,7 +9,6 @@ A dict for each of thousands of rows takes Python longer than the model behind i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,28 +63,20 @@ def zipmap(labels: Sequence[Hashable]) -> Rows:
     Keys come in their order, as from onnxruntime, so that tables made of the dicts are the same.
     """
     keys = tuple(labels)
-    if len(set(map(type, keys))) == 1 and (order := _order(keys)) != list(range(len(keys))):
-        return _arranged(zipmap([keys[place] for place in order]), order)
+    if len(set(map(type, keys))) == 1:
+        # The last place of each key, smallest key first: what onnxruntime's maps are.
+        order = [len(keys) - 1 - keys[::-1].index(key) for key in sorted(set(keys))]  # type: ignore[type-var]  # of one type
+        if order != [*range(len(keys))]:
+            arranged = zipmap([keys[place] for place in order])
+            return lambda block: arranged(np.asarray(block)[:, order])
 
     def rows(block: object) -> list[dict[Any, float]]:
         return [dict(zip(keys, row, strict=True)) for row in np.asarray(block).tolist()]
 
-    return native_function(ZIPMAP, partial(_contents, keys, rows)) or rows
+    def contents() -> Contents:
+        dtype, places = np.dtype(np.float32), np.array([id(key) for key in keys], np.int64)
+        words = {"DTYPE": id(dtype), "WIDTH": len(keys), "KEYS": places.ctypes.data}
+        words["FALLBACK"] = id(rows)
+        return Contents(words, (keys, rows, dtype, places))
 
-
-def _order(keys: Sequence[Any]) -> list[int]:
-    """The last place of each key, smallest key first: what onnxruntime's maps are."""
-    last = {key: place for place, key in enumerate(keys)}
-    return [last[key] for key in sorted(last)]
-
-
-def _arranged(rows: Rows, order: list[int]) -> Rows:
-    """The same of a block whose columns have another order."""
-    return lambda block: rows(np.asarray(block)[:, order])
-
-
-def _contents(keys: tuple[Hashable, ...], fallback: Rows) -> Contents:
-    dtype, places = np.dtype(np.float32), np.array([id(key) for key in keys], np.int64)
-    words = {"DTYPE": id(dtype), "WIDTH": len(keys), "KEYS": places.ctypes.data}
-    words["FALLBACK"] = id(fallback)
-    return Contents(words, (keys, fallback, dtype, places))
+    return native_function(ZIPMAP, contents) or rows

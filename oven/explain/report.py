@@ -23,8 +23,15 @@ def report(plan: Plan, trace: RewriteTrace | None) -> None:
     deepest = debug.level()
     with suppress(FlourError):  # what is shown says more; and two runs shall show the same
         plan.wait()
-    if trace is not None and deepest >= 2:
-        _say_passes(trace, deepest)
+    for one in trace.passes if trace is not None else ():
+        if one.sweeps:
+            fired, time = len(one.firings), f"{one.seconds * 1e3:.2f} ms"
+            rules = "rule" if fired == 1 else "rules"
+            debug.say(2, f"pass {one.name}: {fired} {rules} fired in {time}")
+        if deepest >= 3:
+            debug.say(3, one.text())
+    if trace is not None and deepest >= 3:
+        debug.say(3, f"hits / tries, time of each rule\n{trace.table()}")
     for at, step in _CODE:
         if deepest >= at:
             debug.say(at, f"== {step}\n{explain(plan, step)}")
@@ -34,18 +41,6 @@ def report(plan: Plan, trace: RewriteTrace | None) -> None:
 
 
 _CODE = ((1, "stages"), (4, "source"), (5, "llvm"), (5, "asm"))
-
-
-def _say_passes(trace: RewriteTrace, deepest: int) -> None:
-    for one in trace.passes:
-        if one.changed:
-            fired, time = len(one.firings), f"{one.seconds * 1e3:.2f} ms"
-            rules = "rule" if fired == 1 else "rules"
-            debug.say(2, f"pass {one.name}: {fired} {rules} fired in {time}")
-        if deepest >= 3:
-            debug.say(3, one.text())
-    if deepest >= 3:
-        debug.say(3, f"hits / tries, time of each rule\n{trace.table()}")
 
 
 def _dump(plan: Plan, trace: RewriteTrace | None, target: Path) -> None:

@@ -14,11 +14,10 @@ marked black: they run as Python, or on onnxruntime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import flour
 from flour.core.errors import ParameterError, nearest
-from flour.core.node import Node
 from flour.core.provenance import here
 from flour.language.show_html import drawing
 from oven.codegen.ports import Port
@@ -56,8 +55,7 @@ def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object 
 
 def _stages(plan: Plan, form: str) -> str:
     rows = [_stage_row(plan, number, stage) for number, stage in enumerate(plan.stages)]
-    head = f"{len(rows)} stages, {sum(not s.native for s in plan.stages)} of them black"
-    head += f"; {_tier(plan)}"
+    head = f"{len(rows)} stages, {len(_black(plan))} of them black; {_tier(plan)}"
     if unicode := characters.version(plan.flow):
         head += f"; characters of Unicode {unicode}"
     if form == "html":
@@ -69,6 +67,11 @@ def _stages(plan: Plan, form: str) -> str:
         facts = zip(STAGE_COLUMNS[1:], row[1:], strict=True)
         lines += [f"    {key:<10} {text}" for key, text in facts if text]
     return "\n".join(lines)
+
+
+def _black(plan: Plan) -> set[int]:
+    """The numbers of the stages without native code."""
+    return {number for number, stage in enumerate(plan.stages) if not stage.native}
 
 
 def _tier(plan: Plan) -> str:
@@ -83,41 +86,27 @@ def _stage_row(plan: Plan, number: int, stage: Stage) -> tuple[str, ...]:
     parameters = {item.digest: item.nbytes for item in stage.parameters()}
     for item in () if stage.source else stage.nodes:
         parameters |= {parameter.digest: parameter.nbytes for parameter in item.op.parameters()}
+    remarks = [(item.op.name, item.op.remark()) for item in stage.nodes]
+    rooms = ""
+    if stage.rooms:  # memory whose size depends on the data
+        each, fixed = (sum(room[part] for room in stage.rooms) for part in (0, 1))
+        most = room_bytes(stage.rooms, LONGEST)
+        rooms = f"{each:,} bytes a byte of the longest row and {fixed:,}; at most {most:,}"
     return (
         label(number, stage),
-        ", ".join(map(_operator, stage.nodes)),
+        ", ".join(f"{name} ({remark})" if remark else name for name, remark in remarks),
         "; ".join(map(_value, stage.inputs)),
         "; ".join(map(_value, stage.outputs)),
         f"{sum(parameters.values()):,} bytes in {len(parameters)}" if parameters else "",
-        _rooms(stage),
+        rooms,
         "; ".join(origins(plan, stage)),
     )
 
 
-def _rooms(stage: Stage) -> str:
-    """Memory whose size depends on the data: its growth and its bound."""
-    if not stage.rooms:
-        return ""
-    each, fixed = (sum(room[part] for room in stage.rooms) for part in (0, 1))
-    most = room_bytes(stage.rooms, LONGEST)
-    return f"{each:,} bytes a byte of the longest row and {fixed:,}; at most {most:,}"
-
-
-def _operator(item: Node) -> str:
-    remark = item.op.remark()
-    return f"{item.op.name} ({remark})" if remark else item.op.name
-
-
 def label(place: int, stage: Stage) -> str:
     """A stage's number and kind."""
-    if stage.native:
-        return f"{place} {stage.name or stage.kind}"
-    return f"{place} {_runner(stage)} (black)"
-
-
-def _runner(stage: Stage) -> str:
-    """What runs a stage without native code."""
-    return stage.nodes[0].op.runs_on
+    black = f"{stage.nodes[0].op.runs_on} (black)"
+    return f"{place} {(stage.name or stage.kind) if stage.native else black}"
 
 
 def _value(value: Value) -> str:
@@ -134,16 +123,9 @@ def origins(plan: Plan, stage: Stage) -> list[str]:
     steps: dict[str, dict[str, None]] = {}
     for origin in found:
         steps.setdefault(str(origin._replace(step="")), {})[origin.step] = None
-    return [_named(where, list(names)) for where, names in steps.items()]
-
-
-def _named(where: str, steps: Iterable[str]) -> str:
-    named = [f"'{step}'" for step in steps if step]
-    return f"{', '.join(named)} at {where}" if named else where
-
-
-def _black(plan: Plan) -> set[int]:
-    return {number for number, stage in enumerate(plan.stages) if not stage.native}
+    quoted = {where: [f"'{each}'" for each in names if each] for where, names in steps.items()}
+    named = {where: ", ".join(names) for where, names in quoted.items()}
+    return [f"{names} at {where}" if names else where for where, names in named.items()]
 
 
 # --- code ---------------------------------------------------------------------------------------
@@ -164,25 +146,18 @@ def assembly_of(stage: Stage) -> str:
 
 
 def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> str:
-    parts = [
-        (
-            f"{label(number, stage)}: {', '.join(item.op.name for item in stage.nodes)}",
-            text(stage) if stage.source else _no_code(stage),
-        )
-        for number, stage in enumerate(plan.stages)
-    ]
+    parts = []
+    for number, stage in enumerate(plan.stages):
+        names, runs_on = ", ".join(item.op.name for item in stage.nodes), stage.nodes[0].op.runs_on
+        runner = "as Python" if runs_on == "python" else f"on {runs_on}"
+        if stage.native:
+            runner = "in numpy, from strings that are ready"
+        code = text(stage) if stage.source else f"# no native code: {names} runs {runner}"
+        parts.append((f"{label(number, stage)}: {names}", code))
     if form == "html":
         return page(title, "", "".join(preformatted(name, code) for name, code in parts))
     blocks = [f"# --- {name}\n{code.rstrip()}\n" for name, code in parts]
     return "\n".join(blocks or ["# nothing runs: every output is an input"]).rstrip()
-
-
-def _no_code(stage: Stage) -> str:
-    names = ", ".join(item.op.name for item in stage.nodes)
-    runner = {"python": "as Python"}.get(_runner(stage), f"on {_runner(stage)}")
-    if stage.native:
-        runner = "in numpy, from strings that are ready"
-    return f"# no native code: {names} runs {runner}"
 
 
 # --- time ---------------------------------------------------------------------------------------

@@ -128,7 +128,16 @@ def _stage_time(
         read = [values[value] for value in stage.inputs if value in values] + [*results.values()]
     values |= results
     parameters = {item.digest: item.nbytes for item in stage.parameters()}
-    return StageTime(stage, seconds, sum(map(_nbytes, read)) + sum(parameters.values()))
+    arrays = [part for one in read for part in _arrays(one)]
+    size = sum(int(getattr(part, "nbytes", 0)) for part in arrays)
+    return StageTime(stage, seconds, size + sum(parameters.values()))
+
+
+def _arrays(column: object) -> tuple[object, ...]:
+    """The arrays of a column."""
+    if isinstance(column, Sparse):
+        return column.data, column.indices, column.indptr
+    return (column,)
 
 
 def _best(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -138,12 +147,6 @@ def _best(call: Callable[[], Any]) -> tuple[float, Any]:
         result = call()
         best = min(best, perf_counter() - start)
     return float(best), result
-
-
-def _nbytes(column: object) -> int:
-    if isinstance(column, Sparse):
-        return int(column.data.nbytes + column.indices.nbytes + column.indptr.nbytes)
-    return int(getattr(column, "nbytes", 0))
 
 
 # --- rows to run on -----------------------------------------------------------------------------
@@ -162,15 +165,11 @@ def _csv_lines(plan: Plan) -> dict[str, Any]:
         if isinstance(item.op, ParseCsv) and isinstance(item.inputs[0].op, Source):
             kinds: Any = zip(item.op.labels, item.op.kinds, strict=True)
             fields = list(sample(dict(kinds), SAMPLE_ROWS).values())
-            lines = [_csv_line(row, item.op.separator) for row in zip(*fields, strict=True)]
-            found[item.inputs[0].op.label] = np.array(lines, object)
+            lines = StringIO()
+            out = writer(lines, delimiter=item.op.separator, lineterminator="\0")
+            out.writerows(zip(*fields, strict=True))
+            found[item.inputs[0].op.label] = np.array(lines.getvalue().split("\0")[:-1], object)
     return found
-
-
-def _csv_line(row: tuple[Any, ...], separator: str) -> str:
-    line = StringIO()
-    writer(line, delimiter=separator, lineterminator="").writerow(row)
-    return line.getvalue()
 
 
 def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:  # noqa: PLR0911 (one for each kind)
@@ -179,11 +178,9 @@ def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:  # noqa: PL
             return {name: _random(rng, sub, rows) for name, sub in fields}
         case Vector(width, dtype, sparse):
             numbers = _values(rng, (rows, width), dtype)
-            return (
-                Sparse.of(np.where(rng.random((rows, width)) < 0.1, numbers, 0))
-                if sparse
-                else numbers
-            )
+            if not sparse:
+                return numbers
+            return Sparse.of(np.where(rng.random((rows, width)) < 0.1, numbers, 0))
         case Scalar(dtype) | Category(dtype):
             return _values(rng, (rows,), dtype)
         case Text():

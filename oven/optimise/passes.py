@@ -45,7 +45,7 @@ def possible(one: Pass, kinds: frozenset[type[Op]]) -> tuple[Rule, ...]:
 
 
 def _pass(name: str, why: str, *rules: str) -> Pass:
-    """These rules in this order, then those that say themselves that they belong here."""
+    """These rules first, then rules registered for this pass."""
     # The index has the rules that belong to no pass by themselves.
     others = (RULES[rule] for rule in RULES if rule not in NEEDS)
     joining = (rule.name for rule in others if name in rule.passes and rule.name not in rules)
@@ -56,63 +56,44 @@ PASSES: tuple[Pass, ...] = (
     _pass(
         "tidy",
         "what does nothing goes first, so that the patterns of all others see through it",
-        "remove_identity",
-        "fold_constants",
-        "merge_common",
+        *("remove_identity", "fold_constants", "merge_common"),
     ),
     _pass(
         "decide",
         "before any rule moves the numbers by rounding: a threshold is pulled back to the exact "
         "float, and steps that a comparison swallowed need no merging",
-        "pull_back_threshold",
-        "bins_into_trees",
-        "impute_into_trees",
-        "one_hot_into_trees",
+        *("pull_back_threshold", "bins_into_trees", "impute_into_trees", "one_hot_into_trees"),
         "argmax_without_softmax",
     ),
     _pass(
         "narrow",
         "before anything is folded into weights, as folding would hide which columns are unused",
-        "drop_zero_weights",
-        "drop_unused_columns",
-        "remove_identity",
+        *("drop_zero_weights", "drop_unused_columns", "remove_identity"),
     ),
     _pass(
         "merge",
         "links and scales move past sums first, then chains are folded into weights whole; what "
         "no weights swallowed is collapsed in the next pass, never here, or it would be half done",
-        "normalise_after_linear",
-        "affine_into_linear",
-        "affine_after_linear",
-        "linear_into_linear",
-        "one_hot_into_linear",
-        "sparse_into_linear",
+        *("normalise_after_linear", "affine_into_linear", "affine_after_linear"),
+        *("linear_into_linear", "one_hot_into_linear", "sparse_into_linear"),
         "push_linear_through_concat",
     ),
     _pass(
         "collapse",
         "after merging: these chains stay, so make them short, free of divisions and of searches",
-        "collapse_elementwise",
-        "codes_into_leaves",
+        *("collapse_elementwise", "codes_into_leaves"),
     ),
     _pass(
         "join",
         "models that stood side by side may look at the very same columns now, as the passes above "
         "have taken their scalers away",
-        "remove_identity",
-        "join_elementwise",
-        "join_tables",
-        "join_linears",
-        "join_picks",
+        *("remove_identity", "join_elementwise", "join_tables", "join_linears", "join_picks"),
     ),
     _pass(
         "finish",
         "what the passes above left behind: identities, constants, equal sums; how vectors are "
         "stored comes last, as other rules know them by how they were written",
-        "remove_identity",
-        "fold_constants",
-        "merge_common",
-        "drop_unused_columns",
+        *("remove_identity", "fold_constants", "merge_common", "drop_unused_columns"),
         "dense_into_trees",
     ),
 )

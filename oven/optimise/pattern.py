@@ -189,9 +189,6 @@ class Applied(Pattern):
         if match.nodes.setdefault(self.name, item) is not item:
             return False
         match.inside.append(item)
-        return self._inputs_fit(item, match)
-
-    def _inputs_fit(self, item: Node, match: Match) -> bool:
         for index, pattern in enumerate(self.inputs):
             if isinstance(pattern, Rest):
                 match.lists[pattern.name] = item.inputs[index:]

@@ -50,11 +50,7 @@ def trace(
 
 
 def _trace(
-    flow: Flow,
-    passes: Sequence[Pass],
-    *,
-    exact: bool,
-    tallies: Mapping[Pass, dict[Rule, Tally]],
+    flow: Flow, passes: Sequence[Pass], *, exact: bool, tallies: Mapping[Pass, dict[Rule, Tally]]
 ) -> RewriteTrace:
     without = switched_off(passes)
     allowed = (BITS,) if exact else (BITS, REASSOCIATES)
@@ -103,21 +99,12 @@ class Firing(NamedTuple):
     match: Match
     after: Node
 
-    @property
-    def before_text(self) -> str:
-        """The nodes that matched, as one line."""
-        return expression(self.match.root, self.match.holes)
-
-    @property
-    def after_text(self) -> str:
-        """The replacement, as one line."""
-        return expression(self.after, self.match.holes)
-
     def text(self) -> str:
         """Rule, file and line, before and after."""
-        return (
-            f"{self.rule.name}  ({self.rule.place})\n    {self.before_text}\n -> {self.after_text}"
+        before, after = (
+            expression(item, self.match.holes) for item in (self.match.root, self.after)
         )
+        return f"{self.rule.name}  ({self.rule.place})\n    {before}\n -> {after}"
 
 
 class Sweep(NamedTuple):
@@ -150,15 +137,10 @@ class PassTrace(NamedTuple):
         """Every application of a rule, in order."""
         return tuple(firing for sweep in self.sweeps for firing in sweep.firings)
 
-    @property
-    def changed(self) -> bool:
-        """Whether any rule applied."""
-        return bool(self.sweeps)
-
     def text(self) -> str:
         """The firings and the program after them, or "(unchanged)"."""
         head = f"== {self.name}"
-        if not self.changed:
+        if not self.sweeps:
             return f"{head} (unchanged)"
         return "\n".join([head, *(firing.text() for firing in self.firings), listing(self.after)])
 
@@ -240,14 +222,8 @@ class _Run:
             self._check_progress(was, seen)
         if self._sweeps:
             verify(self.before, self.outputs, f"pass {self.name}")
-        return PassTrace(
-            self.name,
-            self.before,
-            self.outputs,
-            tuple(self._sweeps),
-            self.tallies,
-            perf_counter() - started,
-        )
+        ends, seconds = (self.before, self.outputs), perf_counter() - started
+        return PassTrace(self.name, *ends, tuple(self._sweeps), self.tallies, seconds)
 
     def _sweep(self) -> list[Firing]:
         """The firings of one sweep, at nodes that do not overlap."""
@@ -278,11 +254,8 @@ class _Run:
         return None
 
     def _rebuilt(self, firings: list[Firing]) -> Outputs:
-        moved = substitute(
-            self.outputs.values(),
-            {firing.match.root: firing.after for firing in firings},
-            self.name,
-        )
+        instead = {firing.match.root: firing.after for firing in firings}
+        moved = substitute(self.outputs.values(), instead, self.name)
         self._sweeps.append(Sweep(firings, moved))
         return {name: moved[item] for name, item in self.outputs.items()}
 
@@ -293,9 +266,8 @@ class _Run:
         if digest not in seen and len(self._sweeps) <= MOST_SWEEPS and small:
             return
         what = "has seen this program before" if digest in seen else "does not come to rest"
-        rules = ", ".join(
-            sorted({firing.rule.name for sweep in self._sweeps for firing in sweep.firings})
-        )
+        names = {firing.rule.name for sweep in self._sweeps for firing in sweep.firings}
+        rules = ", ".join(sorted(names))
         raise RewriteError(
             f"pass {self.name} {what}: {rules}",
             found=f"{listing(was)}\n  became\n{listing(self.outputs)}",
@@ -362,21 +334,17 @@ def _origins(
     origins = {item: dict.fromkeys(places) for item, places in flow.origins().items()}
     for firings, moved in sweeps:
         for firing in firings:
-            _inherit(firing, origins)
+            inherited = [origin for item in firing.match.inside for origin in origins.get(item, ())]
+            seen = set(firing.match.facts.nodes)
+            stack = [firing.after]
+            while stack:
+                item = stack.pop()
+                if item not in seen:
+                    seen.add(item)
+                    origins.setdefault(item, {}).update(dict.fromkeys(inherited))
+                    stack += item.inputs
         for old, new in moved.items():
             if old is not new and old in origins and old.op == new.op:
                 origins.setdefault(new, {}).update(origins[old])
     kept = topological(outputs.values())
     return {item: tuple(sorted(origins[item])) for item in kept if item in origins}
-
-
-def _inherit(firing: Firing, origins: dict[Node, dict[Origin, None]]) -> None:
-    inherited = [origin for item in firing.match.inside for origin in origins.get(item, ())]
-    seen = set(firing.match.facts.nodes)
-    stack = [firing.after]
-    while stack:
-        item = stack.pop()
-        if item not in seen:
-            seen.add(item)
-            origins.setdefault(item, {}).update(dict.fromkeys(inherited))
-            stack += item.inputs

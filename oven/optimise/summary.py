@@ -23,13 +23,10 @@ def brief(op: Op) -> str:
     """The operator's name and the shapes of its parameters."""
     if isinstance(op, Source):
         return op.label
-    facts = [_value(value) for key, value in op.fields().items() if _says_more(op, key, value)]
+    usual = type(op)._defaults  # noqa: SLF001 (what is at its default says nothing)
+    said = {key: value for key, value in op.fields().items() if value not in ((), "")}
+    facts = [_value(value) for key, value in said.items() if usual.get(key, ...) != value]
     return op.name + (f"[{', '.join(facts)}]" if facts else "")
-
-
-def _says_more(op: Op, key: str, value: object) -> bool:
-    """Whether a field is neither empty nor at its default."""
-    return value not in ((), "") and type(op)._defaults.get(key, ...) != value  # noqa: SLF001
 
 
 def _value(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from flour.core.errors import FlourError
 from flour.core.node import Node, topological
@@ -20,16 +20,38 @@ def verify(before: Outputs, after: Outputs, who: str) -> None:
     Outputs keep their names, order and types; inputs are a subset of the old ones; every new node
     comes after its inputs and has frozen parameters and the type its operator infers.
     """
-    _outputs(before, after, who)
+    if list(before) != list(after):
+        raise RewriteError(
+            f"{who} changed the outputs", found=f"{', '.join(before)} became {', '.join(after)}"
+        )
+    for name, item in before.items():
+        same_type(item, after[name], f"{who}, in output {name!r},")
     order = topological(after.values())
     old = set(topological(before.values()))
-    _inputs(old, order, who)
+    allowed = {item.op.label: item.type for item in old if isinstance(item.op, Source)}
     index = {item: number for number, item in enumerate(order)}
     for item in order:
+        if isinstance(item.op, Source) and allowed.get(item.op.label) != item.type:
+            raise RewriteError(f"{who} made an input of its own", found=f"{item.op} {item.type}")
         if item not in old:
-            _acyclic(item, index, who)
-            _parameters(item, who)
-            _type(item, who)
+            _check_new(item, index, who)
+
+
+def _check_new(item: Node, index: Mapping[Node, int], who: str) -> None:
+    """Raise RewriteError unless a new node is what a node has to be."""
+    for source in item.inputs:
+        if index[source] >= index[item]:
+            raise RewriteError(f"{who} made a circle", found=f"{source} and {item}")
+    for parameter in item.op.parameters():  # frozen, so that they cannot change under a plan
+        blobs = parameter.blobs() if isinstance(parameter, Strings) else (parameter,)
+        if any(blob.array.flags.writeable for blob in blobs):
+            raise RewriteError(f"{who} lost a parameter of {item.op.name}", found=repr(parameter))
+    try:
+        inferred: Type = item.op.infer(*(source.type for source in item.inputs))
+    except FlourError as problem:
+        raise RewriteError(f"{who} made a node that has no type", found=str(problem)) from problem
+    if inferred != item.type:
+        raise RewriteError(f"{who} changed a type", found=f"{item.type}, inferred {inferred}")
 
 
 def same_type(before: Node, after: Node, who: str) -> None:
@@ -40,42 +62,3 @@ def same_type(before: Node, after: Node, who: str) -> None:
             found=f"{before.op.name}: {before.type} became {after.op.name}: {after.type}",
             hint="this is a bug in the rule; PRETZEL_WITHOUT can switch it off",
         )
-
-
-def _outputs(before: Outputs, after: Outputs, who: str) -> None:
-    if list(before) != list(after):
-        raise RewriteError(
-            f"{who} changed the outputs", found=f"{', '.join(before)} became {', '.join(after)}"
-        )
-    for name, item in before.items():
-        same_type(item, after[name], f"{who}, in output {name!r},")
-
-
-def _inputs(old: Iterable[Node], order: Iterable[Node], who: str) -> None:
-    allowed = {item.op.label: item.type for item in old if isinstance(item.op, Source)}
-    for item in order:
-        if isinstance(item.op, Source) and allowed.get(item.op.label) != item.type:
-            raise RewriteError(f"{who} made an input of its own", found=f"{item.op} {item.type}")
-
-
-def _acyclic(item: Node, index: Mapping[Node, int], who: str) -> None:
-    for source in item.inputs:
-        if index[source] >= index[item]:
-            raise RewriteError(f"{who} made a circle", found=f"{source} and {item}")
-
-
-def _parameters(item: Node, who: str) -> None:
-    """Parameters are frozen: arrays and tables that cannot change under a plan."""
-    for parameter in item.op.parameters():
-        blobs = parameter.blobs() if isinstance(parameter, Strings) else (parameter,)
-        if any(blob.array.flags.writeable for blob in blobs):
-            raise RewriteError(f"{who} lost a parameter of {item.op.name}", found=repr(parameter))
-
-
-def _type(item: Node, who: str) -> None:
-    try:
-        inferred: Type = item.op.infer(*(source.type for source in item.inputs))
-    except FlourError as problem:
-        raise RewriteError(f"{who} made a node that has no type", found=str(problem)) from problem
-    if inferred != item.type:
-        raise RewriteError(f"{who} changed a type", found=f"{item.type}, inferred {inferred}")

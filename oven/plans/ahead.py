@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -28,18 +29,17 @@ _FAILED = b"\0"
 def level_names(asked: Iterable[str], where: str) -> list[str]:
     """The levels of these names; `host` is that of this machine."""
     machine.check()
-    return list(dict.fromkeys(_level_name(name, where) for name in asked))
-
-
-def _level_name(name: str, where: str) -> str:
-    host = name == "host"
-    level = levels.best(machine.triple(), machine.features()) if host else levels.named(name)
-    if level is None:
-        known = ", ".join(each.name for each in levels.LEVELS)
-        raise ParameterError(
-            "there is no such level of processors", where=where, found=name, hint=f"host, {known}"
-        )
-    return level.name
+    known = {level.name: level.name for level in levels.LEVELS}
+    if here := levels.best(machine.triple(), machine.features()):
+        known["host"] = here.name
+    found = dict[str, None]()
+    for name in asked:
+        if name not in known:
+            hint = ", ".join(["host", *(level.name for level in levels.LEVELS)])
+            what = "there is no such level of processors"
+            raise ParameterError(what, where=where, found=name, hint=hint)
+        found[known[name]] = None
+    return list(found)
 
 
 def write_pack(
@@ -49,7 +49,8 @@ def write_pack(
     users = ",".join(f"{user.__module__}:{user.__name__}" for user in code_users)
     command = [sys.executable, "-m", "oven.plans.ahead", level, str(into), users, *map(str, plans)]
     with tempfile.TemporaryDirectory() as empty:
-        environment = {**os.environ, "PRETZEL_CACHE": empty, "PYTHONPATH": _path()}
+        path = os.pathsep.join(filter(None, sys.path))
+        environment = {**os.environ, "PRETZEL_CACHE": empty, "PYTHONPATH": path}
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:  # noqa: S603 (this program, with paths of ours)
             assert process.stdout is not None, "it is a pipe"
             for done, line in enumerate(process.stdout, 1):
@@ -60,10 +61,6 @@ def write_pack(
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command)
     return packs.read(into, level, cache.compilers())
-
-
-def _path() -> str:
-    return os.pathsep.join(part for part in sys.path if part)
 
 
 # --- in the other process ------------------------------------------------------------------------
@@ -86,19 +83,16 @@ def _open(paths: Sequence[str], users: Sequence[str]) -> None:
         shared_rows.address(name)
     for path in paths:
         plan = load(path, background=False)
-        plans = [each for one in (plan, *_of_one_output(plan)) for each in _widths(one)]
+        # Drop-ins for estimators have plans of single outputs.
+        names = list(plan.outputs) if len(plan.outputs) > 1 else []
+        bake = partial(bakers[-1], exact=plan.exact, background=False)
+        alone = [bake(plan.flow[name]) for name in names]
+        plans = [each for one in (plan, *alone) for each in _widths(one)]
         for user in users:
             module, _, name = user.partition(":")
             getattr(import_module(module), name)(plans)
         sys.stdout.write(f"{path}\n")  # the process that started this one counts
         sys.stdout.flush()
-
-
-def _of_one_output(plan: Plan) -> Iterator[Plan]:
-    """The plans of single outputs, which drop-ins for estimators have."""
-    names = list(plan.outputs)
-    for name in names if len(names) > 1 else ():
-        yield bakers[-1](plan.flow[name], exact=plan.exact, background=False)
 
 
 def _widths(plan: Plan) -> Iterator[Plan]:

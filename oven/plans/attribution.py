@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,7 +48,7 @@ class Part:
 
 
 #: The words of a row's documents: (row, number of the score) -> parts.
-Words = Callable[[int, int], Sequence[Part]]
+Words = Callable[[int, int], Iterable[Part]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Attribution:
         return len(self.values)
 
     def hiding(self, columns: Collection[str]) -> Attribution:
-        """The same shares without the values and words of these columns."""
+        """A copy without the values and words of these columns."""
         held, words, hidden = self.read, self.words, ["(private)"] * len(self)
         if not columns:
             return self
@@ -175,23 +175,17 @@ class Attribution:
 
     def to_html(self) -> str:
         """Bars for the first rows, which notebooks show."""
-        shown = min(len(self), SHOWN_ROWS)
+        shown, made = min(len(self), SHOWN_ROWS), ""
+        for row in range(shown):
+            parts = self.top(SHOWN_COLUMNS, row)
+            most = max((abs(part.share) for part in parts), default=0.0) or 1.0
+            made += f"<table><caption>{html.escape(self._head(row))}</caption>"
+            for part in parts:
+                colour = "#c0392b" if part.share < 0 else "#2471a3"
+                width = round(160 * abs(part.share) / most)
+                bar = f'<div style="background:{colour};width:{width}px;height:0.8em"></div>'
+                said = html.escape(part.said[:80])
+                made += f"<tr><td>{said}</td><td>{part.share:+.4g}</td><td>{bar}</td></tr>"
+            made += "</table>"
         more = f"<p>{len(self) - shown:,} more rows</p>" if len(self) > shown else ""
-        return "".join(self._bars(row) for row in range(shown)) + more
-
-    def _bars(self, row: int) -> str:
-        parts = self.top(SHOWN_COLUMNS, row)
-        most = max((abs(part.share) for part in parts), default=0.0) or 1.0
-        head = html.escape(self._head(row))
-        lines = "".join(_bar(part, most) for part in parts)
-        return f"<table><caption>{head}</caption>{lines}</table>"
-
-
-def _bar(part: Part, most: float) -> str:
-    """One line of a table: what, and a bar as long as its share."""
-    colour = "#c0392b" if part.share < 0 else "#2471a3"
-    width = round(160 * abs(part.share) / most)
-    bar = f'<div style="background:{colour};width:{width}px;height:0.8em"></div>'
-    return (
-        f"<tr><td>{html.escape(part.said[:80])}</td><td>{part.share:+.4g}</td><td>{bar}</td></tr>"
-    )
+        return made + more

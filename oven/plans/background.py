@@ -12,6 +12,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from oven.compiler import cache, estimate, machine
 
 T = TypeVar("T")
+#: Where code that is in no cache is compiled: here, on another thread, on these threads, or (None)
+#: as BY_DEFAULT has it.
+Background = bool | Executor | None
 
 _lock = threading.Lock()
 _shared: list[ThreadPoolExecutor] = []
@@ -28,7 +31,7 @@ def shared() -> Executor:
 
 
 def _after_fork() -> None:
-    """A child process has not got the thread: it makes another one, for what waited for it."""
+    """The worker thread does not survive a fork; start a new one for the queued work."""
     _shared.clear()
     if _lock.locked():  # by a thread that this process does not have after a fork
         _lock.release()
@@ -80,7 +83,7 @@ class Pending(Generic[T]):
     def __init__(
         self,
         make: Callable[[], T],
-        background: bool | Executor | None,  # noqa: FBT001 (`oven.bake` has it by name)
+        background: Background,
         needed: Callable[[], Sequence[Needed]] = tuple,
         *,
         held: bool = False,

@@ -14,7 +14,8 @@ on different ones at the same time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +55,10 @@ class Execution:
         self._plan = plan if self._laid else plan.for_dtypes(data)
         self._columns: dict[str, Columns] | None = None
         self.rows = self._laid.rows if self._laid else self._coerced()
+        #: Whether all rows have to go in one chunk, as their answers depend on each other.
+        self.uncut = self._plan.mixes_rows
+        #: The memory that a chunk's steps have to be given to work in.
+        self.memory_bytes = self._plan.memory_bytes
         self._outputs = self._plan.leaves
         self._steps: Sequence[NativeRun | Stage] = self._plan.steps
         wanted = set(self._outputs.values())
@@ -87,16 +92,6 @@ class Execution:
         """How many steps a chunk goes through; one at least."""
         return max(1, len(self._steps))
 
-    @property
-    def memory_bytes(self) -> int:
-        """How much memory to work in a chunk's steps have to be given."""
-        return self._plan.memory_bytes
-
-    @property
-    def uncut(self) -> bool:
-        """Whether all rows have to go in one chunk, as their answers depend on each other."""
-        return self._plan.mixes_rows
-
     @cached_property
     def _bound(self) -> Callable[[int, int, Any], None] | None:
         """The short way of a plan that is one native run from its input to its answers."""
@@ -107,7 +102,8 @@ class Execution:
             return None
         if self._laid is not None:
             return step.bound(self._laid.columns, self._made)
-        if any(map(_is_packed, step.inputs)):
+        # Ports of several columns are put together, better by the executors than by callers.
+        if not all(isinstance(each, Port) and not each.fields for each in step.inputs):
             return None
         columns = self.columns
         given = {value: self._plan.native_column(value, {}, columns) for value in step.inputs}
@@ -208,35 +204,23 @@ class Execution:
         if item in self._made:
             columns = {} if self._laid is not None else self.columns
             return self._plan.output(item, self._made, columns)
-        parts = [part for _, part in sorted(self._parts[name], key=_start)]
-        return _joined(parts)
+        return _joined([part for _, part in sorted(self._parts[name], key=itemgetter(0))])
 
 
 def are_shared_natively() -> bool:
     """Whether blocks can be shared in native code: not before that code is there."""
-    return bool(_sharing().here)
+    return bool(_shared_code().here)
 
 
 @cache
-def _sharing() -> Pending[bool]:
-    return Pending(shared_rows.compiled, None, lambda: list(map(_needed, shared_rows.SOURCES)))
-
-
-def _needed(name: str) -> Needed:
-    return Needed(shared_rows.key(name), name, lambda: shared_rows.SOURCES[name])
-
-
-def _is_packed(value: Value) -> bool:
-    """Whether it has to be put together from columns, better by the executors than by callers."""
-    return not isinstance(value, Port) or bool(value.fields)
-
-
-def _start(part: tuple[int, Columns]) -> int:
-    return part[0]
+def _shared_code() -> Pending[bool]:
+    sources = shared_rows.SOURCES.items()
+    needed = [Needed(shared_rows.key(name), name, partial(str, text)) for name, text in sources]
+    return Pending(shared_rows.compiled, None, lambda: needed)
 
 
 def _cut(columns: Columns, start: int, stop: int) -> Columns:
-    """The same columns with some of their rows."""
+    """Columns cut to some of their rows."""
     if isinstance(columns, Mapping):
         return {name: _cut(column, start, stop) for name, column in columns.items()}
     if isinstance(columns, Sparse):
@@ -255,15 +239,11 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     if isinstance(first, Mapping):
         return {name: _joined([part[name] for part in parts]) for name in first}
     if isinstance(first, Sparse):
-        return _stacked(parts)
+        counts = np.concatenate([np.diff(part.indptr) for part in parts])
+        pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        data = np.concatenate([part.data for part in parts])
+        indices = np.concatenate([part.indices for part in parts])
+        return Sparse(data, indices, pointers, (sum(map(len, parts)), first.shape[1]))
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)
     return [row for part in parts for row in part]
-
-
-def _stacked(parts: Sequence[Sparse]) -> Sparse:
-    counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    data = np.concatenate([part.data for part in parts])
-    indices = np.concatenate([part.indices for part in parts])
-    return Sparse(data, indices, pointers, (sum(map(len, parts)), parts[0].shape[1]))

@@ -89,7 +89,7 @@ def evict(most: int) -> None:
 
 
 def _entries() -> Iterator[tuple[float, int, Path]]:
-    for path in _folder().glob("??/*"):
+    for path in (code.directory() / "images").glob("??/*"):
         try:
             state = path.stat()
         except OSError:
@@ -97,13 +97,9 @@ def _entries() -> Iterator[tuple[float, int, Path]]:
         yield state.st_mtime, state.st_size, path
 
 
-def _folder() -> Path:
-    return code.directory() / "images"
-
-
 def _path(name: bytes) -> Path:
     text = name.hex()
-    return _folder().joinpath(text[:2], f"{text}.image")
+    return code.directory() / "images" / text[:2] / f"{text}.image"
 
 
 def _checksum(body: bytes) -> bytes:
@@ -119,14 +115,11 @@ def _release(above: str) -> blake2b:
     state = blake2b(digest_size=16)
     # Tables of characters are the running Python's, and numpy packs what they are made of.
     about = (code.toolchain(), sys.version, unicodedata.unidata_version, np.__version__)
-    state.update(combine(*about, *_sources(above)).encode("ascii"))
+    ours = (str(Path(str(package.__file__)).parent) for package in (flour, objectstore))
+    folders = (str(Path(__file__).parent.parent), *ours, *filter(None, [above]))
+    sources = (each for folder in folders for each in _modules(folder, ""))
+    state.update(combine(*about, *sources).encode("ascii"))
     return state
-
-
-def _sources(above: str) -> Iterator[str]:
-    below = (str(Path(str(package.__file__)).parent) for package in (flour, objectstore))
-    for folder in (str(Path(__file__).parent.parent), *below, *filter(None, [above])):
-        yield from _modules(folder, "")
 
 
 def _modules(folder: str, within: str) -> Iterator[str]:

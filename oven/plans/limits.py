@@ -28,33 +28,18 @@ def check_limits(stages: Iterable[Stage]) -> None:
     """Raise DamagedPlan if running these stages would take absurd amounts of memory."""
     for stage in stages:
         for value in (*stage.inputs, *stage.outputs):
-            _check_row(value, stage)
+            if isinstance(value.type, Vector) and row_bytes(value.type) > MAX_ROW_BYTES:
+                _check_sparse(value, stage, f"{value.type}: {row_bytes(value.type):,} bytes a row")
         scratch = sum(slot.scratch or 0 for slot in stage.slots)
         if scratch > MAX_SCRATCH_BYTES:
-            raise DamagedPlan(
-                "a stage needs too much memory",
-                where=stage.title,
-                found=f"{scratch:,} bytes of scratch, at most {MAX_SCRATCH_BYTES:,} are allowed",
-            )
+            found = f"{scratch:,} bytes of scratch, at most {MAX_SCRATCH_BYTES:,} are allowed"
+            raise DamagedPlan("a stage needs too much memory", where=stage.title, found=found)
 
 
-def _check_row(value: Value, stage: Stage) -> None:
-    kind = value.type
-    if not isinstance(kind, Vector) or not _dense(value, stage):
-        return
-    if row_bytes(kind) > MAX_ROW_BYTES:
-        raise DamagedPlan(
-            "a vector is too wide",
-            where=stage.title,
-            found=f"{kind}: {row_bytes(kind):,} bytes a row, at most {MAX_ROW_BYTES:,} are allowed",
-        )
-
-
-def _dense(value: Value, stage: Stage) -> bool:
-    """Whether the stage has the value with its zeros."""
+def _check_sparse(value: Value, stage: Stage, size: str) -> None:
+    """Raise DamagedPlan unless the stage has this wide vector without its zeros."""
     assert isinstance(value.type, Vector)
-    if stage.stores(value):
-        return False
-    if not value.type.sparse or stage.source or isinstance(value, Port):
-        return True
-    return not stage.nodes[-1].op.takes_sparse
+    stored = value.type.sparse and not stage.source and not isinstance(value, Port)
+    if not stage.stores(value) and not (stored and stage.nodes[-1].op.takes_sparse):
+        found = f"{size}, at most {MAX_ROW_BYTES:,} are allowed"
+        raise DamagedPlan("a vector is too wide", where=stage.title, found=found)

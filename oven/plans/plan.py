@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -32,10 +31,10 @@ from oven.entry.builtin import compiled
 from oven.entry.columns_entry import open_columns_entry, open_entry
 from oven.entry.generator import EntryCode
 from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
+from oven.entry.tables import PlanSteps
 from oven.entry.usual import usual_code
 from oven.errors import NoCompiler
-from oven.plans.background import BY_DEFAULT, Needed, Pending, at_hand
-from oven.plans.pickled import PickledAsFile
+from oven.plans.background import BY_DEFAULT, Background, Needed, Pending, at_hand
 from oven.plans.program import PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
@@ -54,7 +53,7 @@ LABEL_WORK = 1 << 10
 MEANWHILE = 64
 
 
-class Plan(PickledAsFile):
+class Plan:
     """Native code for a program: a pure function from named columns to named columns."""
 
     #: Whether a request may have to wait for something else than a processor: a graph's may.
@@ -70,7 +69,7 @@ class Plan(PickledAsFile):
         optimised: Flow,
         *,
         exact: bool = False,
-        background: bool | Executor | None = None,
+        background: Background = None,
         check: Callable[[Sequence[Stage]], None] | None = None,
     ) -> None:
         program = PlanProgram(lambda: (flow, optimised), exact=exact)
@@ -85,7 +84,7 @@ class Plan(PickledAsFile):
         read: Callable[[], tuple[Flow, Flow]],
         check: Callable[[Sequence[Stage]], None] | None = None,
         *,
-        background: bool | Executor | None = None,
+        background: Background = None,
     ) -> Plan:
         """A plan made from an image; `read` makes its program when it is first looked at."""
         plan, facts = Plan.__new__(Plan), restored.skeleton.facts
@@ -103,16 +102,23 @@ class Plan(PickledAsFile):
         program: PlanProgram,
         facts: Facts,
         restored: RestoredPlan | None,
-        background: bool | Executor | None,  # noqa: FBT001 (as above)
+        background: Background,
         check: Callable[[Sequence[Stage]], None] | None,
     ) -> None:
         self._program, self._facts, self._restored = program, facts, restored
         self._background, self._check = background, check
-        self._inputs, self._leaves, self.exact = facts.inputs, facts.leaves, facts.exact
-        self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
-        #: Says what the data of a call is.
-        self.reader = BatchReader(self._inputs, known_missing_of(self))
-        self._run_block: Callable[[object], dict[str, Any]] = weakly(self._run_any)
+        #: The named inputs and their types.
+        self.inputs, self.exact = facts.inputs, facts.exact
+        #: The node of each output, which code computes or looks labels up by.
+        self.leaves: Mapping[str, Node] = facts.leaves
+        #: The labels of the columns of probabilities, where the plan looks labels up.
+        self.classes = facts.classes
+        #: Whether answers depend on other rows: blocks are then neither cut nor put together.
+        self.mixes_rows = facts.mixes_rows
+        self._roots, self._names = tuple(self.leaves.values()), tuple(self.leaves)
+        #: Tells what form the data of a call has.
+        self.reader = BatchReader(self.inputs, known_missing_of(self))
+        self._run_block: Callable[[object], dict[str, Any]] = weakly(self._first_run)
         self._variants: dict[tuple[Type, ...], Pending[Plan]] = {}
         self._by_dtype: dict[str | None, Pending[Plan] | None] = {}
         self._call: Call | None = None
@@ -142,19 +148,9 @@ class Plan(PickledAsFile):
         return self._program.stages
 
     @property
-    def leaves(self) -> Mapping[str, Node]:
-        """What each output is in the values that steps leave, or made of."""
-        return self._leaves
-
-    @property
     def digest(self) -> str:
         """Equal programs have equal digests."""
         return self._restored.digest if self._restored else self.flow.digest
-
-    @property
-    def classes(self) -> tuple[Any, ...] | None:
-        """What stands for each column of the probabilities, where the plan looks labels up."""
-        return self._facts.classes
 
     @property
     def node_digests(self) -> str:
@@ -182,14 +178,9 @@ class Plan(PickledAsFile):
         return self.parameters()
 
     @property
-    def inputs(self) -> dict[str, Type]:
-        """The named inputs and their types."""
-        return self._inputs
-
-    @property
     def outputs(self) -> dict[str, Type]:
         """The named outputs and their types."""
-        return {name: item.type for name, item in self._leaves.items()}
+        return {name: item.type for name, item in self.leaves.items()}
 
     @property
     def ready(self) -> bool:
@@ -208,11 +199,6 @@ class Plan(PickledAsFile):
         """Have this called once it is ready, or cannot be: now, or on the thread that compiles."""
         self._bound.when_done(call)
 
-    @property
-    def mixes_rows(self) -> bool:
-        """Whether answers depend on other rows: blocks are then neither cut nor put together."""
-        return self._facts.mixes_rows
-
     def release(self) -> None:
         """Give back memory that operators hold only to run faster; they take it again."""
         for item in self.optimised.nodes() if self.unfolded else ():
@@ -230,7 +216,9 @@ class Plan(PickledAsFile):
         native = [Needed.of(stage.source, stage.name) for stage in stages if stage.source]
         if native:
             native += [Needed.of(each.SOURCE, each.NAME) for each in (driver, gil_yield)]
-        return [*native, *map(_needed_entry, self._entry_code())]
+        return native + [
+            Needed(c.key, c.name, partial(getattr, c, "text")) for c in self._entry_code()
+        ]
 
     def _entry_code(self) -> tuple[EntryCode, ...]:
         """The code of the entries that calls of it may take."""
@@ -238,7 +226,7 @@ class Plan(PickledAsFile):
             return self._restored.skeleton.entries
         if self._entries is None:
             alone = one_run(self.stages, self._roots) is not None
-            self._entries = usual_code(self._inputs.values(), alone=alone)
+            self._entries = usual_code(self.inputs.values(), alone=alone)
         return self._entries
 
     def _compiled(self) -> Steps:
@@ -252,10 +240,9 @@ class Plan(PickledAsFile):
             found = f" ({problem.found})" if problem.found else ""
             said = f"{problem.what}{found}: {problem.hint}"
             warnings.warn(said, RuntimeWarning, stacklevel=2)
-        return self._by_definition() if self._native is None else self._native
-
-    def _by_definition(self) -> Steps:
-        """Every operator by itself, in Python."""
+        if self._native is not None:
+            return self._native
+        # Every operator by itself, in Python.
         inside = [item for item in self.optimised.nodes() if not isinstance(item.op, Source)]
         return tuple(Stage(PYTHON, (item,), item.inputs, (item,)) for item in inside)
 
@@ -307,7 +294,8 @@ class Plan(PickledAsFile):
 
         return run_arrow(self, data)
 
-    def _run_any(self, data: object) -> dict[str, Any]:
+    def _first_run(self, data: object) -> dict[str, Any]:
+        """`run` until the plan's own entry is there."""
         data = self.reader.nulls.of_rows(data)
         batch = self.reader.read(data)
         if not batch.is_block:
@@ -331,12 +319,13 @@ class Plan(PickledAsFile):
         `ranks` says, by name, whether an array is FLAT or a COLUMN (see oven.entry.columns_entry).
         What it does not take, it hands to `otherwise`, whose answer it gives back.
         """
-        return open_columns_entry(self.inputs, self.wait().steps, self._roots, otherwise, ranks)
+        steps = PlanSteps(self.inputs, self.wait().steps, self._roots)
+        return open_columns_entry(steps, otherwise, ranks)
 
     def pack_rows(self, data: object) -> PackedRows | None:
         """Arrays by name, or documents, as rows for native code; None for all other data."""
         if self._pack is None:
-            self._pack = open_row_packing(self.inputs, self.steps, self._roots)
+            self._pack = open_row_packing(PlanSteps(self.inputs, self.steps, self._roots))
         return self._pack(data)
 
     def _open(self) -> Call:
@@ -355,7 +344,7 @@ class Plan(PickledAsFile):
         steps = self._bound.here
         if not steps or self._native is None:
             return slow
-        return open_entry(self.inputs, steps, self._roots, slow, self.reader.nulls)
+        return open_entry(PlanSteps(self.inputs, steps, self._roots), slow, self.reader.nulls)
 
     def entry_of_variant(self, data: object) -> Call | None:
         """The entry for an array's own type, if that is another plan's and is there."""
@@ -445,7 +434,11 @@ class Plan(PickledAsFile):
         if name in self._by_dtype:
             return self._by_dtype[name]
         kinds = native_types(self.inputs, data)
-        found = None if kinds == self.inputs else self._variant(kinds)
+        found = None if kinds == self.inputs else self._variants.get(tuple(kinds.values()))
+        if found is None and kinds != self.inputs:
+            later = BY_DEFAULT[0] if self._background is None else self._background
+            found = Pending(partial(self._baked_for, kinds), later, held=True)
+            self._variants[tuple(kinds.values())] = found
         if name is not None:
             self._by_dtype[name] = found
         return found
@@ -465,14 +458,6 @@ class Plan(PickledAsFile):
             self._variants[tuple(kinds.values())] = Pending(lambda: made, background=False)
         return plan
 
-    def _variant(self, kinds: Mapping[str, Type]) -> Pending[Plan]:
-        key = tuple(kinds.values())
-        if key not in self._variants:
-            make = partial(self._baked_for, kinds)
-            later = BY_DEFAULT[0] if self._background is None else self._background
-            self._variants[key] = Pending(make, later, held=True)
-        return self._variants[key]
-
     def _baked_for(self, kinds: Mapping[str, Type]) -> Plan:
         flow = self.flow.retype(**kinds)
         made = bakers[-1](flow, exact=self.exact, background=self._background)
@@ -483,7 +468,7 @@ class Plan(PickledAsFile):
     def _run(self, data: object) -> dict[str, Any]:
         columns, rows = coerce(self.inputs, data)
         made = self.run_columns(columns, rows)
-        return {name: public(value, self._leaves[name].type) for name, value in made.items()}
+        return {name: public(value, self.leaves[name].type) for name, value in made.items()}
 
     def run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
         """Every output for columns that already are what the inputs' types say."""
@@ -492,7 +477,14 @@ class Plan(PickledAsFile):
             self._bound.check()
             return self.by_definition(columns)
         try:
-            return self._by_steps(steps, columns, rows)
+            values: dict[Value, Any] = {}
+            for step in steps:
+                if isinstance(step, NativeRun):
+                    given = {v: self.native_column(v, values, columns) for v in step.inputs}
+                    values |= step.run(given, rows)
+                else:
+                    values |= self.interpret(step.nodes[0], values, columns)
+            return {name: self.output(item, values, columns) for name, item in self.leaves.items()}
         except RowsRefused:
             return self.by_definition(columns)  # which says what is wrong, and where
 
@@ -501,16 +493,6 @@ class Plan(PickledAsFile):
         roots = self.optimised.outputs.values()
         known = evaluate(roots, columns, self.optimised.origins())
         return {name: known[item] for name, item in self.optimised.outputs.items()}
-
-    def _by_steps(self, steps: Steps, columns: Columns, rows: int) -> dict[str, Columns]:
-        values: dict[Value, Any] = {}
-        for step in steps:
-            if isinstance(step, NativeRun):
-                given = {value: self.native_column(value, values, columns) for value in step.inputs}
-                values |= step.run(given, rows)
-            else:
-                values |= self.interpret(step.nodes[0], values, columns)
-        return {name: self.output(item, values, columns) for name, item in self._leaves.items()}
 
     def native_column(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
         """A column for native code."""
@@ -556,25 +538,28 @@ class Plan(PickledAsFile):
 
     def parameters(self) -> frozenset[Parameter]:
         """Every array and table the plan refers to: as written, optimised, and derived for code."""
-        return frozenset(self._parameters())
-
-    def _parameters(self) -> Iterator[Parameter]:
-        for flow in (self.optimised, self.flow):
-            for item in flow.nodes():
-                yield from item.op.parameters()
-        for stage in self.stages:
-            yield from stage.parameters()
+        nodes = (item for flow in (self.optimised, self.flow) for item in flow.nodes())
+        named = {parameter for item in nodes for parameter in item.op.parameters()}
+        return frozenset(named.union(*(stage.parameters() for stage in self.stages)))
 
     def put_into(self, store: Store, owner: str) -> None:
         """Let `owner` hold this plan's parameters in a store, which then accounts for them."""
         store.hold(owner, self.parameters())
 
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        """The function that reads the plan's file with all checks, and the file."""
+        from oven.plans import saved
+
+        return saved.from_bytes, (saved.to_bytes(self),)
+
+    def __deepcopy__(self, _: object = None) -> Self:
+        """The plan itself, which does not change once it is made."""
+        return self
+
+    __copy__ = __deepcopy__
+
     def __repr__(self) -> str:
         return f"Plan({', '.join(self.outputs)}: {', '.join(kind for kind, _ in self.stage_kinds)})"
-
-
-def _needed_entry(code: EntryCode) -> Needed:
-    return Needed(code.key, code.name, lambda: code.text)
 
 
 # --- what the rooms above do for plans: importing `oven` attaches it ---------------------------
@@ -583,9 +568,7 @@ def _needed_entry(code: EntryCode) -> Needed:
 class Bake(Protocol):
     """`oven.bake`: the plan of a program."""
 
-    def __call__(
-        self, flow: Flow, *, exact: bool = False, background: bool | Executor | None = None
-    ) -> Plan:
+    def __call__(self, flow: Flow, *, exact: bool = False, background: Background = None) -> Plan:
         """Bake a program."""
 
 

@@ -12,7 +12,6 @@ at: see oven.plans.image.
 from __future__ import annotations
 
 import os
-from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
 from weakref import ref
@@ -21,6 +20,7 @@ from flour.core.errors import FlourError
 from flour.language.flow import Flow
 from objectstore import StoreError, combine
 from oven.plans import image_cache
+from oven.plans.background import Background
 from oven.plans.image import PlanImage, image_of
 from oven.plans.plan import Plan
 
@@ -39,7 +39,7 @@ class ProgramImage:
         about = combine("program", flow.digest, repr(exact), without)
         self._entry = image_cache.look(about.encode("ascii"))
 
-    def plan(self, *, background: bool | Executor | None) -> Plan | None:
+    def plan(self, *, background: Background) -> Plan | None:
         """The plan, if it is there with its machine code."""
         if self._entry.image is None:
             return None

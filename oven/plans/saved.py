@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
@@ -43,6 +42,7 @@ from oven import debug
 from oven.errors import CompileError, DamagedPlan
 from oven.plans import characters, image_cache
 from oven.plans import training as told
+from oven.plans.background import Background
 from oven.plans.image import PlanImage, image_of
 from oven.plans.image_cache import Entry
 from oven.plans.limits import MAX_NODES, check_limits
@@ -96,14 +96,20 @@ def save(
     `oven.load(path, trust_code=True)` uses: see docs/83-cold-start.md. `training` is what is known
     of it, as data; without one, what the plan was loaded with.
     """
-    derived = _derived(plan)
+    # Parameters that native code reads and no operator names, where they are worth their place.
+    read = {item.digest: item for stage in plan.stages for item in stage.parameters()}
+    named = _named(plan)
+    derived = {
+        digest: item
+        for digest, item in read.items()
+        if digest not in named and item.nbytes >= DERIVED_BYTES
+    }
     manifest = describe(plan) | {"derived": sorted(derived)}
     if len(manifest["nodes"]) > MAX_NODES:
         raise DamagedPlan(
             "this plan is too large to be saved",
             found=f"{len(manifest['nodes']):,} nodes, at most {MAX_NODES:,} are allowed",
         )
-    named = {item.digest: item for flow in _flows(plan) for item in _parameters(flow)}
     more: dict[str, Parameter] = {}
     if code:
         from oven.plans import ahead, carried
@@ -148,7 +154,7 @@ def load(
     path: str | Path,
     *,
     store: Store | None = None,
-    background: bool | Executor | None = None,
+    background: Background = None,
     allow_python: bool = False,
     trust_code: bool = False,
 ) -> Plan:
@@ -189,7 +195,7 @@ def _plan_in(
     where: str,
     store: Store | None,
     *,
-    background: bool | Executor | None = None,
+    background: Background = None,
     allow_python: bool = False,
 ) -> Plan:
     try:
@@ -218,11 +224,7 @@ def _settle(plan: Plan, buffer: NDArray[np.uint8]) -> None:
 
 
 def _loaded(
-    buffer: NDArray[np.uint8],
-    where: str,
-    store: Store | None,
-    *,
-    background: bool | Executor | None,
+    buffer: NDArray[np.uint8], where: str, store: Store | None, *, background: Background
 ) -> Plan:
     """The plan in these bytes: from its image, or made again."""
     entry = None if debug.asked() else image_cache.find(buffer)
@@ -231,7 +233,7 @@ def _loaded(
         if plan is not None:
             return plan
     with Archive(buffer, where) as archive:
-        reader = _Reader(archive.manifest, _finder(archive, store), where)
+        reader = _Reader(archive, store, where)
         plan = reader.checked(lambda: reader.plan(background=background))
         if plan.ready and plan.tier:
             _write_image(plan, archive, entry)
@@ -248,7 +250,7 @@ def _restored(
     where: str,
     store: Store | None,
     *,
-    background: bool | Executor | None,
+    background: Background,
 ) -> Plan | None:
     """The plan of this image; None where it has to be made again."""
 
@@ -263,7 +265,7 @@ def _restored(
 
     def read() -> tuple[Flow, Flow]:
         with Archive(buffer, where) as archive:
-            reader = _Reader(archive.manifest, _finder(archive, store), where)
+            reader = _Reader(archive, store, where)
             return reader.checked(reader.programs)
 
     try:
@@ -275,54 +277,37 @@ def _restored(
 
 def describe(plan: Plan) -> dict[str, Any]:
     """The manifest of a plan, but for its derived parameters."""
+    # What runs comes first, so that its nodes are the first of the file.
+    flows = {"optimised": plan.optimised, "flow": plan.flow}
     places: dict[Node, int] = {}
-    for flow in _flows(plan):
+    origins: dict[int, dict[Origin, None]] = {}
+    for flow in flows.values():
         for item in flow.nodes():
             places.setdefault(item, len(places))
-    nodes = [[to_data(item.op), [places[source] for source in item.inputs]] for item in places]
-    known = characters.version(*_flows(plan))
+    for flow in flows.values():
+        for item, found in flow.origins().items():
+            if item in places:
+                origins.setdefault(places[item], {}).update(dict.fromkeys(found))
+    known = characters.version(*flows.values())
     return {
         "format": FORMAT,
         "exact": plan.exact,
-        "nodes": nodes,
-        "optimised": _outputs_data(plan.optimised, places),
-        "flow": _outputs_data(plan.flow, places),
-        "origins": _origins_data(plan, places),
+        "nodes": [
+            [to_data(each.op), [places[source] for source in each.inputs]] for each in places
+        ],
+        **{
+            name: [[output, places[item]] for output, item in flow.outputs.items()]
+            for name, flow in flows.items()
+        },
+        "origins": [[n, [list(origin) for origin in origins[n]]] for n in sorted(origins)],
         **({"unicode": known} if known else {}),
     }
 
 
-def _flows(plan: Plan) -> tuple[Flow, Flow]:
-    """What runs comes first, so that its nodes are the first of the file."""
-    return plan.optimised, plan.flow
-
-
-def _parameters(flow: Flow) -> list[Parameter]:
-    return [parameter for item in flow.nodes() for parameter in item.op.parameters()]
-
-
-def _derived(plan: Plan) -> dict[str, Parameter]:
-    """What native code reads that no operator names, where it is worth its place in the file."""
-    read = {item.digest: item for stage in plan.stages for item in stage.parameters()}
-    named = {item.digest for flow in _flows(plan) for item in _parameters(flow)}
-    return {
-        digest: item
-        for digest, item in read.items()
-        if digest not in named and item.nbytes >= DERIVED_BYTES
-    }
-
-
-def _outputs_data(flow: Flow, places: Mapping[Node, int]) -> list[list[Any]]:
-    return [[name, places[item]] for name, item in flow.outputs.items()]
-
-
-def _origins_data(plan: Plan, places: Mapping[Node, int]) -> list[list[Any]]:
-    found: dict[int, dict[Origin, None]] = {}
-    for flow in _flows(plan):
-        for item, origins in flow.origins().items():
-            if item in places:
-                found.setdefault(places[item], {}).update(dict.fromkeys(origins))
-    return [[place, [list(origin) for origin in found[place]]] for place in sorted(found)]
+def _named(plan: Plan) -> dict[str, Parameter]:
+    """The parameters that operators name, by digest."""
+    nodes = (item for flow in (plan.optimised, plan.flow) for item in flow.nodes())
+    return {each.digest: each for item in nodes for each in item.op.parameters()}
 
 
 def code_levels(path: str | Path) -> tuple[str, ...]:
@@ -335,28 +320,21 @@ def code_levels(path: str | Path) -> tuple[str, ...]:
 
 # --- reading ----------------------------------------------------------------------------------
 
-Find = Callable[[str], Parameter]
-
-
-def _finder(archive: Archive, store: Store | None) -> Find:
-    """Where parameters are: in the file, or in the store, which is given what it lacks."""
-    if store is None:
-        return archive.get
-    chosen = store
-
-    def find(digest: str) -> Parameter:
-        if digest not in chosen:
-            chosen.put(archive.get(digest))
-        return chosen.get(digest)
-
-    return find
-
 
 class _Reader:
     """A manifest that becomes a plan; nothing in it is believed."""
 
-    def __init__(self, manifest: Mapping[str, Any], find: Find, where: str) -> None:
-        self.manifest, self.find, self.where = manifest, find, where
+    def __init__(self, archive: Archive, store: Store | None, where: str) -> None:
+        self.manifest: Mapping[str, Any] = archive.manifest
+        self.where, self._archive, self._store = where, archive, store
+
+    def find(self, digest: str) -> Parameter:
+        """A parameter: of the file, or of the store, which is given what it lacks."""
+        if self._store is None:
+            return self._archive.get(digest)
+        if digest not in self._store:
+            self._store.put(self._archive.get(digest))
+        return self._store.get(digest)
 
     def checked(self, make: Callable[[], T]) -> T:
         """What `make` makes; whatever goes wrong is the file's fault and said to be."""
@@ -375,26 +353,32 @@ class _Reader:
         """The program as it was written, and what runs."""
         self._check_keys()
         nodes = self._nodes()
-        origins = self._origins(nodes)
+        origins: dict[Node, tuple[Origin, ...]] = {}
+        for item in self._list("origins"):
+            match item:
+                case [place, list(found)] if _is_index(place, len(nodes)):
+                    origins[nodes[place]] = tuple(map(self._origin, found))
+                case _:
+                    raise self.damaged("this is not an origin", repr(item)[:80])
         optimised = _with_its_own(self._outputs("optimised", nodes), origins)
         flow = _with_its_own(self._outputs("flow", nodes), origins)
-        self._check_same(flow, optimised)
+        # What runs must answer what was written: same names, same types, no other inputs.
+        if flow.types != optimised.types or list(flow.outputs) != list(optimised.outputs):
+            raise self.damaged("the optimised program has other outputs", repr(optimised))
+        known = flow.inputs()
+        if any(known.get(name) != kind for name, kind in optimised.inputs().items()):
+            raise self.damaged("the optimised program has other inputs", repr(optimised.inputs()))
         return flow, optimised
 
-    def plan(self, *, background: bool | Executor | None) -> Plan:
+    def plan(self, *, background: Background) -> Plan:
         """The plan, after all checks."""
         self._check_keys()
         # Held until the plan has its own: what code needs is then found here, not made a second
         # time.
         derived = [self.find(digest) for digest in self._derived()]
         flow, optimised = self.programs()
-        plan = Plan(
-            flow,
-            optimised,
-            exact=self.manifest["exact"],
-            background=background,
-            check=check_limits,
-        )
+        exact = self.manifest["exact"]
+        plan = Plan(flow, optimised, exact=exact, background=background, check=check_limits)
         del derived
         return plan
 
@@ -452,16 +436,6 @@ class _Reader:
                     raise self.damaged(f"{key} has something that is no output", repr(item)[:80])
         return found
 
-    def _origins(self, nodes: Sequence[Node]) -> dict[Node, tuple[Origin, ...]]:
-        found: dict[Node, tuple[Origin, ...]] = {}
-        for item in self._list("origins"):
-            match item:
-                case [place, list(origins)] if _is_index(place, len(nodes)):
-                    found[nodes[place]] = tuple(map(self._origin, origins))
-                case _:
-                    raise self.damaged("this is not an origin", repr(item)[:80])
-        return found
-
     def _origin(self, data: object) -> Origin:
         match data:
             case [str(file), int(line), str(step)] if not isinstance(line, bool):
@@ -469,14 +443,6 @@ class _Reader:
                 short = len(file) + len(step) <= SHORT_ORIGIN
                 return _origin(file, line, step) if short else Origin(file, line, step)
         raise self.damaged("this is not an origin", repr(data)[:80])
-
-    def _check_same(self, flow: Flow, optimised: Flow) -> None:
-        """What runs must answer what was written: same names, same types, no other inputs."""
-        if flow.types != optimised.types or list(flow.outputs) != list(optimised.outputs):
-            raise self.damaged("the optimised program has other outputs", repr(optimised))
-        known = flow.inputs()
-        if any(known.get(name) != kind for name, kind in optimised.inputs().items()):
-            raise self.damaged("the optimised program has other inputs", repr(optimised.inputs()))
 
 
 def _with_its_own(outputs: Mapping[str, Node], origins: Mapping[Node, tuple[Origin, ...]]) -> Flow:

@@ -7,7 +7,7 @@ oven.plans.image) is a skeleton and a table of parameters.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from flour.language.flow import Flow
 from flour.ops.structure import Take, TakeText
 from objectstore import Blob
 from oven.codegen.ports import Port
-from oven.codegen.stages import Stage, Value
+from oven.codegen.stages import Stage
 from oven.compiler import cache
 from oven.entry.usual import usual_code
 from oven.run.native_run import NativeRun
@@ -78,15 +78,14 @@ def one_run(stages: Sequence[Stage], roots: Sequence[Node]) -> TableLayout | Non
     made = {item for stage in native for item in stage.outputs}
     read = {value for stage in native for value in stage.inputs}
     stored = any(stage.stores(item) for stage in native[:-1] for item in stage.outputs)
-    if not native or stored or not all(_is_label(item, made, roots) for item in labels):
+    if not native or stored:
         return None
+    for item in labels:
+        if not isinstance(item.op, TakeText) or item not in roots or item.inputs[0] not in made:
+            return None
     if not read.isdisjoint(labels):
         return None
     return TableLayout(native, {*roots, *(item.inputs[0] for item in labels)})
-
-
-def _is_label(item: Node, made: Collection[Node], roots: Sequence[Node]) -> bool:
-    return isinstance(item.op, TakeText) and item in roots and item.inputs[0] in made
 
 
 def described(
@@ -129,8 +128,12 @@ def _leaf(name: str, item: Node, layout: TableLayout) -> list[Any] | None:
 
 
 def _form_data(form: RunSignature) -> dict[str, Any]:
+    read = []
+    for value, stored in form.read:
+        assert isinstance(value, Port), "one run reads nothing but the plan's inputs"
+        read.append([[value.label, to_data(value.type), list(value.fields)], stored])
     return {
-        "read": [[_port_data(value), stored] for value, stored in form.read],
+        "read": read,
         "outputs": [to_data(item.type) for item in form.outputs],
         "stored": [
             [place, list(form.stored[item])]
@@ -141,11 +144,6 @@ def _form_data(form: RunSignature) -> dict[str, Any]:
         "tile": form.tile,
         "scratch_bytes": form.scratch_bytes,
     }
-
-
-def _port_data(value: Value) -> list[Any]:
-    assert isinstance(value, Port), "one run reads nothing but the plan's inputs"
-    return [value.label, to_data(value.type), list(value.fields)]
 
 
 class PlanSkeleton:
@@ -169,15 +167,21 @@ class PlanSkeleton:
         #: Words that are addresses: of what is in the plan's own memory, of code, of parameters
         #: elsewhere, and of which.
         self._inner = np.array(data["inner"], np.intp)
-        self._codes = [(place, _code(key, name)) for place, key, name in data["codes"]]
+        self._codes = list[tuple[int, int]]()
+        for place, key, name in data["codes"]:
+            found = cache.find(key, name)
+            if found is None:
+                raise LookupError(f"{name} {key} is not in the code cache")
+            self._codes.append((place, found))
         self._outer, self._which = np.array(data["outer"], np.intp).reshape(-1, 2).T
-        made = self.form.outputs
+        leaves = dict[str, Node]()
+        for name, place, texts, kind in data["leaves"]:
+            leaves[name] = column = self.form.outputs[place]
+            if texts is not None:
+                leaves[name] = Node.placeholder(TakeText(texts), (column,), from_data(kind))
         self.facts = Facts(
             inputs={name: from_data(kind) for name, kind in data["inputs"]},
-            leaves={
-                name: _output(made[place], texts, kind)
-                for name, place, texts, kind in data["leaves"]
-            },
+            leaves=leaves,
             exact=data["exact"],
             mixes_rows=data["mixes_rows"],
             classes=None if data["classes"] is None else tuple(data["classes"]),
@@ -204,32 +208,18 @@ class PlanSkeleton:
 
 def _form(data: dict[str, Any]) -> RunSignature:
     outputs = [Node.placeholder(_Made(), (), from_data(kind)) for kind in data["outputs"]]
+    read = [
+        (Port(label, from_data(kind), tuple(fields)), stored)
+        for (label, kind, fields), stored in data["read"]
+    ]
     return RunSignature(
-        [(_port(port), stored) for port, stored in data["read"]],
+        read,
         outputs,
         {outputs[place]: Room(*room) for place, room in data["stored"]},
         [[Room(*room) for room in each] for each in data["rooms"]],
         data["tile"],
         data["scratch_bytes"],
     )
-
-
-def _port(data: Sequence[Any]) -> Port:
-    label, kind, fields = data
-    return Port(label, from_data(kind), tuple(fields))
-
-
-def _code(key: str, name: str) -> int:
-    found = cache.find(key, name)
-    if found is None:
-        raise LookupError(f"{name} {key} is not in the code cache")
-    return found
-
-
-def _output(column: Node, texts: Sequence[str] | None, kind: object) -> Node:
-    if texts is None:
-        return column
-    return Node.placeholder(TakeText(texts), (column,), from_data(kind))
 
 
 def classes(label: Node | None) -> tuple[Any, ...] | None:

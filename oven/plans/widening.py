@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flour.core.node import Node
-from flour.core.op import Op
 from flour.core.source import Source
 from flour.core.types import Type, Vector
 from flour.language.flow import Flow
@@ -24,27 +23,24 @@ def widens_exactly(flow: Flow, kinds: Mapping[str, Type]) -> bool:
     """Whether a program gives the same bits for inputs of these types, made float64 or not."""
     own = flow.inputs()
     narrow = {name for name, kind in kinds.items() if kind != own[name]}
-    if not all(_is_narrower(kinds[name], own[name]) for name in narrow):
-        return False
+    for name in narrow:
+        kind = own[name]
+        if not isinstance(kind, Vector) or kinds[name] != kind.having(dtype="float32"):
+            return False
+        if kind.dtype != "float64":
+            return False
     carried: set[Node] = set()
     for item in flow.nodes():
         if isinstance(item.op, Source):
             carried.update({item} if item.op.label in narrow else ())
-        elif carried.isdisjoint(item.inputs) or _is_same_for_both(item.op):
+        elif (
+            carried.isdisjoint(item.inputs)
+            or item.op.name in COMPARING
+            or (item.op.name == "Cast" and item.op.fields()["dtype"] == "float64")
+        ):
             continue
         elif item.op.name in CARRYING:
             carried.add(item)
         else:
             return False
     return carried.isdisjoint(flow.outputs.values())
-
-
-def _is_narrower(kind: Type, own: Type) -> bool:
-    if not isinstance(own, Vector) or own.dtype != "float64":
-        return False
-    return kind == own.having(dtype="float32")
-
-
-def _is_same_for_both(op: Op) -> bool:
-    """Whether the result is the same for a float32 and for that number in float64."""
-    return op.name in COMPARING or (op.name == "Cast" and op.fields()["dtype"] == "float64")

@@ -27,20 +27,14 @@ def given(column: Any, value: Value, *, stored: bool) -> NDArray[Any] | Sparse:
         return column if isinstance(column, string_cells.Cells) else string_cells.cells(column)
     dtype = kind.dtype  # type: ignore[union-attr]  # native columns have a dtype
     if stored:
-        return _stored(column, dtype)
+        sparse = column if isinstance(column, Sparse) else Sparse.of(column)
+        indices = np.ascontiguousarray(sparse.indices, np.int64)
+        indptr = np.ascontiguousarray(sparse.indptr, np.int64)
+        return Sparse(np.ascontiguousarray(sparse.data, dtype), indices, indptr, sparse.shape)
     dense: NDArray[Any] = column.toarray() if isinstance(column, Sparse) else column
     if dense.dtype != dtype or (dense.ndim == 2 and dense.strides[1] != dense.itemsize):
         return np.ascontiguousarray(dense, dtype)
     return dense
-
-
-def _stored(column: Any, dtype: str) -> Sparse:
-    sparse = column if isinstance(column, Sparse) else Sparse.of(column)
-    data = np.ascontiguousarray(sparse.data, dtype)
-    indices, indptr = (
-        np.ascontiguousarray(part, np.int64) for part in (sparse.indices, sparse.indptr)
-    )
-    return Sparse(data, indices, indptr, sparse.shape)
 
 
 def words(column: NDArray[Any] | Sparse) -> list[int]:
@@ -68,15 +62,12 @@ def lengths(column: NDArray[Any] | Sparse, kind: Type) -> NDArray[np.int64]:
 def unfilled(kind: Type, rows: int, most: int) -> Sparse:
     """A sparse column for native code to fill: `rows` rows, at most `most` numbers in all."""
     assert isinstance(kind, Vector)
-    pointers = np.zeros(rows + 1, np.int64)
-    return Sparse(
-        np.empty(most, kind.dtype), np.empty(most, np.int64), pointers, (rows, kind.width)
-    )
+    data, indices = np.empty(most, kind.dtype), np.empty(most, np.int64)
+    return Sparse(data, indices, np.zeros(rows + 1, np.int64), (rows, kind.width))
 
 
 def settled(column: Sparse) -> Sparse:
-    """The same rows in arrays cut to the numbers that were written."""
+    """The rows in arrays cut to the numbers that were written."""
     count = int(column.indptr[-1])
-    return Sparse(
-        column.data[:count].copy(), column.indices[:count].copy(), column.indptr, column.shape
-    )
+    data, indices = column.data[:count].copy(), column.indices[:count].copy()
+    return Sparse(data, indices, column.indptr, column.shape)

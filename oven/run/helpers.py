@@ -107,7 +107,7 @@ class Desk:
         return sum(self._words[slot + PLACES["CAPACITY"]] for slot in slots)
 
     def start(self, threads: int, cores: int, user: object) -> int:
-        """Let there be so many helpers at least, until the user stops them; how many there are."""
+        """Start at least `threads` helpers for `user`; return how many run."""
         if not self.works:
             return 0
         with self._lock:

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -31,7 +31,7 @@ _ALIGN = 64
 KEPT_ROOM = 64 << 20
 #: Native code refuses longer documents; Python handles them.
 LONGEST = 64 << 20
-#: A call that touches this many bytes or more (about 20 us) releases the GIL. Taking the GIL back
+#: A call that touches this many bytes or more (about 20 µs) releases the GIL. Taking the GIL back
 #: can take thousands of microseconds, so shorter calls keep it.
 RELEASE_BYTES = 1 << 20
 #: A byte of text, or a stored number of a sparse row, takes about as long as touching this many
@@ -56,11 +56,7 @@ class NativeRun:
     """Consecutive native stages, ready to be called."""
 
     def __init__(
-        self,
-        form: RunSignature,
-        table: NDArray[np.int64],
-        row_work: int,
-        kept: tuple[Blob, ...],
+        self, form: RunSignature, table: NDArray[np.int64], row_work: int, kept: tuple[Blob, ...]
     ) -> None:
         """A run of this signature; `table` holds the addresses of the parameters in `kept`.
 
@@ -72,6 +68,12 @@ class NativeRun:
         #: Parameters that native code reads: referenced, so that they live as long as the run.
         self.kept = kept
         self._table = table
+        #: Bytes of the table, small parameters stored in it included.
+        self.table_bytes = int(table.nbytes if table.base is None else table.base.nbytes)
+        #: Whether the size of some of its memory depends on the data.
+        self.rooms = any(form.rooms)
+        #: The size of the buffer that `run` takes as `memory`.
+        self.memory_bytes = form.scratch_bytes + 2 * _ALIGN
         address, self._brief, self._call = _driver()
         self.addresses = (address, table.ctypes.data)
 
@@ -89,27 +91,11 @@ class NativeRun:
         kept = tuple(dict.fromkeys(parameter for _, parameter in draft.parameters))
         return NativeRun(layout.form, table, draft.row_work, kept)
 
-    @property
-    def table_bytes(self) -> int:
-        """Bytes of the table, small parameters stored in it included."""
-        table = self._table
-        return int(table.nbytes if table.base is None else table.base.nbytes)
-
-    @property
-    def rooms(self) -> bool:
-        """Whether the size of some of its memory depends on the data."""
-        return any(self.form.rooms)
-
     # --- running -----------------------------------------------------------------------------
 
     def blank(self, item: Value, rows: int) -> NDArray[Any]:
         """An uninitialised array for one of the outputs."""
         return _empty(item, rows)
-
-    @property
-    def memory_bytes(self) -> int:
-        """The size of the buffer that `run` takes as `memory`."""
-        return self.scratch_bytes + 2 * _ALIGN
 
     def run(
         self,
@@ -202,7 +188,8 @@ class NativeRun:
 
         This brings code and parameters for single rows into memory, and fills caches.
         """
-        row = {value: _zeros(value, dtype) for value, dtype in self.form.numeric}
+        widths = {v: (v.type.width,) if isinstance(v.type, Vector) else () for v in self.inputs}
+        row = {value: np.zeros((1, *widths[value]), dtype) for value, dtype in self.form.numeric}
         with suppress(RowsRefused):
             self.run(row, 1)
 
@@ -222,13 +209,14 @@ class NativeRun:
             return None
         results = [into[item] for item in self.outputs]
         io = [word for column in (*ready, *results) for word in words(column)]
-        return partial(self._rows, np.array([*io, 0, 0], np.int64))
+        table = np.array([*io, 0, 0], np.int64)  # addresses of the first row, and strides
 
-    def _rows(self, table: NDArray[np.int64], start: int, rows: int, memory: object) -> None:
-        """Run rows from `start` on; `table` has the addresses of the first row and strides."""
-        shifted = table.copy()
-        shifted[:-2:2] += start * table[1:-2:2]
-        self._invoke(rows * self.row_work, shifted.ctypes.data, rows, memory)
+        def run(start: int, rows: int, memory: object) -> None:
+            shifted = table.copy()
+            shifted[:-2:2] += start * table[1:-2:2]
+            self._invoke(rows * self.row_work, shifted.ctypes.data, rows, memory)
+
+        return run
 
     def _lengths(self, columns: Sequence[NDArray[Any] | Sparse]) -> NDArray[np.int64]:
         """The length of each row; empty if no memory depends on it."""
@@ -361,12 +349,6 @@ def _empty(value: Value, rows: int) -> NDArray[Any]:
     if isinstance(kind, Vector):
         return np.empty((rows, kind.width), kind.dtype)
     return np.empty(rows, kind.dtype)  # type: ignore[union-attr]  # native columns have a dtype
-
-
-def _zeros(value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A row of zeros for an input."""
-    kind = value.type
-    return np.zeros((1, kind.width) if isinstance(kind, Vector) else 1, dtype)
 
 
 def _number_column(column: object, value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -19,8 +19,6 @@ import numpy as np
 from flour.core.emission import Room
 from flour.core.node import Node
 from objectstore import Blob
-from oven.codegen.emitter import Slot
-from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value, is_text, is_wide, row_bytes
 from oven.compiler import driver
 
@@ -113,30 +111,33 @@ class TableLayout:
             for item in stage.outputs
             if stage.stores(item)
         }
-        inner = self._wire_all(tuple(read), outputs, stored)
-        touched = [*inner, *dict.fromkeys(value for value, _ in read), *outputs]
-        self._row = sum(map(_row_work, touched))
-        tile = _tile_rows(self._row, sum(map(_table_bytes, self.stages)))
-        self._row_scratch = self._place(inner, tile, stored)
-        scratch = self._row_scratch + max(_scratch(stage.slots) for stage in stages)
-        rooms = [stage.rooms for stage in stages]
-        self.form = RunSignature(tuple(read), outputs, stored, rooms, tile, scratch)
-
-    def _wire_all(
-        self,
-        read: Sequence[tuple[Value, bool]],
-        outputs: Sequence[Node],
-        stored: Mapping[Value, Room],
-    ) -> list[Node]:
-        """Give external columns entries in the io table; returns the values that stay inside."""
+        #: Where each external column is in the io table; values that stay inside come later.
         self._wires: dict[tuple[Value, bool], list[driver.Wire]] = {}
         self._entries = 0
         for value, is_stored in read:
             self._wire(value, stored=is_stored)
         for item in outputs:
             self._wire(item, stored=item in stored)
-        outer = {*(value for value, _ in read), *outputs}
-        return [item for stage in self.stages for item in stage.outputs if item not in outer]
+        outer = dict.fromkeys((*(value for value, _ in read), *outputs))
+        inner = [item for stage in self.stages for item in stage.outputs if item not in outer]
+        kinds = [value.type for value in (*inner, *dict.fromkeys(v for v, _ in read), *outputs)]
+        #: About how many bytes of columns are touched per row.
+        self._row = sum(_STORED_BYTES if is_wide(kind) else row_bytes(kind) for kind in kinds)
+        # Look-ups in dictionaries read little of their tables.
+        read_often = [stage for stage in self.stages if not stage.rooms]
+        tables = sum(each.nbytes for stage in read_often for each in {*stage.parameters()})
+        tile = self._tile_rows(min(max(TILE_BYTES, tables), _FAR_BYTES))
+        self._row_scratch = self._place(inner, tile, stored)
+        sizes = [sum(aligned(slot.scratch or 0) for slot in stage.slots) for stage in stages]
+        scratch = self._row_scratch + max(sizes)
+        rooms = [stage.rooms for stage in stages]
+        self.form = RunSignature(tuple(read), outputs, stored, rooms, tile, scratch)
+
+    def _tile_rows(self, budget: int) -> int:
+        rows = min(MAX_TILE, budget // max(self._row, 1))
+        if rows >= _TILE_STEP:
+            return rows - rows % _TILE_STEP
+        return _TILE_STEP if self._row <= _WIDE else 4
 
     def _wire(self, value: Value, *, stored: bool) -> None:
         wires = [driver.Wire(0, self._entries, 0)]
@@ -203,26 +204,3 @@ class TableLayout:
 def aligned(size: int) -> int:
     """The size rounded up to a multiple of a cache line."""
     return -(-size // _ALIGN) * _ALIGN
-
-
-def _table_bytes(stage: Stage) -> int:
-    """Bytes of parameters that a stage reads for each tile; look-ups in dictionaries read few."""
-    return 0 if stage.rooms else sum(item.nbytes for item in {*stage.parameters()})
-
-
-def _tile_rows(row_bytes: int, table_bytes: int) -> int:
-    budget = min(max(TILE_BYTES, table_bytes), _FAR_BYTES)
-    rows = min(MAX_TILE, budget // max(row_bytes, 1))
-    if rows >= _TILE_STEP:
-        return rows - rows % _TILE_STEP
-    return _TILE_STEP if row_bytes <= _WIDE else 4
-
-
-def _scratch(slots: Sequence[Slot]) -> int:
-    return sum(aligned(slot.scratch) for slot in slots if slot.scratch is not None)
-
-
-def _row_work(value: Value) -> int:
-    """About how many bytes of a column are touched per row."""
-    assert isinstance(value, Node | Port)
-    return _STORED_BYTES if is_wide(value.type) else row_bytes(value.type)

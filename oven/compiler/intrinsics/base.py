@@ -11,7 +11,7 @@ from functools import cache
 
 from llvmlite import ir
 
-from oven.compiler.kinds import INT64, NOTHING, Kind, Mismatch, Value, converted
+from oven.compiler.kinds import INT64, Kind, Mismatch, Value, converted
 from oven.compiler.lowering import Lowering
 
 #: Writes code for values of known types, and returns the result, if there is one.
@@ -37,11 +37,6 @@ class Typed:
         ]
         made = self.writer(code.builder, given)
         return Value(self.result, ir.Constant(INT64.llvm, 0) if made is None else made)
-
-
-def on_words(count: int, writer: Writer) -> Typed:
-    """An intrinsic of `count` int64 that has no result."""
-    return Typed((INT64,) * count, NOTHING, writer)
 
 
 @dataclass(frozen=True)

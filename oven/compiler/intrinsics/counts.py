@@ -117,14 +117,7 @@ def text_match(where: int, size: int, offsets: int, data: int, slots: int, tag: 
 
 
 def text_drop(
-    base: int,
-    slices: int,
-    count: int,
-    offsets: int,
-    data: int,
-    slots: int,
-    homes: int,
-    made: int,
+    base: int, slices: int, count: int, offsets: int, data: int, slots: int, homes: int, made: int
 ) -> int:
     """The slices that are not in a dictionary; how many there are."""
     kept = 0

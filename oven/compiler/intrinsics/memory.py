@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from oven.compiler.intrinsics.base import Generic, Typed, Values
+from oven.compiler.intrinsics.builder import Builder, typed
 from oven.compiler.kinds import (
     BOOL,
+    BYTE,
     FLOAT64,
     INT64,
     KINDS,
     NOTHING,
+    WORD,
     Kind,
     Mismatch,
     Value,
-    storage,
 )
 from oven.compiler.lowering import Intrinsic, Lowering
-
-_WORD = ir.IntType(64)
 
 
 def intrinsics() -> dict[str, Intrinsic | int]:
@@ -40,40 +40,32 @@ def intrinsics() -> dict[str, Intrinsic | int]:
     return made
 
 
-def element(builder: ir.IRBuilder, base: ir.Value, index: ir.Value, kind: ir.Type) -> ir.Value:
-    """A pointer to an element of an array at an address."""
-    pointer = builder.inttoptr(base, kind.as_pointer())
-    return builder.gep(pointer, [index], source_etype=kind)
-
-
-def unchanging(builder: ir.IRBuilder, value: ir.LoadInstr) -> ir.LoadInstr:
-    """A value from memory that is not written during the call."""
-    value.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return value
-
-
 def _load(kind: Kind, *, constant: bool = False, align: int | None = None) -> Typed:
-    held = storage(kind)
+    held = _held(kind)
 
-    def write(builder: ir.IRBuilder, args: Values) -> ir.Value:
-        base, index = args
-        value = builder.load(element(builder, base, index, held), align=align, typ=held)
+    def write(b: Builder, args: Values) -> ir.Value:
+        value = b.load(b.place(args, held), align=align, typ=held)
         if constant:
-            unchanging(builder, value)
-        return builder.icmp_unsigned("!=", value, held(0)) if kind is BOOL else value
+            b.unchanging(value)
+        return b.icmp_unsigned("!=", value, held(0)) if kind is BOOL else value
 
-    return Typed((INT64, INT64), kind, write)
+    return typed((INT64, INT64), kind, write)
 
 
 def _store(kind: Kind, align: int | None = None) -> Typed:
-    held = storage(kind)
+    held = _held(kind)
 
-    def write(builder: ir.IRBuilder, args: Values) -> None:
-        base, index, value = args
-        stored = builder.zext(value, held) if kind is BOOL else value
-        builder.store(stored, element(builder, base, index, held), align=align)
+    def write(b: Builder, args: Values) -> None:
+        *where, value = args
+        stored = b.zext(value, held) if kind is BOOL else value
+        b.store(stored, b.place(where, held), align=align)
 
-    return Typed((INT64, INT64, kind), NOTHING, write)
+    return typed((INT64, INT64, kind), NOTHING, write)
+
+
+def _held(kind: Kind) -> ir.Type:
+    """The type in memory: a truth value takes a byte."""
+    return BYTE if kind is BOOL else kind.llvm
 
 
 def _call(kinds: tuple[Kind, ...], result: Kind = INT64) -> Typed:
@@ -83,11 +75,9 @@ def _call(kinds: tuple[Kind, ...], result: Kind = INT64) -> Typed:
     each of the first six arguments in a register of its own, whose upper half an int ignores.
     """
     signature = ir.FunctionType(result.llvm, [kind.llvm for kind in kinds])
-
-    def write(builder: ir.IRBuilder, args: Values) -> ir.Value:
-        return builder.call(builder.inttoptr(args[0], signature.as_pointer()), args[1:])
-
-    return Typed((INT64, *kinds), result, write)
+    return typed(
+        (INT64, *kinds), result, lambda b, args: b.call(b.pointer(args[0], signature), args[1:])
+    )
 
 
 def _stack_words(code: Lowering, arguments: Sequence[Value]) -> Value:
@@ -95,19 +85,5 @@ def _stack_words(code: Lowering, arguments: Sequence[Value]) -> Value:
     (count,) = arguments
     if not isinstance(count.llvm, ir.Constant):
         raise Mismatch("stack_words takes a number that is known in advance")
-    memory = code.room(ir.ArrayType(_WORD, count.llvm.constant))
-    return Value(INT64, code.builder.ptrtoint(memory, _WORD))
-
-
-def declared(
-    builder: ir.IRBuilder, name: str, given: Sequence[ir.Type], result: ir.Type
-) -> ir.Function:
-    """A function of the compiler itself, or of the C library."""
-    known = builder.module.globals.get(name)
-    return known or ir.Function(builder.module, ir.FunctionType(result, given), name)
-
-
-def stack(builder: ir.IRBuilder, kind: ir.Type) -> ir.Value:
-    """Memory of the running call."""
-    with builder.goto_entry_block():
-        return builder.alloca(kind)
+    memory = code.room(ir.ArrayType(WORD, count.llvm.constant))
+    return Value(INT64, code.builder.ptrtoint(memory, WORD))

@@ -8,9 +8,9 @@ from functools import partial
 
 from llvmlite import ir
 
-from oven.compiler import functions, functions_tanh
+from oven.compiler import functions
 from oven.compiler.intrinsics.base import Generic, Routine, Typed
-from oven.compiler.intrinsics.memory import declared
+from oven.compiler.intrinsics.builder import declared
 from oven.compiler.kinds import (
     FLOAT32,
     FLOAT64,
@@ -37,21 +37,21 @@ _ANY_ORDER, _FUSED = ("reassoc", "contract", "nsz"), ("contract",)
 def intrinsics() -> dict[str, Intrinsic | int]:
     """Every intrinsic by name."""
     made: dict[str, Intrinsic | int] = {name: _convert(kind) for name, kind in KINDS.items()}
-    made["range"] = Generic(_range)
     made |= {"int": Generic(_int), "float": _convert(FLOAT64), "abs": Generic(_abs)}
+    made["range"] = Generic(_range)
     made |= {"min": Generic(partial(_least, sign="<")), "max": Generic(partial(_least, sign=">"))}
     for kind in (FLOAT64, FLOAT32):
         made[f"loose_add_{kind.name}"] = _arithmetic(kind, "fadd", _ANY_ORDER)
         made[f"loose_mul_{kind.name}"] = _arithmetic(kind, "fmul", _FUSED)
-    made |= {name: Generic(partial(_of_llvm, name=name)) for name in _KNOWN}
-    made |= {name: Generic(partial(_of_c, name=name)) for name in _OF_C}
+    made |= {name: Generic(partial(_function, name=name)) for name in (*_KNOWN, *_OF_C)}
     # The C library's, for one number at a time. It has numpy's bits for whole numbers.
     made |= {"exp_alone": made["exp"], "log_alone": made["log"]}
-    made |= {"exp": _own(functions.EXP), "log": _own(functions_tanh.LOG)}
-    made |= {"tanh": _own(functions_tanh.TANH), "fmod": Generic(_fmod), "pow": Generic(_pow)}
+    made |= {"exp": _own(functions.EXP), "log": _own(functions.LOG)}
+    made |= {"tanh": _own(functions.TANH), "fmod": Generic(_fmod), "pow": Generic(_pow)}
     made |= {"fused": Generic(_fused), "bits": Generic(_bits), "of_bits": Generic(_of_bits)}
     made["type_of"] = Generic(lambda code, args: _to(code, args[1], args[0].kind))
-    made |= {f"wrap_{name}": _wrapping(name) for name in ("add", "mul")}
+    # Modulo 2**64; the usual arithmetic promises LLVM that nothing overflows.
+    made |= {f"wrap_{name}": _arithmetic(INT64, name, ()) for name in ("add", "mul")}
     return made | {each.__name__: Routine(each, inline=True) for each in _IN_PYTHON}
 
 
@@ -80,7 +80,7 @@ def _abs(code: Lowering, arguments: Sequence[Value]) -> Value:
     (value,) = arguments
     builder = code.builder
     if value.kind.is_float:
-        return _of_llvm(code, arguments, name="fabs")
+        return _function(code, arguments, name="fabs")
     number = _to(code, value, common(value.kind, value.kind))
     if not number.kind.signed:
         return number
@@ -104,41 +104,28 @@ def _least(code: Lowering, arguments: Sequence[Value], sign: str) -> Value:
 
 
 def _arithmetic(kind: Kind, operation: str, flags: tuple[str, ...]) -> Typed:
-    return Typed(
-        (kind, kind), kind, lambda builder, args: getattr(builder, operation)(*args, flags=flags)
-    )
+    return Typed((kind, kind), kind, lambda b, args: getattr(b, operation)(*args, flags=flags))
 
 
-def _wrapping(operation: str) -> Typed:
-    """Arithmetic of int64 modulo 2**64; the usual promises LLVM that nothing overflows."""
-    return Typed((INT64, INT64), INT64, lambda builder, args: getattr(builder, operation)(*args))
-
-
-def _float(code: Lowering, arguments: Sequence[Value]) -> Value:
-    (value,) = arguments
+def _float(code: Lowering, value: Value) -> Value:
     return value if value.kind.is_float else _to(code, value, FLOAT64)
 
 
-def _of_llvm(code: Lowering, arguments: Sequence[Value], name: str) -> Value:
-    value = _float(code, arguments)
-    kind = value.kind.llvm
-    function = declared(code.builder, f"llvm.{name}.f{value.kind.bits}", [kind], kind)
-    return Value(value.kind, code.builder.call(function, [value.llvm]))
-
-
-def _of_c(code: Lowering, arguments: Sequence[Value], name: str) -> Value:
-    value = _float(code, arguments)
-    kind = value.kind.llvm
-    function = declared(code.builder, name + "f" * (value.kind is FLOAT32), [kind], kind)
-    function.attributes.update({"nounwind", "readnone"})
-    return Value(value.kind, code.builder.call(function, [value.llvm]))
+def _function(code: Lowering, arguments: Sequence[Value], name: str) -> Value:
+    """A function of one float that LLVM knows, or else of the C library."""
+    kind, number = _float(code, *arguments)
+    of_c = name in _OF_C
+    symbol = name + "f" * (kind is FLOAT32) if of_c else f"llvm.{name}.f{kind.bits}"
+    function = declared(code.builder, symbol, [kind.llvm], kind.llvm)
+    if of_c:
+        function.attributes.update({"nounwind", "readnone"})
+    return Value(kind, code.builder.call(function, [number]))
 
 
 def _fmod(code: Lowering, arguments: Sequence[Value]) -> Value:
-    left, right = (_float(code, [value]) for value in arguments)
+    left, right = (_float(code, value) for value in arguments)
     kind = common(left.kind, right.kind)
-    sides = (_to(code, side, kind).llvm for side in (left, right))
-    return Value(kind, code.builder.frem(*sides))
+    return Value(kind, code.builder.frem(*(_to(code, side, kind).llvm for side in (left, right))))
 
 
 def _pow(code: Lowering, arguments: Sequence[Value]) -> Value:
@@ -153,7 +140,7 @@ def _own(by_width: dict[str, Callable[..., float]]) -> Generic:
     routines = {name: Routine(function, inline=True) for name, function in by_width.items()}
 
     def write(code: Lowering, arguments: Sequence[Value]) -> Value:
-        value = _float(code, arguments)
+        value = _float(code, *arguments)
         return routines[value.kind.name].write(code, [value])
 
     return Generic(write)

@@ -11,116 +11,43 @@ operators in flour.ops.text know.
 
 from __future__ import annotations
 
-# --- what stands for the vocabulary's own words -----------------------------------------------
+# --- the vocabulary's own words ---------------------------------------------------------------
 
 
-def int64(value: int) -> int:
-    """The number in 64 bits."""
-    raise NotImplementedError(value)
+def _word(*numbers: int) -> int:
+    """Stands in Python for a word that only native code has."""
+    raise NotImplementedError(numbers)
 
 
-def ld_uint8(base: int, index: int) -> int:
-    """A byte."""
-    raise NotImplementedError(base, index)
-
-
-def ld_int64(base: int, index: int) -> int:
-    """A number."""
-    raise NotImplementedError(base, index)
-
-
-def peek_int64(base: int, index: int) -> int:
-    """A number that may lie anywhere."""
-    raise NotImplementedError(base, index)
-
-
-def peek_int32(base: int, index: int) -> int:
-    """A short number that may lie anywhere."""
-    raise NotImplementedError(base, index)
-
-
-def poke_int64(base: int, index: int, value: int) -> None:
-    """Write a number anywhere."""
-    raise NotImplementedError(base, index, value)
-
-
-def st_uint8(base: int, index: int, value: int) -> None:
-    """Write a byte."""
-    raise NotImplementedError(base, index, value)
-
-
-def st_int64(base: int, index: int, value: int) -> None:
-    """Write a number."""
-    raise NotImplementedError(base, index, value)
-
-
-def seek_slots(slots: int, slot: int, tag: int) -> int:
-    """The number beside a tag in a group of eight slots, the least of several; else above 32 bits.
-
-    Or below zero: whatever it is, its upper half is zero only for a number.
-    """
-    raise NotImplementedError(slots, slot, tag)
-
-
-def fetch(where: int) -> None:
-    """Ask for the memory there, which will be read soon; any address will do."""
-    raise NotImplementedError(where)
-
-
-def choose(condition: bool, yes: int, no: int) -> int:  # noqa: FBT001
-    """One of two numbers, by no branch."""
-    raise NotImplementedError(condition, yes, no)
-
-
-def count_bits(word: int) -> int:
-    """How many bits are set."""
-    raise NotImplementedError(word)
-
-
-def bytes_within(where: int, low: int, span: int) -> int:
-    """Which of 64 bytes are `low` or up to `span` above it: a bit for each."""
-    raise NotImplementedError(where, low, span)
-
-
-def odd_bytes(where: int) -> int:
-    """Which of 64 bytes are odd: a bit for each."""
-    raise NotImplementedError(where)
-
-
-def kinds_of_bytes(where: int, table: int) -> int:
-    """Which of 64 bytes of ASCII have an odd entry in a table of 128 bytes: a bit for each."""
-    raise NotImplementedError(where, table)
-
-
-def copy_small(where: int, made: int, fold: int) -> int:
-    """Copy 64 bytes, `fold` or-ed to capital letters; which are not ASCII: a bit for each."""
-    raise NotImplementedError(where, made, fold)
-
-
-def stack_words(count: int) -> int:
-    """The address of so many words of the running call's own."""
-    raise NotImplementedError(count)
-
-
-def wrap_add(left: int, right: int) -> int:
-    """left + right modulo 2**64."""
-    raise NotImplementedError(left, right)
-
-
-def wrap_mul(left: int, right: int) -> int:
-    """left * right modulo 2**64."""
-    raise NotImplementedError(left, right)
+#: A number in 64 bits, with a sign or without.
+int64 = uint64 = _word
+#: Element `index` of an array at an address: (base, index). A peek may be anywhere.
+ld_uint8 = ld_int32 = ld_int64 = ldc_uint8 = ldc_uint16 = ldc_int32 = ldc_int64 = _word
+peek_int32 = peek_int64 = _word
+#: Write an element: (base, index, value). A poke may be anywhere.
+st_uint8 = st_int32 = st_int64 = poke_int64 = _word
+#: The number beside a tag in a group of eight slots, the least of several: (slots, slot, tag).
+#: Its upper half is zero only for a number.
+seek_slots = _word
+#: Ask for the memory at an address, which will be read soon; any address will do.
+fetch = _word
+#: One of two numbers, by no branch: (condition, yes, no).
+choose = _word
+#: How many bits of a word are set, and which is the first.
+count_bits = first_bit_uint64 = _word
+#: A bit for each of 64 bytes at an address: those from `low` to `span` above it (where, low, span),
+#: the odd ones (where), those of ASCII with an odd entry in a table of 128 bytes (where, table).
+bytes_within = odd_bytes = kinds_of_bytes = _word
+#: Copy 64 bytes, `fold` or-ed to capital letters: (where, made, fold). A bit for each not ASCII.
+copy_small = _word
+#: The address of some words of the running call's own: (count).
+stack_words = _word
+#: left + right, and left * right, modulo 2**64.
+wrap_add = wrap_mul = _word
 
 
 #: Whether kinds_of_bytes may be asked.
 permutes128 = 0
-ld_int32 = ld_int64
-st_int32 = st_int64
-ldc_uint8 = ld_uint8
-ldc_uint16 = ld_uint8
-ldc_int32 = ld_int64
-ldc_int64 = ld_int64
-first_bit_uint64 = uint64 = int64
 
 # --- characters ---------------------------------------------------------------------------------
 
@@ -431,14 +358,7 @@ def text_plain_end(base: int, size: int, place: int) -> int:
 
 
 def text_rest(
-    where: int,
-    size: int,
-    made: int,
-    index: int,
-    blocks: int,
-    least: int,
-    place: int,
-    count: int,
+    where: int, size: int, made: int, index: int, blocks: int, least: int, place: int, count: int
 ) -> tuple[int, int]:
     """What text_stretches leaves: the runs from some place on, character by character.
 

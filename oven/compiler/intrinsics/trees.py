@@ -7,25 +7,28 @@ would take the compiler's front end longer than everything else in the stage.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial, reduce
 
 from llvmlite import ir
-from llvmlite.ir import IRBuilder, Value
+from llvmlite.ir import Value
 
-from oven.compiler.intrinsics.base import Values, on_words
-from oven.compiler.intrinsics.memory import declared
+from oven.compiler.intrinsics.base import Values
+from oven.compiler.intrinsics.builder import FLOATS, Builder, on_words
+from oven.compiler.kinds import BIT, INT, WORD
 from oven.compiler.lowering import Intrinsic
 
-_WORD, _DOUBLE = ir.IntType(64), ir.DoubleType()
-_HALF, _FLOAT = ir.IntType(32), ir.FloatType()
 WALKS = 8
 _SET_BIT = 30  # as in flour.ops.trees.lockstep
 
 
 def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
-    made = {f"walk8{kind}{apart}": _walk8(kind, apart) for kind in _KINDS for apart in _APART}
-    return made | {f"walk_all{kind}": _walk_all(kind) for kind in _KINDS}
+    made: dict[str, Intrinsic | int] = {}
+    for kind, count in _KINDS.items():
+        made[f"walk8{kind}"] = on_words(count, partial(_walk8, kind=kind, apart=False))
+        made[f"walk8{kind}_apart"] = on_words(count + 1, partial(_walk8, kind=kind, apart=True))
+        made[f"walk_all{kind}"] = on_words(count + 3, partial(_walk_all, kind=kind))
+    return made
 
 
 # --- eight walks ---------------------------------------------------------------------------------
@@ -33,10 +36,9 @@ def intrinsics() -> dict[str, Intrinsic | int]:
 #: Some nodes test for a set of categories, or for one category, or all of them are small; every
 #: walk has slots of its own, at an offset.
 _KINDS: dict[str, int] = {"": 3, "_codes": 4, "_sets": 5, "_small": 4, "_small_codes": 5}
-_APART = ("", "_apart")
 
 
-def _walk8(kind: str, apart: str) -> Any:
+def _walk8(b: Builder, args: Values, *, kind: str, apart: bool) -> None:
     """Walk from eight places (written over with where the walks end).
 
     Arguments: the addresses of the places, of nodes and slots; with sets also of codes and words,
@@ -44,86 +46,67 @@ def _walk8(kind: str, apart: str) -> Any:
     codes; with walks apart also the address of their offsets. What they hold is told in
     flour.ops.trees.lockstep.
     """
-
-    def write(builder: IRBuilder, args: Values) -> None:
-        _WALKS[kind](builder, args, apart=bool(apart)).write()
-
-    return on_words(_KINDS[kind] + bool(apart), write)
+    _WALKS[kind](b, args, apart=apart).write()
 
 
-def _walk_all(kind: str) -> Any:
+def _walk_all(b: Builder, args: Values, *, kind: str) -> None:
     """Walk from so many places, a step each in turn, and tell what the leaves hold.
 
     Arguments: as above, then the addresses of each walk's number and of where what its leaf holds
     is written by that number, and how many walks there are. Places and numbers are written over.
     """
-
-    def write(builder: IRBuilder, args: Values) -> None:
-        _Turns(_WALKS[kind](builder, args[:-3], apart=False), *args[-3:]).write()
-
-    return on_words(_KINDS[kind] + 3, write)
+    _Turns(_WALKS[kind](b, args[:-3], apart=False), *args[-3:]).write()
 
 
 class _Walk:
     """Writes the loop of eight walks."""
 
-    def __init__(self, builder: IRBuilder, args: Values, *, apart: bool) -> None:
+    def __init__(self, builder: Builder, args: Values, *, apart: bool) -> None:
         self.builder = builder
         self.places, self.nodes, self.slots = args[:3]
         self.offsets = args[-1] if apart else None
+        self.codes: Value | None = None
 
     def write(self) -> None:
         """From the places to the places."""
         builder = self.builder
-        start = [self.load(self.places, _WORD(lane), _WORD) for lane in range(WALKS)]
+        start = [self.load(self.places, WORD(lane), WORD) for lane in range(WALKS)]
         shift = [self.offset(lane) for lane in range(WALKS)]
-        before = builder.block
-        look, step, end = (builder.append_basic_block(name) for name in ("look", "step", "end"))
-        builder.branch(look)
-        builder.position_at_end(look)
-        at = [builder.phi(_WORD) for _ in range(WALKS)]
-        # A leaf looks at the first slot: when all do, all walks have ended.
-        seconds = [self.second(a) for a in at]
-        any_slot = seconds[0]
-        for second in seconds[1:]:
-            any_slot = builder.or_(any_slot, second)
-        builder.cbranch(self.moving(any_slot), step, end)
-        builder.position_at_end(step)
-        after = [self.next(*each) for each in zip(at, seconds, shift, strict=True)]
-        builder.branch(look)
-        for phi, first, then in zip(at, start, after, strict=True):
-            phi.add_incoming(first, before)
-            phi.add_incoming(then, step)
-        builder.position_at_end(end)
-        for lane, a in enumerate(at):
-            builder.store(a, self.where(self.places, _WORD(lane), _WORD))
+        seconds: list[Value] = []
+
+        def look(at: Values) -> Value:
+            # A leaf looks at the first slot: when all do, all walks have ended.
+            seconds[:] = [self.second(a) for a in at]
+            return self.moving(reduce(builder.or_, seconds))
+
+        def step(at: Values) -> Values:
+            return [self.next(*each) for each in zip(at, seconds, shift, strict=True)]
+
+        for lane, a in enumerate(builder.while_(start, look, step)):
+            builder.put(self.places, WORD(lane), a)
 
     def offset(self, lane: int) -> Value | None:
         """Where a lane's slots start."""
-        return None if self.offsets is None else self.load(self.offsets, _WORD(lane), _WORD)
+        return None if self.offsets is None else self.load(self.offsets, WORD(lane), WORD)
 
     def second(self, at: Value) -> Value:
         """The node's second half: its slot and its child."""
-        return self.load(self.nodes, self.builder.add(at, _WORD(1)), _WORD)
+        return self.load(self.nodes, self.builder.add(at, 1), WORD)
 
     def held(self, at: Value) -> Value:
         """The first half, which is what a leaf holds."""
-        return self.load(self.nodes, at, _WORD)
-
-    def place(self, at: Value) -> Value:
-        """The address of a node."""
-        return self.where(self.nodes, at, _WORD)
+        return self.load(self.nodes, at, WORD)
 
     def moving(self, any_slot: Value) -> Value:
         """Whether any of the nodes looks at a slot but the first."""
-        return self.builder.icmp_unsigned(">", any_slot, _WORD(0xFFFFFFFF))
+        return self.builder.icmp_unsigned(">", any_slot, WORD(0xFFFFFFFF))
 
     def next(self, at: Value, second: Value, shift: Value | None) -> Value:
         """Twice the number of the child."""
         builder = self.builder
-        left = builder.and_(second, _WORD(0xFFFFFFFF))
-        failed = self.failed(at, builder.lshr(second, _WORD(32)), shift)
-        return builder.add(left, builder.shl(builder.zext(failed, _WORD), _WORD(1)))
+        left = builder.and_(second, 0xFFFFFFFF)
+        failed = self.failed(at, builder.lshr(second, 32), shift)
+        return builder.add(left, builder.shl(builder.zext(failed, WORD), WORD(1)))
 
     def failed(self, at: Value, number: Value, shift: Value | None) -> Value:
         """Whether the node sends the walk right."""
@@ -135,8 +118,8 @@ class _Walk:
 
     def exceeds(self, at: Value, number: Value, slot: Value) -> Value:
         """Whether what the slot (of this number) holds fails the node's test."""
-        value = self.load(self.slots, slot, _DOUBLE, constant=False)
-        return self.fails(value, self.load(self.nodes, at, _DOUBLE), number)
+        value = self.load(self.slots, slot, FLOATS["float64"])
+        return self.fails(value, self.load(self.nodes, at, FLOATS["float64"]), number)
 
     def fails(self, value: Value, limit: Value, number: Value) -> Value:
         """Whether the value is not <= the threshold: larger, or NaN."""
@@ -144,70 +127,59 @@ class _Walk:
 
     def where(self, base: Value, index: Value, kind: ir.Type) -> Value:
         """The place of an element."""
-        pointer = self.builder.inttoptr(base, kind.as_pointer())
-        return self.builder.gep(pointer, [index], source_etype=kind)
+        return self.builder.gep(self.builder.pointer(base, kind), [index], source_etype=kind)
 
-    def load(
-        self,
-        base: Value,
-        index: Value,
-        kind: ir.Type,
-        *,
-        constant: bool = True,
-        step: ir.Type | None = None,
-    ) -> Value:
-        """An element (one of every step); what is constant nobody writes during the call."""
+    def load(self, base: Value, index: Value, kind: ir.Type, step: ir.Type | None = None) -> Value:
+        """An element (one of every step); only nodes and words stay the same during the call."""
         value = self.builder.load(self.where(base, index, step or kind), typ=kind)
-        if constant and base not in (self.places, self.offsets):
-            value.set_metadata("invariant.load", self.builder.module.add_metadata([]))
-        return value
+        varies = base in (self.places, self.offsets, self.slots, self.codes)
+        return value if varies else self.builder.unchanging(value)
 
 
 class _SetWalk(_Walk):
     """Some nodes test for sets of categories."""
 
-    def __init__(self, builder: IRBuilder, args: Values, *, apart: bool) -> None:
+    def __init__(self, builder: Builder, args: Values, *, apart: bool) -> None:
         super().__init__(builder, args, apart=apart)
         self.codes, self.words = args[3:5]
 
     def failed(self, at: Value, number: Value, shift: Value | None) -> Value:
         """Either test is made, and the one that counts chosen without a branch."""
         builder = self.builder
-        slot = self.moved(builder.and_(number, _WORD((1 << _SET_BIT) - 1)), shift)
-        is_set = builder.lshr(number, _WORD(_SET_BIT))
+        slot = self.moved(builder.and_(number, WORD((1 << _SET_BIT) - 1)), shift)
+        is_set = builder.lshr(number, _SET_BIT)
         outside = self.outside(at, slot, is_set)
-        chosen = builder.icmp_unsigned("!=", is_set, _WORD(0))
+        chosen = builder.icmp_unsigned("!=", is_set, WORD(0))
         return builder.select(chosen, outside, self.exceeds(at, number, slot))
 
     def outside(self, at: Value, slot: Value, is_set: Value) -> Value:
         """Whether the slot's code is not in the node's set (any answer where it has none)."""
         builder = self.builder
-        code = self.load(self.codes, slot, _WORD, constant=False)
-        span = builder.and_(self.load(self.nodes, at, _WORD), builder.neg(is_set))
-        last, word = builder.lshr(span, _WORD(32)), builder.ashr(code, _WORD(5))
+        code = self.load(self.codes, slot, WORD)
+        span = builder.and_(self.load(self.nodes, at, WORD), builder.neg(is_set))
+        last, word = builder.lshr(span, 32), builder.ashr(code, 5)
         within = builder.select(builder.icmp_signed("<", word, last), word, last)
-        index = builder.add(builder.and_(span, _WORD(0xFFFFFFFF)), within)
-        bits = builder.zext(self.load(self.words, index, ir.IntType(32)), _WORD)
-        bit = builder.lshr(bits, builder.and_(code, _WORD(31)))
-        return builder.not_(builder.trunc(bit, ir.IntType(1)))
+        index = builder.add(builder.and_(span, 0xFFFFFFFF), within)
+        bits = builder.zext(self.load(self.words, index, INT), WORD)
+        bit = builder.lshr(bits, builder.and_(code, 31))
+        return builder.not_(builder.trunc(bit, BIT))
 
 
 class _SmallWalk(_Walk):
     """Nodes of eight bytes, numbers of four."""
 
-    def __init__(self, builder: IRBuilder, args: Values, *, apart: bool) -> None:
+    def __init__(self, builder: Builder, args: Values, *, apart: bool) -> None:
         super().__init__(builder, args, apart=apart)
         self.bits = args[3]
-        one = builder.shl(_WORD(1), self.bits)
-        self.children = builder.sub(one, _WORD(1))
+        one = builder.shl(WORD(1), self.bits)
+        self.children = builder.sub(one, 1)
 
     def second(self, at: Value) -> Value:
-        builder = self.builder
-        half = self.load(builder.add(self.nodes, _WORD(4)), at, _HALF, step=_WORD)
-        return builder.zext(half, _WORD)
+        half = self.load(self.builder.add(self.nodes, 4), at, INT, WORD)
+        return self.builder.zext(half, WORD)
 
     def held(self, at: Value) -> Value:
-        return self.builder.zext(self.load(self.nodes, at, _HALF, step=_WORD), _WORD)
+        return self.builder.zext(self.load(self.nodes, at, INT, WORD), WORD)
 
     def moving(self, any_slot: Value) -> Value:
         return self.builder.icmp_unsigned(">", any_slot, self.children)
@@ -215,17 +187,17 @@ class _SmallWalk(_Walk):
     def next(self, at: Value, second: Value, shift: Value | None) -> Value:
         builder = self.builder
         failed = self.failed(at, builder.lshr(second, self.bits), shift)
-        return builder.add(builder.and_(second, self.children), builder.zext(failed, _WORD))
+        return builder.add(builder.and_(second, self.children), builder.zext(failed, WORD))
 
     def exceeds(self, at: Value, number: Value, slot: Value) -> Value:
-        value = self.load(self.slots, slot, _FLOAT, constant=False)
-        return self.fails(value, self.load(self.nodes, at, _FLOAT, step=_WORD), number)
+        value = self.load(self.slots, slot, FLOATS["float32"])
+        return self.fails(value, self.load(self.nodes, at, FLOATS["float32"], WORD), number)
 
 
 class _CodeWalk(_Walk):
     """Some nodes test for one category: from a slot on, slots hold codes."""
 
-    def __init__(self, builder: IRBuilder, args: Values, *, apart: bool) -> None:
+    def __init__(self, builder: Builder, args: Values, *, apart: bool) -> None:
         super().__init__(builder, args, apart=apart)
         self.first = args[-2 if apart else -1]
 
@@ -270,20 +242,15 @@ class _Turns:
     def write(self) -> None:
         """Rounds until no walk is left; in the last of each few the ended ones are left out."""
         builder = self.builder
-        before = builder.block
-        look, rounds, end = (builder.append_basic_block(name) for name in ("look", "rounds", "end"))
-        builder.branch(look)
-        builder.position_at_end(look)
-        left = builder.phi(_WORD)
-        left.add_incoming(self.count, before)
-        builder.cbranch(builder.icmp_signed(">", left, _WORD(0)), rounds, end)
-        builder.position_at_end(rounds)
-        for _ in range(_ROUNDS - 1):
-            self.loop(left, self.step)
-        kept = self.loop(left, self.sift)
-        left.add_incoming(kept, builder.block)
-        builder.branch(look)
-        builder.position_at_end(end)
+
+        def rounds(left: Values) -> Values:
+            for _ in range(_ROUNDS - 1):
+                self.loop(left[0], self.step)
+            return [self.loop(left[0], self.sift)]
+
+        builder.while_(
+            [self.count], lambda left: builder.icmp_signed(">", left[0], WORD(0)), rounds
+        )
 
     def loop(self, count: Value, body: Callable[[Value, Value], Value]) -> Value:
         """Do this for each walk, of which there is one at least; a number goes along."""
@@ -292,10 +259,10 @@ class _Turns:
         after = builder.append_basic_block("then")
         builder.branch(inside)
         builder.position_at_end(inside)
-        index, carried = builder.phi(_WORD), builder.phi(_WORD)
+        index, carried = builder.phi(WORD), builder.phi(WORD)
         for phi in (index, carried):
-            phi.add_incoming(_WORD(0), before)
-        made, following = body(index, carried), builder.add(index, _WORD(1))
+            phi.add_incoming(WORD(0), before)
+        made, following = body(index, carried), builder.add(index, 1)
         builder.cbranch(builder.icmp_signed("<", following, count), inside, after)
         index.add_incoming(following, builder.block)
         carried.add_incoming(made, builder.block)
@@ -309,32 +276,25 @@ class _Turns:
         return carried
 
     def sift(self, index: Value, kept: Value) -> Value:
-        """The same, where only walks are kept that had not ended; what a leaf holds is told."""
+        """One step of one walk, kept only if it had not ended; what a leaf holds is told."""
         builder, walk = self.builder, self.walk
         at, number = self.read(walk.places, index), self.read(self.numbers, index)
         second = walk.second(at)
-        builder.store(walk.held(at), walk.where(self.ends, number, _WORD))
+        builder.put(self.ends, number, walk.held(at))
         self.write_to(walk.places, kept, self.following(at, second))
         self.write_to(self.numbers, kept, number)
-        return builder.add(kept, builder.zext(walk.moving(second), _WORD))
+        return builder.add(kept, builder.zext(walk.moving(second), WORD))
 
     def following(self, at: Value, second: Value) -> Value:
         """Where the walk goes from here; its memory is asked for."""
-        builder = self.builder
         made = self.walk.next(at, second, None)
-        pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        given = [pointer, flag, flag, flag]
-        fetch = declared(builder, "llvm.prefetch.p0", given, ir.VoidType())
-        place = builder.bitcast(self.walk.place(made), pointer)
-        builder.call(fetch, [place, flag(0), flag(3), flag(1)])
+        self.builder.fetch(self.walk.where(self.walk.nodes, made, WORD))
         return made
 
     def read(self, base: Value, index: Value) -> Value:
         """A place, or a walk's number, of 32 bits."""
-        pointer = self.walk.where(base, index, _HALF)
-        return self.builder.zext(self.builder.load(pointer, typ=_HALF), _WORD)
+        return self.builder.zext(self.builder.item(base, index, INT, constant=False), WORD)
 
     def write_to(self, base: Value, index: Value, value: Value) -> None:
-        """The same, written."""
-        builder = self.builder
-        builder.store(builder.trunc(value, _HALF), self.walk.where(base, index, _HALF))
+        """Write a place, or a walk's number, of 32 bits."""
+        self.builder.put(base, index, self.builder.trunc(value, INT))

@@ -7,17 +7,15 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
 from flour.core.sparse import densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
-from oven.explain.attribution.shares import shares_of
-from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, terms
+from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, shares_of, terms
 from oven.explain.attribution.tree_code import by_covers, to_background
-from oven.explain.attribution.tree_tables import TreePaths
+from oven.explain.attribution.tree_tables import Numbers, TreePaths
 from oven.explain.attribution.words import Counted, Documents, counted_of
 from oven.plans.attribution import Attribution
 from oven.plans.plan import Plan, bakers
@@ -34,6 +32,8 @@ class Explainer:
         asked = plan.flow.outputs[output]
         self.terms: Terms = terms(score_of(asked))
         self.raw_score = self.terms.score is not asked
+        #: The number of raw columns, and one for what is made of none.
+        self.count = len(self.terms.columns) + 1
         #: The programs of the shares of linear terms.
         self.shares = [shares_of(term, len(self.terms.columns)) for term in self.terms.linear]
         nodes = {SCORE: self.terms.score}
@@ -41,11 +41,9 @@ class Explainer:
         nodes |= {f"trees {i}": term.node.inputs[0] for i, term in enumerate(self.terms.trees)}
         #: The score, the shares of the linear terms, and what the trees read.
         self.plan = bakers[-1](Flow(nodes), exact=plan.exact, background=False)
-        classes = plan.classes
-        kind = self.terms.score.type
+        kind, classes = self.terms.score.type, plan.classes or ()
         self.scores = kind.width if isinstance(kind, Vector) else 1
-        fits = classes is not None and len(classes) == self.scores
-        self.names = tuple(classes) if classes is not None and fits else ()
+        self.names = classes if len(classes) == self.scores else ()
 
     @cached_property
     def values(self) -> Plan:
@@ -58,11 +56,6 @@ class Explainer:
         """The linear terms that count words, by their numbers."""
         every = ((i, counted_of(term)) for i, term in enumerate(self.terms.linear))
         return {i: counted for i, counted in every if counted is not None}
-
-    @property
-    def count(self) -> int:
-        """The number of raw columns, and one for what is made of none."""
-        return len(self.terms.columns) + 1
 
     @cached_property
     def paths(self) -> list[TreePaths]:
@@ -125,12 +118,12 @@ class Explainer:
     def made(
         self,
         block: object,
-        values: NDArray[np.float64],
-        base: NDArray[np.float64],
-        score: NDArray[np.float64],
+        values: Numbers,
+        base: Numbers,
+        score: Numbers,
         documents: Documents | None = None,
-        errors: NDArray[np.float64] | None = None,
-        base_error: NDArray[np.float64] | None = None,
+        errors: Numbers | None = None,
+        base_error: Numbers | None = None,
     ) -> Attribution:
         """The answer; a single score has no axis of its own."""
         single, read = self.scores == 1, partial(self.raw, block)
@@ -178,7 +171,7 @@ class Explainer:
     # --- the parts ------------------------------------------------------------------------------
 
     @cached_property
-    def _base(self) -> NDArray[np.float64]:
+    def _base(self) -> Numbers:
         """The score where every linear term is zero, and trees give their mean in training."""
         if any(not len(paths.op.cover) for paths in self.paths):
             raise ParameterError(
@@ -190,10 +183,7 @@ class Explainer:
         return at_terms(self.terms, zeros, [paths.expected() for paths in self.paths])
 
     def _add_trees(
-        self,
-        values: NDArray[np.float64],
-        found: Mapping[str, Any],
-        others: Mapping[str, Any] | None,
+        self, values: Numbers, found: Mapping[str, Any], others: Mapping[str, Any] | None
     ) -> None:
         for i, (term, paths) in enumerate(zip(self.terms.trees, self.paths, strict=True)):
             tests = paths.values(ours(found[f"trees {i}"]))

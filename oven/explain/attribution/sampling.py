@@ -18,6 +18,7 @@ from flour.core.sparse import densify
 from flour.core.types import Record, Vector
 from flour.data.coerce import coerce
 from oven.explain.attribution.explainer import COMPARED, SCORE, Explainer
+from oven.explain.attribution.terms import width_of
 from oven.plans.attribution import Attribution
 
 #: So many rows are scored at once.
@@ -54,9 +55,8 @@ def sampled(explainer: Explainer, rows: object, background: object, samples: int
     base, left = drawn.mean(axis=0), max(0.0, 1 - samples / others)  # of rows that were not drawn
     base_error = drawn.std(axis=0, ddof=1) * np.sqrt(left / samples)
     values = shares.mean(axis=1)
-    missing = np.full_like(values, np.nan)
+    errors = np.full_like(values, np.nan) if errors is None else errors
     score = steps[:, 0, -1]
-    errors = missing if errors is None else errors
     return explainer.made(block, values, base, score, errors=errors, base_error=base_error)
 
 
@@ -76,8 +76,7 @@ def _scored(
     made = []
     for start in range(0, len(source), MOST_ROWS):
         part = source[start : start + MOST_ROWS]
-        held = _mixed(explainer, joined, part)
-        answered = explainer.plan.run_columns(held, len(part))[SCORE]
+        answered = explainer.plan.run_columns(_mixed(explainer, joined, part), len(part))[SCORE]
         made.append(np.asarray(densify(answered), np.float64).reshape(len(part), -1))
     return np.concatenate(made).reshape(samples, columns + 1, -1)
 
@@ -92,22 +91,19 @@ def _mixed(
         held = joined[name]
         if isinstance(kind, Record):
             made[name] = {
-                label: _taken(held[label], source[:, at + j])
+                label: _rows(held[label], source[:, at + j])
                 for j, label in enumerate(kind.names)
                 if label in held
             }
-            at += len(kind.names)
         elif isinstance(kind, Vector):
-            picked = source[:, at : at + kind.width]
-            made[name] = held[picked, np.arange(kind.width)]
-            at += kind.width
+            made[name] = held[source[:, at : at + kind.width], np.arange(kind.width)]
         else:
-            made[name] = _taken(held, source[:, at])
-            at += 1
+            made[name] = _rows(held, source[:, at])
+        at += width_of(kind)
     return made
 
 
-def _taken(held: Columns, rows: NDArray[np.int64]) -> Columns:
+def _rows(held: Columns, rows: NDArray[np.int64]) -> Columns:
     return held[rows] if isinstance(held, np.ndarray) else [held[row] for row in rows]
 
 

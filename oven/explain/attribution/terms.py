@@ -12,19 +12,20 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from flour.core.node import Node, topological
+from flour.core.node import Node, node, topological
 from flour.core.op import Columns
-from flour.core.raw_columns import SEVERAL, Made
+from flour.core.raw_columns import NO_COLUMN, SEVERAL, Made
 from flour.core.reference import apply_op
 from flour.core.source import Source
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Record, Type, Vector
 from flour.ops.bases import Elementwise
+from flour.ops.elementwise import Cast, Multiply
+from flour.ops.linear import Linear
+from flour.ops.structure import AsVector
 from flour.ops.trees.trees import Trees
-
-Weights = NDArray[np.float64]
+from oven.explain.attribution.tree_tables import Numbers, Places
 
 
 class Weighted(NamedTuple):
@@ -34,7 +35,7 @@ class Weighted(NamedTuple):
     """
 
     node: Node
-    weights: Weights
+    weights: Numbers
     made: Made
 
 
@@ -53,7 +54,7 @@ def terms(score: Node) -> Terms:
     """The score as a sum of terms, as far as there are exact ones."""
     order = topological([score])
     columns, made = _made(order)
-    pending: dict[Node, Weights] = {score: np.eye(_width(score.type))}
+    pending: dict[Node, Numbers] = {score: np.eye(width_of(score.type))}
     linear: list[Weighted] = []
     trees: list[Weighted] = []
     for item in reversed(order):
@@ -75,7 +76,8 @@ def terms(score: Node) -> Terms:
     return Terms(score, columns, tuple(linear), tuple(trees))
 
 
-def _width(kind: Type) -> int:
+def width_of(kind: Type) -> int:
+    """The number of columns of values of a type."""
     if isinstance(kind, Record):
         return len(kind.fields)
     return kind.width if isinstance(kind, Vector) else 1
@@ -94,7 +96,7 @@ def _made(order: Iterable[Node]) -> tuple[tuple[str, ...], dict[Node, Made]]:
         if item not in made:
             kinds = [source.type for source in item.inputs]
             inputs = [made[source] for source in item.inputs]
-            made[item] = np.asarray(item.op.made_of(_width(item.type), inputs, kinds), np.int64)
+            made[item] = np.asarray(item.op.made_of(width_of(item.type), inputs, kinds), np.int64)
     return tuple(names), made
 
 
@@ -124,12 +126,10 @@ def _restated(item: Node) -> Node | None:
     return found.pop() if len(found) == 1 else None
 
 
-def at_terms(
-    sum_of: Terms, linear: Sequence[NDArray[np.float64]], trees: Sequence[NDArray[np.float64]]
-) -> NDArray[np.float64]:
+def at_terms(sum_of: Terms, linear: Sequence[Numbers], trees: Sequence[Numbers]) -> Numbers:
     """The score where the terms have these values, which are one row each."""
     values: dict[Node, Columns] = {
-        term.node: _as(term.node.type, row)
+        term.node: row.reshape((1, -1) if isinstance(term.node.type, Vector) else -1)
         for term, row in zip((*sum_of.linear, *sum_of.trees), (*linear, *trees), strict=True)
     }
     for item in topological([sum_of.score]):
@@ -138,10 +138,39 @@ def at_terms(
     return np.asarray(densify(values[sum_of.score]), np.float64).reshape(-1)
 
 
-def _as(kind: Type, row: NDArray[np.float64]) -> NDArray[np.float64]:
-    return row.reshape(1, -1) if isinstance(kind, Vector) else row.reshape(-1)
-
-
 def ours(held: Columns) -> Columns:
     """A column of a plan's answer as the definitions read it."""
     return Sparse.from_scipy(held) if hasattr(held, "tocsr") else held
+
+
+class Shares(NamedTuple):
+    """A program of what a term adds: for each of some raw columns, a number for each score."""
+
+    node: Node
+    columns: Places
+
+    def add(self, values: Numbers, found: Columns) -> None:
+        """Add the shares that were found, to rows of columns of scores."""
+        held, columns = densify(found), self.columns
+        first, last = int(columns[0]), int(columns[-1])
+        ordered = np.array_equal(columns, np.arange(first, last + 1))  # a slice is faster
+        place = slice(first, last + 1) if ordered else columns
+        if values.shape[2] == 1:  # numpy is slow where the last axis has one element
+            values[:, place, 0] += held.reshape(len(values), len(columns))
+        else:
+            values[:, place] += held.reshape(len(values), len(columns), -1)
+
+
+def shares_of(term: Weighted, other: int) -> Shares:
+    """The program of a term's shares; what is made of no column is that of the number `other`."""
+    x = term.node if isinstance(term.node.type, Vector) else node(AsVector(), [term.node])
+    x = node(Cast("float64"), [x])
+    made = np.where(term.made == NO_COLUMN, other, term.made)
+    scores, width = term.weights.shape
+    columns, place = np.unique(made, return_inverse=True)
+    if scores == 1 and len(columns) == width and not getattr(x.type, "sparse", False):
+        return Shares(node(Multiply(term.weights[0]), [x]), made)
+    weights = np.zeros((len(columns), scores, width))
+    weights[place.reshape(-1), :, np.arange(width)] = term.weights.T
+    flat = weights.reshape(-1, width)
+    return Shares(node(Linear(flat, np.zeros(0)), [x]), columns)

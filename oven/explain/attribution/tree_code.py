@@ -12,30 +12,21 @@ from collections.abc import Callable
 from functools import cache as once
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oven.compiler import cache, machine
-from oven.explain.attribution.tree_tables import LANES, Tables, TreePaths
+from oven.explain.attribution.tree_tables import LANES, Numbers, Places, Tables, TreePaths
 
 COVERS_NAME = "attribute_by_covers"
 COVERS = """\
 def attribute_by_covers(tables, io, n, scratch):
-    levels = ldc_int64(tables, 0)
-    numbers = ldc_int64(tables, 1)
-    leaves = ldc_int64(tables, 2)
-    span = ldc_int64(tables, 3)
-    targets = ldc_int64(tables, 4)
-    trees = ldc_int64(tables, 5)
-    most = ldc_int64(tables, 6)
-    slots = ldc_int64(io, 1)
-    width = ldc_int64(io, 3)
-    known = scratch
-    weight = scratch + 8 * levels
+    levels, numbers, leaves = ldc_int64(tables, 0), ldc_int64(tables, 1), ldc_int64(tables, 2)
+    span, targets, trees = ldc_int64(tables, 3), ldc_int64(tables, 4), ldc_int64(tables, 5)
+    most, slots, width = ldc_int64(tables, 6), ldc_int64(io, 1), ldc_int64(io, 3)
+    known, weight = scratch, scratch + 8 * levels
     below = weight + levels * most
     st_int64(known, 0, 1)
     for tree in range(trees):
-        first = ldc_int64(tables, 7 + 4 * tree)
-        last = ldc_int64(tables, 8 + 4 * tree)
+        first, last = ldc_int64(tables, 7 + 4 * tree), ldc_int64(tables, 8 + 4 * tree)
         wide = 32 * ldc_int64(tables, 9 + 4 * tree)
         target = ldc_int64(tables, 10 + 4 * tree)
         for at in range(0, wide, 32):
@@ -45,12 +36,10 @@ def attribute_by_covers(tables, io, n, scratch):
             for output in range(span):
                 sums = ldc_int64(io, 2) + row * width + 32 * (target + output)
                 for step in range(first, last, 48):
-                    depth = int64(ldc_int32(step, 0))
-                    what = int64(ldc_int32(step, 1))
+                    depth, what = int64(ldc_int32(step, 0)), int64(ldc_int32(step, 1))
                     table = numbers + 8 * int64(ldc_int32(step, 2))
                     was = ld_int64(known, int64(ldc_int32(step, 3)))
-                    down = weight + depth * wide
-                    mine = below + depth * wide
+                    down, mine = weight + depth * wide, below + depth * wide
                     into = sums + 32 * targets * int64(ldc_int32(step, 6))
                     if what == 2:
                         case = table + 2 * (was + ld_int64(known, depth)) * wide + wide
@@ -88,26 +77,16 @@ def attribute_by_covers(tables, io, n, scratch):
 BACKGROUND_NAME = "attribute_to_background"
 BACKGROUND = """\
 def attribute_to_background(tables, io, n, scratch):
-    levels = ldc_int64(tables, 0)
-    shares = ldc_int64(tables, 1)
-    leaves = ldc_int64(tables, 2)
-    span = ldc_int64(tables, 3)
-    targets = ldc_int64(tables, 4)
-    trees = ldc_int64(tables, 5)
-    most = ldc_int64(tables, 6)
-    slots = ldc_int64(io, 1)
-    width = ldc_int64(io, 3)
-    others = ldc_int64(io, 5)
-    state = scratch
-    alone = scratch + 8 * levels
-    against = alone + 8 * levels
-    gains = against + 8 * levels
+    levels, shares, leaves = ldc_int64(tables, 0), ldc_int64(tables, 1), ldc_int64(tables, 2)
+    span, targets, trees = ldc_int64(tables, 3), ldc_int64(tables, 4), ldc_int64(tables, 5)
+    most, slots, width = ldc_int64(tables, 6), ldc_int64(io, 1), ldc_int64(io, 3)
+    others, state, alone = ldc_int64(io, 5), scratch, scratch + 8 * levels
+    against, gains = alone + 8 * levels, alone + 16 * levels
     st_int64(state, 0, 3)
     st_int64(alone, 0, 0)
     st_int64(against, 0, 0)
     for tree in range(trees):
-        first = ldc_int64(tables, 7 + 4 * tree)
-        last = ldc_int64(tables, 8 + 4 * tree)
+        first, last = ldc_int64(tables, 7 + 4 * tree), ldc_int64(tables, 8 + 4 * tree)
         target = ldc_int64(tables, 10 + 4 * tree)
         for row in range(n):
             values = ldc_int64(io, 0) + row * slots
@@ -116,8 +95,7 @@ def attribute_to_background(tables, io, n, scratch):
                 against_values = ldc_int64(io, 4) + other * slots
                 step = first
                 while step < last:
-                    depth = int64(ldc_int32(step, 0))
-                    what = int64(ldc_int32(step, 1))
+                    depth, what = int64(ldc_int32(step, 0)), int64(ldc_int32(step, 1))
                     was = ld_int64(state, int64(ldc_int32(step, 3)))
                     mine = gains + 16 * span * depth
                     into = sums + 8 * targets * int64(ldc_int32(step, 6))
@@ -125,8 +103,7 @@ def attribute_to_background(tables, io, n, scratch):
                     if what == 2:
                         now = ld_int64(state, depth)
                     else:
-                        slot = int64(ldc_int32(step, 4))
-                        limit = ldc_float64(step, 4)
+                        slot, limit = int64(ldc_int32(step, 4)), ldc_float64(step, 4)
                         right = int64(ldc_int32(step, 5))
                         own = int64(ldc_float64(values, slot) <= limit) ^ right
                         theirs = int64(ldc_float64(against_values, slot) <= limit) ^ right
@@ -151,8 +128,7 @@ def attribute_to_background(tables, io, n, scratch):
                             st_float64(mine, 2 * k, leaf * ldc_float64(shares, 2 * at))
                             st_float64(mine, 2 * k + 1, leaf * ldc_float64(shares, 2 * at + 1))
                     for k in range(span):
-                        gained = ld_float64(mine, 2 * k)
-                        lost = ld_float64(mine, 2 * k + 1)
+                        gained, lost = ld_float64(mine, 2 * k), ld_float64(mine, 2 * k + 1)
                         if was == 3 and now == 1:
                             st_float64(into, k, ld_float64(into, k) + gained)
                         if was == 3 and now == 2:
@@ -170,7 +146,7 @@ def _function(source: str, name: str) -> Callable[..., int]:
     return machine.STAGE(cache.address(source, name))
 
 
-def by_covers(paths: TreePaths, columns: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def by_covers(paths: TreePaths, columns: int, values: Numbers) -> Numbers:
     """What each raw column adds for each row: row, column, output; see TreePaths.values."""
     outputs = len(paths.op.base)
     sums = np.zeros((len(values), columns, outputs, LANES))
@@ -183,12 +159,11 @@ def by_covers(paths: TreePaths, columns: int, values: NDArray[np.float64]) -> ND
         _function(COVERS, COVERS_NAME)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
-    return _divided(paths, np.add.reduce(sums, axis=3))
+    shares: Numbers = np.add.reduce(sums, axis=3) / (paths.op.divisor or 1)
+    return shares
 
 
-def to_background(
-    paths: TreePaths, columns: int, values: NDArray[np.float64], others: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def to_background(paths: TreePaths, columns: int, values: Numbers, others: Numbers) -> Numbers:
     """What each raw column adds for each row against the mean of other rows."""
     outputs, span = len(paths.op.base), paths.op.value.shape[1]
     sums = np.zeros((len(values), columns, outputs))
@@ -202,16 +177,10 @@ def to_background(
         _function(BACKGROUND, BACKGROUND_NAME)(
             program.ctypes.data, io.ctypes.data, len(values), scratch.ctypes.data
         )
-    return _divided(paths, sums / len(others))
+    return sums / len(others) / (paths.op.divisor or 1)
 
 
-def _divided(paths: TreePaths, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return sums / paths.op.divisor if paths.op.divisor else sums
-
-
-def _program(
-    paths: TreePaths, tables: Tables, numbers: NDArray[np.float64], outputs: int, most: int
-) -> NDArray[np.int64]:
+def _program(paths: TreePaths, tables: Tables, numbers: Numbers, outputs: int, most: int) -> Places:
     """The table that native code reads; it is made once for `numbers`."""
     key = id(numbers), most
     known = tables.programs.get(key)
@@ -225,7 +194,7 @@ def _program(
 
 
 @once
-def _shares(most: int) -> NDArray[np.float64]:
+def _shares(most: int) -> Numbers:
     """For each number of columns that only the row, and only the other, takes along a path: the
     weight of the leaf for each of the first, and for each of the second.
     """

@@ -23,6 +23,7 @@ from flour.core.op import Columns
 from flour.ops.trees.trees import Trees
 from flour.ops.trees.walk import LEFT, ZERO, ZEROS
 
+Numbers, Places = NDArray[np.float64], NDArray[np.int64]
 #: Points are computed four at a time.
 LANES = 4
 #: A part of the training rows is at least this: what no row reached still has a number.
@@ -44,15 +45,15 @@ class Tables(NamedTuple):
     """Some trees of an ensemble, ready for native code."""
 
     steps: NDArray[Any]
-    numbers: NDArray[np.float64]
+    numbers: Numbers
     #: For each tree the addresses of its first step and behind its last, its points (in fours),
     #: and its first output.
-    trees: NDArray[np.int64]
+    trees: Places
     levels: int
     #: Most points of a tree, in fours.
     quads: int
     #: What native code reads, by what it is made with.
-    programs: dict[tuple[int, int], NDArray[np.int64]]
+    programs: dict[tuple[int, int], Places]
 
 
 class TreePaths:
@@ -61,7 +62,7 @@ class TreePaths:
     `columns` says which raw column each feature is made of.
     """
 
-    def __init__(self, op: Trees, columns: NDArray[np.int64]) -> None:
+    def __init__(self, op: Trees, columns: Places) -> None:
         self.op = op
         feature, left, right = (
             np.asarray(part.array).astype(np.int64) for part in (op.feature, op.left, op.right)
@@ -69,6 +70,8 @@ class TreePaths:
         self.inner = feature >= 0
         self.feature, self.left, self.right = feature, left, right
         self.columns = columns
+        #: What leaves add, a row for each.
+        self.leaves = np.ascontiguousarray(op.value.array, np.float64)
         nodes = np.arange(len(feature))
         inside = nodes[self.inner]
         self.parent = np.full(len(nodes), -1)
@@ -112,31 +115,29 @@ class TreePaths:
             self.distinct[level] = self.distinct[self.parent[level]] + new
 
     @cached_property
-    def reached(self) -> NDArray[np.float64]:
+    def reached(self) -> Numbers:
         """For each edge, the part of the training rows that its column led along the path."""
-        cover = np.asarray(self.op.cover.array, np.float64)
-        part = np.ones(len(cover))
+        part = np.ones(len(self.inner))
         for level in self.levels[1:]:
-            above = self.parent[level]
-            whole = cover[above]
-            shares = np.where(whole > 0, cover[level] / np.where(whole > 0, whole, 1.0), 0.5)
             before = self.before[level]
-            part[level] = shares * np.where(before >= 0, part[before], 1.0)
+            part[level] = self._shares(level) * np.where(before >= 0, part[before], 1.0)
             np.maximum(part, LEAST, out=part)
         return part
 
-    def expected(self) -> NDArray[np.float64]:
+    def _shares(self, level: Places) -> Numbers:
+        """The part of each node's training rows among those of its parent."""
+        cover = np.asarray(self.op.cover.array, np.float64)
+        whole = cover[self.parent[level]]
+        return np.where(whole > 0, cover[level] / np.where(whole > 0, whole, 1.0), 0.5)
+
+    def expected(self) -> Numbers:
         """The mean output over the training rows, by the covers."""
         value = np.asarray(self.op.value.array, np.float64)
-        cover = np.asarray(self.op.cover.array, np.float64)
         mean = np.zeros((len(self.inner), value.shape[1]))
         leaves = np.flatnonzero(~self.inner)
         mean[leaves] = value[self.left[leaves]]
         for level in reversed(self.levels[1:]):
-            above = self.parent[level]
-            whole = cover[above]
-            shares = np.where(whole > 0, cover[level] / np.where(whole > 0, whole, 1.0), 0.5)
-            np.add.at(mean, above, mean[level] * shares[:, None])
+            np.add.at(mean, self.parent[level], mean[level] * self._shares(level)[:, None])
         total = np.asarray(self.op.base.array, np.float64).copy()
         for root, target in zip(self.op.roots.array, self.op.target.array, strict=True):
             total[target : target + value.shape[1]] += mean[root]
@@ -145,7 +146,7 @@ class TreePaths:
     # --- the tests -----------------------------------------------------------------------------
 
     @cached_property
-    def tests(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def tests(self) -> tuple[Places, Places]:
         """The slot of each inner node, and one node of each slot.
 
         Nodes share a slot that test one feature, with missing values treated alike; each set of
@@ -164,12 +165,7 @@ class TreePaths:
         return slot, np.flatnonzero(self.inner)[first]
 
     @cached_property
-    def leaves(self) -> NDArray[np.float64]:
-        """What leaves add, a row for each."""
-        return np.ascontiguousarray(self.op.value.array, np.float64)
-
-    @cached_property
-    def read(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def read(self) -> tuple[Places, Places, Places]:
         """The feature of each slot, how it takes missing values, and the slots of categories."""
         op, (_, nodes) = self.op, self.tests
         named = np.zeros(0, np.int64)
@@ -178,7 +174,7 @@ class TreePaths:
         return self.feature[nodes], np.asarray(op.missing.array)[nodes].astype(np.int64), named
 
     @cached_property
-    def limits(self) -> NDArray[np.float64]:
+    def limits(self) -> Numbers:
         """The largest value in its slot that passes each node's test."""
         limit = np.asarray(self.op.threshold.array, np.float64)
         if self.op.strict:
@@ -187,7 +183,7 @@ class TreePaths:
             limit = np.where(np.asarray(self.op.category.array) >= 0, 0.5, limit)
         return limit
 
-    def values(self, x: Columns) -> NDArray[np.float64]:
+    def values(self, x: Columns) -> Numbers:
         """What the tests of each row compare: a row of slots for each."""
         op, (features, missing, named) = self.op, self.read
         rows = op.rows(x)
@@ -263,13 +259,7 @@ class TreePaths:
         runs = np.stack([*ends, -(-points // LANES), targets], axis=1).astype(np.int64)
         return Tables(steps, numbers, runs, len(self.levels), int(runs[:, 2].max()), {})
 
-    def _fill(
-        self,
-        steps: NDArray[Any],
-        edges: NDArray[np.int64],
-        first: NDArray[np.int64],
-        place: NDArray[np.int64],
-    ) -> None:
+    def _fill(self, steps: NDArray[Any], edges: Places, first: Places, place: Places) -> None:
         above, before = self.parent[edges], self.before[edges]
         leaf = ~self.inner[edges]
         last = first + self.steps[edges] - 1
@@ -285,9 +275,7 @@ class TreePaths:
             steps["limit"][at] = self.limits[above]
             steps["behind"][at] = last - at
 
-    def _numbers(
-        self, edges: NDArray[np.int64], points: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _numbers(self, edges: Places, points: Places) -> tuple[Numbers, Places]:
         """The numbers of all edges, and where each edge's start.
 
         Six rows for an edge, in pairs of factor and weight: for 0 of what was and is (was 0), for
@@ -311,7 +299,7 @@ class TreePaths:
                 numbers[at] = made[some, case]
         return numbers, place
 
-    def _pairs(self, edges: NDArray[np.int64], points: int) -> NDArray[np.float64]:
+    def _pairs(self, edges: Places, points: int) -> Numbers:
         """The numbers of edges in trees of so many points: edge, case, factor or weight, point."""
         t, w = np.polynomial.legendre.leggauss(points)
         t, w = (t + 1) / 2, w / 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,44 +48,29 @@ class Documents:
         raw: Callable[[], Mapping[str, Sequence[Any]]],
     ) -> None:
         """`values` computes the linear terms, and `raw` the raw columns, of all rows."""
-        self._columns, self._counted, self._values, self._read = columns, counted, values, raw
+        self._columns, self._counted = columns, counted
+        self._values, self._read = cache(values), cache(raw)
 
-    @cached_property
-    def _found(self) -> Mapping[str, Columns]:
-        return self._values()
-
-    @cached_property
-    def _raw(self) -> Mapping[str, Sequence[Any]]:
-        return self._read()
-
-    def words(self, row: int, score: int) -> list[Part]:
+    def words(self, row: int, score: int) -> Iterator[Part]:
         """What each word of the row's documents adds to a score."""
-        return [
-            part
-            for place, counted in self._counted.items()
-            for part in self._of(counted, ours(self._found[f"linear {place}"]), row, score)
-        ]
-
-    def _of(self, counted: Counted, held: Sparse, row: int, score: int) -> Iterator[Part]:
-        start, end = held.indptr[row : row + 2].tolist()
-        name = self._columns[counted.column]
-        document = self._raw[name][row]
-        places = places_of(counted, document)
-        for column, number in zip(held.indices[start:end], held.data[start:end], strict=True):
-            terms = counted.counts.terms(int(column), places)
-            share = float(number * counted.weights[score, column])
-            where = sorted(place for term in terms for place in places.get(term, ()))
-            yield Part(name, document, share, _BOTH.join(terms), tuple(where))
+        for place, counted in self._counted.items():
+            held: Sparse = ours(self._values()[f"linear {place}"])
+            start, end = held.indptr[row : row + 2].tolist()
+            name = self._columns[counted.column]
+            document = self._read()[name][row]
+            places = places_of(counted, document)
+            for column, number in zip(held.indices[start:end], held.data[start:end], strict=True):
+                terms = counted.counts.terms(int(column), places)
+                share = float(number * counted.weights[score, column])
+                where = sorted(place for term in terms for place in places.get(term, ()))
+                yield Part(name, document, share, _BOTH.join(terms), tuple(where))
 
 
 def counted_of(term: Weighted) -> Counted | None:
-    """The term as the counts of words, if it is that."""
-    return _counted(term) if getattr(term.node.type, "sparse", False) else None
-
-
-def _counted(term: Weighted) -> Counted | None:
-    """The term as counts of words: from there on its columns stay where they are."""
+    """The term as the counts of words, if it is that: from there on its columns stay in place."""
     item, width = term.node, term.weights.shape[1]
+    if not getattr(item.type, "sparse", False):
+        return None
     while not isinstance(item.op, _Counts):
         if not item.op.by_column or getattr(item.inputs[0].type, "width", 1) != width:
             return None

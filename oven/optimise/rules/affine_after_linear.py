@@ -41,9 +41,4 @@ def _build(m: Match) -> Node | None:
     return node(Linear(Blob.of(weights, dtype), Blob.of(bias, dtype)), [m["x"]])
 
 
-RULE = Rule(
-    pattern=chain(*STEPS)(op(Linear)(hole("x"))),
-    guard=_guard,
-    build=_build,
-    preserves=REASSOCIATES,
-)
+RULE = Rule(chain(*STEPS)(op(Linear)(hole("x"))), _build, REASSOCIATES, _guard)

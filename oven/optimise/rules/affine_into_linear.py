@@ -46,34 +46,26 @@ def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
     if not steps or dtype_of(item) != dtype_of(m["linear"]):
         return Scaled(part.item, None)
     scale = compose((step.op for step in reversed(steps)), dtype_of(item))
-    mine = weights[:, part.columns]
-    if not scale.sane or not _accurate(scale, mine, bias, dtype_of(item)) or not _fine(scale, mine):
+    if not scale.sane or not _is_accurate(scale, weights[:, part.columns], bias, dtype_of(item)):
         return Scaled(part.item, None)
     m.take(*steps)
     return Scaled(item, scale, any(isinstance(step.op, Add | Subtract) for step in steps))
 
 
-def _accurate(scale: Affine, weights: Numbers, bias: Numbers, dtype: str) -> bool:
-    """Whether the answer's own scale is not much smaller than what cancels in it."""
+def _is_accurate(scale: Affine, weights: Numbers, bias: Numbers, dtype: str) -> bool:
+    """Whether folding costs no digits: neither in sums that cancel, nor in the weights."""
     if scale.centre.any() and np.all(scale.factor == 1):
         return False  # the distance of x from the centre is not known
     # An offset behind the factor (as in x * a + b) cancels like one ahead of it.
-    lost = np.abs(weights) @ _wide(np.abs(scale.offset), weights)
+    lost = np.abs(weights) @ np.broadcast_to(np.abs(scale.offset), weights.shape[1:])
     own = np.sqrt(np.square(weights).sum(axis=1))
     if len(bias):
         own = own + np.abs(bias)
-    return bool(np.all(lost <= MOST_CANCELLATION[dtype] * own))
-
-
-def _fine(scale: Affine, weights: Numbers) -> bool:
-    """Whether every weight stays a normal number, and is zero only where it was."""
     with np.errstate(all="ignore"):
         size = np.abs(weights * scale.factor)
-    return bool(np.all(size < HUGE) and np.all((size > 1 / HUGE) | (weights == 0)))
-
-
-def _wide(numbers: Numbers, weights: Numbers) -> Numbers:
-    return np.broadcast_to(numbers, weights.shape[1:])
+    # Every weight stays a normal number, and is zero only where it was.
+    normal = np.all(size < HUGE) and np.all((size > 1 / HUGE) | (weights == 0))
+    return bool(normal and np.all(lost <= MOST_CANCELLATION[dtype] * own))
 
 
 def _build(m: Match) -> Node | None:
@@ -91,7 +83,7 @@ def _build(m: Match) -> Node | None:
     for part, (_, scale, shifts) in folded:
         if scale is not None:
             mine = weights[:, part.columns]
-            moved = moved + mine @ _wide(scale.offset, mine)
+            moved = moved + mine @ np.broadcast_to(scale.offset, mine.shape[1:])
             weights[:, part.columns] = mine * scale.factor
             moves = moves or shifts
     if moves or len(bias):
@@ -101,4 +93,4 @@ def _build(m: Match) -> Node | None:
     return node(replacement, [joined([scaled.below for _, scaled in folded], m["x"])])
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES, beside=STEPS)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES, beside=STEPS)

@@ -26,9 +26,4 @@ def _build(m: Match) -> Node:
     return node(m.root.op, [m["x"]])
 
 
-RULE = Rule(
-    pattern=op(ArgMax)(op(Softmax)(hole("x"))),
-    guard=_guard,
-    build=_build,
-    preserves=REASSOCIATES,
-)
+RULE = Rule(op(ArgMax)(op(Softmax)(hole("x"))), _build, REASSOCIATES, _guard)

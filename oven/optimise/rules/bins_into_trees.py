@@ -68,7 +68,8 @@ class Binned(NamedTuple):
 def _binned(m: Match, part: Part) -> Binned | None:
     """The bins that a part comes from, if only trees read it."""
     nodes = chain(m, part, Bins, lambda item: _step(item) is not None)
-    if not nodes or not all(_is_dense(item) for item in nodes):
+    kinds = [item.type for item in nodes]
+    if not kinds or not all(isinstance(kind, Vector) and not kind.sparse for kind in kinds):
         return None
     bins = nodes[-1].op
     assert isinstance(bins, Bins), "the chain ends with them"
@@ -83,10 +84,6 @@ def _step(item: Node) -> Elementwise | None:
     if isinstance(item.op, CastLike):
         return Cast(dtype_of(item))
     return item.op if isinstance(item.op, Cast | WithParameter | Clip) else None
-
-
-def _is_dense(item: Node) -> bool:
-    return isinstance(item.type, Vector) and not item.type.sparse
 
 
 class _Tables:
@@ -178,4 +175,4 @@ def _build(m: Match) -> Node | None:
     return node(tables.trees(), [joined(items, m["x"])])
 
 
-RULE = Rule(pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS, beside=(Bins,))
+RULE = Rule(op(Walk, name="trees")(hole("x")), _build, BITS, beside=(Bins,))

@@ -51,8 +51,4 @@ def _codes(op: Categorise, number: NDArray[np.int64], tree: NDArray[np.int64]) -
     return codes
 
 
-RULE = Rule(
-    pattern=op(Categorise, name="codes")(op(TreeLeaves, name="leaves")(hole("x"))),
-    build=_build,
-    preserves=BITS,
-)
+RULE = Rule(op(Categorise, name="codes")(op(TreeLeaves, name="leaves")(hole("x"))), _build, BITS)

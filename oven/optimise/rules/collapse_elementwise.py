@@ -53,15 +53,12 @@ def _nothing_decides(item: Node, facts: Facts) -> bool:
         for reader in facts.readers(stack.pop()):
             if reader in seen or isinstance(reader.op, Linear):
                 continue  # a linear map's sums are re-associated anyway
-            if not isinstance(reader.op, _SMOOTH) and not _is_float_cast(reader):
+            float_cast = isinstance(reader.op, Cast) and dtype_of(reader) in FLOATS
+            if not isinstance(reader.op, _SMOOTH) and not float_cast:
                 return False
             seen.add(reader)
             stack.append(reader)
     return True
-
-
-def _is_float_cast(item: Node) -> bool:
-    return isinstance(item.op, Cast) and dtype_of(item) in FLOATS
 
 
 def _build(m: Match) -> Node | None:
@@ -70,20 +67,15 @@ def _build(m: Match) -> Node | None:
     total = compose(reversed(before), dtype_of(x))
     if not total.sane:
         return None
-    after = _steps(_without_centre(total, MOST_CANCELLATION[dtype_of(x)]))
+    moved, most = np.abs(total.centre * total.factor), MOST_CANCELLATION[dtype_of(x)]
+    if total.shift.any() and np.all(moved <= most * np.abs(total.shift)):  # no digits are lost
+        total = Affine(np.zeros(1), total.factor, total.offset)
+    after = _steps(total)
     if len(after) >= len(before):
         return None
     for step in after:
         x = node(step, [x])
     return x if x.type == m.root.type else None
-
-
-def _without_centre(total: Affine, most: float) -> Affine:
-    """The offsets before and after the factor as one, where that costs no digits."""
-    moved = np.abs(total.centre * total.factor)
-    if not total.shift.any() or np.any(moved > most * np.abs(total.shift)):
-        return total
-    return Affine(np.zeros(1), total.factor, total.offset)
 
 
 def _steps(total: Affine) -> list[Op]:
@@ -97,4 +89,4 @@ def _steps(total: Affine) -> list[Op]:
     return steps
 
 
-RULE = Rule(pattern=chain(*STEPS)(hole("x")), guard=_guard, build=_build, preserves=REASSOCIATES)
+RULE = Rule(chain(*STEPS)(hole("x")), _build, REASSOCIATES, _guard)

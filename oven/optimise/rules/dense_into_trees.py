@@ -25,16 +25,11 @@ WIDEST = 4096
 
 
 def _guard(m: Match) -> bool:
-    kind, walk = m["x"].type, m.op("trees", Nodes)
-    stored = isinstance(kind, Vector) and kind.sparse and kind.width <= WIDEST
-    return stored and not walk.absent and not isinstance(m["x"].op, Source) and _only_dense(m)
-
-
-def _only_dense(m: Match) -> bool:
-    """Whether all readers of x read it in dense form."""
-    x = m["x"]
-    readers = m.facts.readers(x)
-    return not m.facts.is_output(x) and all(isinstance(r.op, Nodes | ToDense) for r in readers)
+    x, walk = m["x"], m.op("trees", Nodes)
+    stored = isinstance(x.type, Vector) and x.type.sparse and x.type.width <= WIDEST
+    if not stored or walk.absent or isinstance(x.op, Source) or m.facts.is_output(x):
+        return False
+    return all(isinstance(reader.op, Nodes | ToDense) for reader in m.facts.readers(x))
 
 
 def _build(m: Match) -> Node:
@@ -42,4 +37,4 @@ def _build(m: Match) -> Node:
 
 
 _TREES = op(Trees, TreeLeaves, LinearTrees, name="trees")
-RULE = Rule(pattern=_TREES(hole("x")), guard=_guard, build=_build, preserves=BITS)
+RULE = Rule(_TREES(hole("x")), _build, BITS, _guard)

@@ -11,7 +11,7 @@ Numerics none: the same operations on fewer columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import numpy as np
@@ -59,11 +59,6 @@ def _only_picked_from(m: Match, *, computed: bool) -> bool:
 # --- by the operator below the pick: columns -> node of exactly these, or None -------------------
 
 
-def _from_select(m: Match, x: Node, columns: Columns) -> Node | None:
-    inner = m.op("x", Select).columns.array
-    return pick(x.inputs[0], [int(inner[column]) for column in columns])
-
-
 def _from_elementwise(m: Match, x: Node, columns: Columns) -> Node | None:
     step = m.op("x", Elementwise)
     by_column = type(step).infer is Elementwise.infer
@@ -72,22 +67,15 @@ def _from_elementwise(m: Match, x: Node, columns: Columns) -> Node | None:
     return node(step.on_columns(np.asarray(columns)), [pick(x.inputs[0], columns)])
 
 
-def _from_binary(m: Match, x: Node, columns: Columns) -> Node | None:
-    if not _only_picked_from(m, computed=True):
-        return None
-    sides = [pick(s, columns) if isinstance(s.type, Vector) else s for s in x.inputs]
-    return node(x.op, sides)
-
-
 def _from_concat(m: Match, x: Node, columns: Columns) -> Node | None:
     if not _only_picked_from(m, computed=False):
         return None
     starts = np.cumsum([0, *(width_of(part) for part in x.inputs)])
     where = np.searchsorted(starts, np.asarray(columns), side="right") - 1
     runs = [list(run) for _, run in groupby(zip(where, columns, strict=True), lambda w: w[0])]
-    if _loses_refusals(x, {x.inputs[each] for each in where}):
-        return None
-    if len(runs) > len(x.inputs):
+    # A row that is refused now must be refused still.
+    loses = not refusing([x]) <= refusing([x.inputs[each] for each in where])
+    if loses or len(runs) > len(x.inputs):
         return None
     parts = [
         _part(x.inputs[run[0][0]], [int(column - starts[run[0][0]]) for _, column in run])
@@ -96,20 +84,10 @@ def _from_concat(m: Match, x: Node, columns: Columns) -> Node | None:
     return parts[0] if len(parts) == 1 else node(Concat(), parts)
 
 
-def _loses_refusals(x: Node, kept: Collection[Node]) -> bool:
-    """Whether a row that is refused now would not be if only these parts were computed."""
-    return not refusing([x]) <= refusing([*kept])
-
-
 def _part(part: Node, columns: Columns) -> Node:
     if isinstance(part.type, Vector):
         return pick(part, columns)
     return part if len(columns) == 1 else node(Concat(), [part] * len(columns))
-
-
-def _from_pick(m: Match, x: Node, columns: Columns) -> Node | None:
-    labels = m.op("x", Pick).labels
-    return node(Pick(tuple(labels[column] for column in columns)), x.inputs)
 
 
 def _from_dense(m: Match, x: Node, columns: Columns) -> Node | None:
@@ -120,16 +98,6 @@ def _from_dense(m: Match, x: Node, columns: Columns) -> Node | None:
     return node(ToDense(), [node(Select(np.asarray(columns, np.int64)), [inner])])
 
 
-_FROM: tuple[tuple[type, Callable[[Match, Node, Columns], Node | None]], ...] = (
-    (Select, _from_select),
-    (Concat, _from_concat),
-    (Pick, _from_pick),
-    (ToDense, _from_dense),
-    (Binary, _from_binary),
-    (Elementwise, _from_elementwise),
-)
-
-
 def _build(m: Match) -> Node | None:
     x, columns = m["x"], _picked_columns(m.root)
     if not columns:
@@ -137,11 +105,22 @@ def _build(m: Match) -> Node | None:
     m.take(x)
     if isinstance(m.root.op, Element):
         return _single_column(m, x, columns[0])
-    for kind, narrowed in _FROM:
-        if isinstance(x.op, kind):
-            replacement = narrowed(m, x, columns)
-            return None if replacement is None else _as(replacement, m.root.type)
-    return None
+    replacement: Node | None = None
+    match x.op:
+        case Select(columns=inner):
+            replacement = pick(x.inputs[0], [int(inner.array[column]) for column in columns])
+        case Concat():
+            replacement = _from_concat(m, x, columns)
+        case Pick(labels=labels):
+            replacement = node(Pick(tuple(labels[column] for column in columns)), x.inputs)
+        case ToDense():
+            replacement = _from_dense(m, x, columns)
+        case Binary() if _only_picked_from(m, computed=True):
+            sides = [pick(s, columns) if isinstance(s.type, Vector) else s for s in x.inputs]
+            replacement = node(x.op, sides)
+        case Elementwise():
+            replacement = _from_elementwise(m, x, columns)
+    return None if replacement is None else _as(replacement, m.root.type)
 
 
 def _as(replacement: Node, kind: Type) -> Node | None:
@@ -180,7 +159,14 @@ def _single_column(m: Match, x: Node, column: int) -> Node | None:
             if type(x.op).infer is Elementwise.infer:
                 inner = node(Element(column), x.inputs)
                 replacement = node(x.op.on_columns(np.array([column])), [inner])
-    return None if replacement is None else _scalar(replacement, m.root.type)
+    kind = m.root.type
+    assert isinstance(kind, Scalar)
+    if replacement is None or replacement.type == kind:
+        return replacement
+    if not isinstance(replacement.type, Scalar) or kind.dtype == "string":
+        return None
+    replacement = node(Cast(kind.dtype), [replacement])
+    return replacement if replacement.type == kind else None
 
 
 def _element_of_concat(m: Match, x: Node, column: int) -> Node | None:
@@ -189,18 +175,11 @@ def _element_of_concat(m: Match, x: Node, column: int) -> Node | None:
     for part in x.inputs:
         width = width_of(part)
         if column < width:
-            if _loses_refusals(x, [part]):
+            if not refusing([x]) <= refusing([part]):
                 return None
             return node(Element(column), [part]) if isinstance(part.type, Vector) else part
         column -= width
     return None
 
 
-def _scalar(replacement: Node, kind: Type) -> Node | None:
-    assert isinstance(kind, Scalar)
-    if isinstance(replacement.type, Scalar) and replacement.type != kind and kind.dtype != "string":
-        replacement = node(Cast(kind.dtype), [replacement])
-    return replacement if replacement.type == kind else None
-
-
-RULE = Rule(pattern=op(Select, Element, name="pick")(hole("x")), build=_build, preserves=BITS)
+RULE = Rule(op(Select, Element, name="pick")(hole("x")), _build, BITS)

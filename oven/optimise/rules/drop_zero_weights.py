@@ -74,16 +74,12 @@ def _build(m: Match) -> Node | None:
     kept = _worth_keeping(x, used, m.facts)
     if kept.all():
         return None
-    if not kept.any():
-        return _constant(m.root, linear, x)
+    kind = m.root.type
+    if not kept.any() and isinstance(kind, Vector):
+        bias = linear.bias.array if len(linear.bias) else np.zeros(kind.width)
+        return node(Fill(Blob.of(bias, kind.dtype)), [x])
     narrowed = linear.replace(weights=np.ascontiguousarray(weights[:, kept]))
     return node(narrowed, [node(Select(np.flatnonzero(kept)), [x])])
 
 
-def _constant(root: Node, linear: Linear, x: Node) -> Node:
-    assert isinstance(root.type, Vector)
-    bias = linear.bias.array if len(linear.bias) else np.zeros(root.type.width)
-    return node(Fill(Blob.of(bias, root.type.dtype)), [x])
-
-
-RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES)

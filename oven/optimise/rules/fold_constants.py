@@ -77,10 +77,4 @@ def _is_given(item: Node) -> bool:
     return isinstance(item.op, Field | Pick) and isinstance(item.inputs[0].op, Source)
 
 
-RULE = Rule(
-    pattern=Applied((Op,), "step", (Rest("inputs"),)),
-    guard=_guard,
-    build=_build,
-    preserves=BITS,
-    beside=(Fill,),
-)
+RULE = Rule(Applied((Op,), "step", (Rest("inputs"),)), _build, BITS, _guard, beside=(Fill,))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from flour.core.node import Node, node
-from flour.core.types import Vector
+from flour.core.types import Type, Vector
 from flour.ops.impute import Impute
 from flour.ops.trees.walk import LEFT, RIGHT, ZEROS, Walk
 from objectstore import Blob
@@ -23,13 +23,9 @@ from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import BITS, Rule
 
 
-def _imputed(m: Match, part: Part) -> Impute | None:
-    """The imputer of a part, if it replaces NaN and only trees read it."""
-    item = part.item
-    if not (isinstance(item.op, Impute) and m.facts.only_for(item, part.reader)):
-        return None
-    fine = np.isnan(item.op.marker) and is_float(item.inputs[0].type) and part.width
-    return item.op if fine and not np.any(np.isnan(item.op.values.array)) else None
+def _replaces_nan(imputed: Impute, kind: Type) -> bool:
+    nan = bool(np.isnan(imputed.marker)) and is_float(kind)
+    return nan and not np.any(np.isnan(imputed.values.array))
 
 
 def _guard(m: Match) -> bool:
@@ -55,10 +51,12 @@ def _build(m: Match) -> Node | None:
     items: list[Node] = []
     fired = False
     for part in parts(m, m["x"]):
-        imputed = _imputed(m, part)
-        if imputed is None:
-            items.append(part.item)
+        item, imputed = part.item, part.item.op
+        fits = isinstance(imputed, Impute) and _replaces_nan(imputed, item.inputs[0].type)
+        if not (fits and part.width and m.facts.only_for(item, part.reader)):
+            items.append(item)
             continue
+        assert isinstance(imputed, Impute)
         values = imputed.values.array.reshape(-1).astype(dtype_of(part.item)).astype(np.float64)
         nodes, ways = _ways(walk, part, values)
         missing[nodes] = ways
@@ -71,10 +69,4 @@ def _build(m: Match) -> Node | None:
     return node(walk.replace(missing=Blob.of(missing)), [joined(items, m["x"])])
 
 
-RULE = Rule(
-    pattern=op(Walk, name="trees")(hole("x")),
-    guard=_guard,
-    build=_build,
-    preserves=BITS,
-    beside=(Impute,),
-)
+RULE = Rule(op(Walk, name="trees")(hole("x")), _build, BITS, _guard, beside=(Impute,))

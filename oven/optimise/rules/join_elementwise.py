@@ -11,6 +11,7 @@ Numerics none: the same operation on the same numbers, each with its own paramet
 from __future__ import annotations
 
 from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -44,18 +45,13 @@ def _kind(item: Node) -> tuple[object, ...]:
 def _build(m: Match) -> Node | None:
     functions = [(part, _function(m, part)) for part in m.root.inputs]
     keys = [object() if item is None else _kind(item) for _, item in functions]
-    runs = [
-        [pair for _, pair in run] for _, run in groupby(zip(keys, functions, strict=True), _key)
-    ]
+    by_key = groupby(zip(keys, functions, strict=True), itemgetter(0))
+    runs = [[pair for _, pair in run] for _, run in by_key]
     if len(runs) == len(functions):
         return None
     m.take(*(item for run in runs if len(run) > 1 for pair in run for item in pair if item))
     replacement = joined([item for run in runs for item in _joined_run(run)], m.root)
     return replacement if replacement.type == m.root.type else None
-
-
-def _key(pair: tuple[object, object]) -> object:
-    return pair[0]
 
 
 def _joined_run(run: list[tuple[Node, Node | None]]) -> list[Node]:
@@ -83,4 +79,4 @@ def _side_by_side(items: list[Node], key: str) -> Blob:
     return Blob.of(np.concatenate(wide))
 
 
-RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=BITS)
+RULE = Rule(op(Concat)(rest("parts")), _build, BITS)

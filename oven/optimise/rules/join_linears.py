@@ -11,6 +11,7 @@ Numerics the same sums, in the order of the matrix product.
 from __future__ import annotations
 
 from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from flour.ops.linear import Linear
 from flour.ops.structure import Concat
 from flour.ops.unary import Negate
 from objectstore import Blob
-from oven.optimise.affine import Numbers, dtype_of
+from oven.optimise.affine import dtype_of
 from oven.optimise.concat_chain import joined
 from oven.optimise.pattern import Match, op, rest
 from oven.optimise.rule import REASSOCIATES, Rule
@@ -27,7 +28,9 @@ from oven.optimise.rule import REASSOCIATES, Rule
 
 def _build(m: Match) -> Node | None:
     plain = [(part, _plain(m, part)) for part in m.root.inputs]
-    runs = [list(run) for _, run in groupby(plain, lambda pair: _key(*pair))]
+    keys = [(one.inputs[0], dtype_of(one)) if one else part for part, one in plain]
+    by_key = groupby(zip(keys, plain, strict=True), itemgetter(0))  # neighbours can become one
+    runs = [[pair for _, pair in run] for _, run in by_key]
     parts = [
         _joined_run([made for _, made in run if made])
         if len(run) > 1 and run[0][1]
@@ -41,11 +44,6 @@ def _build(m: Match) -> Node | None:
     return joined(items, m.root)
 
 
-def _key(part: Node, linear: Node | None) -> object:
-    """A key, equal for neighbours that can become one."""
-    return part if linear is None else (linear.inputs[0], dtype_of(linear))
-
-
 def _plain(m: Match, part: Node) -> Node | None:
     """A part as a linear map without other readers."""
     if isinstance(part.op, Linear):
@@ -53,7 +51,8 @@ def _plain(m: Match, part: Node) -> Node | None:
     item = _of_both_signs(m, part)
     if item is None:
         return None
-    linear, dtype = _linear(item), dtype_of(item)
+    linear, dtype = item.op, dtype_of(item)
+    assert isinstance(linear, Linear)
     weights, bias = linear.weights.array, linear.bias.array
     both = (np.concatenate([np.negative(numbers), numbers]) for numbers in (weights, bias))
     return node(Linear(*(Blob.of(numbers, dtype) for numbers in both)), item.inputs)
@@ -78,23 +77,15 @@ def _joined_run(run: list[Node]) -> list[Node]:
     """Neighbouring linear maps of one input as one; a repeated map is computed once."""
     if len(set(run)) == 1:
         return run
-    dtype = dtype_of(run[0])
-    weights = np.concatenate([_linear(item).weights.array for item in run])
-    biased = any(len(_linear(item).bias) for item in run)
-    bias = np.concatenate([_bias(_linear(item)) for item in run]) if biased else np.zeros(0)
+    dtype, linears = dtype_of(run[0]), [item.op for item in run if isinstance(item.op, Linear)]
+    weights = np.concatenate([linear.weights.array for linear in linears])
+    biases = [
+        linear.bias.array.astype(np.float64) if len(linear.bias) else np.zeros(len(linear.weights))
+        for linear in linears
+    ]
+    biased = any(len(linear.bias) for linear in linears)
+    bias = np.concatenate(biases) if biased else np.zeros(0)
     return [node(Linear(Blob.of(weights, dtype), Blob.of(bias, dtype)), run[0].inputs)]
 
 
-def _linear(item: Node) -> Linear:
-    assert isinstance(item.op, Linear)
-    return item.op
-
-
-def _bias(linear: Linear) -> Numbers:
-    bias = linear.bias.array.astype(np.float64)
-    return bias if len(bias) else np.zeros(len(linear.weights))
-
-
-RULE = Rule(
-    pattern=op(Concat)(rest("parts")), build=_build, preserves=REASSOCIATES, beside=(Linear,)
-)
+RULE = Rule(op(Concat)(rest("parts")), _build, REASSOCIATES, beside=(Linear,))

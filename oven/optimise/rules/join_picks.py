@@ -28,15 +28,11 @@ def place(part: Node) -> object:
         kind = part.inputs[0].type
         return part if isinstance(kind, Vector) and kind.sparse else ("vector", part.inputs[0])
     if isinstance(part.op, Pick | Field) and isinstance(part.type, Vector | Scalar):
-        kinds = {_field_type(part, label) for label in _labels(part)}
+        record = part.inputs[0].type
+        assert isinstance(record, Record)
+        kinds = {record[label] for label in _labels(part)}
         return ("record", part.inputs[0], kinds.pop()) if len(kinds) == 1 else part
     return part
-
-
-def _field_type(part: Node, label: str) -> object:
-    record = part.inputs[0].type
-    assert isinstance(record, Record)
-    return record[label]
 
 
 def _labels(part: Node) -> tuple[str, ...]:
@@ -70,4 +66,4 @@ def _build(m: Match) -> Node | None:
     return replacement if replacement.type == m.root.type else None
 
 
-RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=BITS)
+RULE = Rule(op(Concat)(rest("parts")), _build, BITS)

@@ -91,4 +91,4 @@ def _build(m: Match) -> Node | None:
     return replacement if replacement.type == m.root.type else None
 
 
-RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=BITS, beside=TABLES)
+RULE = Rule(op(Concat)(rest("parts")), _build, BITS, beside=TABLES)

@@ -38,10 +38,6 @@ def _inner(m: Match, part: Part) -> Linear | None:
     return item.op if less else None
 
 
-def _bias(linear: Linear, weights: Numbers) -> Numbers:
-    return weights @ linear.bias.array.astype(np.float64) if len(linear.bias) else np.zeros(1)
-
-
 def _build(m: Match) -> Node | None:
     linear = m.op("linear", Linear)
     weights = linear.weights.array.astype(np.float64)
@@ -55,7 +51,9 @@ def _build(m: Match) -> Node | None:
             mine = weights[:, part.columns]
             if inner is not None:
                 if len(inner.bias) or len(bias):
-                    bias = (bias if len(bias) else np.zeros(len(weights))) + _bias(inner, mine)
+                    bias = bias if len(bias) else np.zeros(len(weights))
+                if len(inner.bias):
+                    bias = bias + mine @ inner.bias.array.astype(np.float64)
                 mine = mine @ inner.weights.array.astype(np.float64)
             blocks.append(mine)
     product = np.concatenate(blocks, axis=1)
@@ -67,4 +65,4 @@ def _build(m: Match) -> Node | None:
     return node(Linear(Blob.of(product, dtype), Blob.of(bias, dtype)), [joined(below, m["x"])])
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES)

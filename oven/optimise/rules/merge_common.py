@@ -25,4 +25,4 @@ def _build(m: Match) -> Node | None:
     return twin if twin in index and index[twin] < index[m.root] else None
 
 
-RULE = Rule(pattern=op(Binary)(hole("x"), hole("y")), guard=_guard, build=_build, preserves=BITS)
+RULE = Rule(op(Binary)(hole("x"), hole("y")), _build, BITS, _guard)

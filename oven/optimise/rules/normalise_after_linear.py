@@ -38,9 +38,4 @@ def _build(m: Match) -> Node:
     return node(Add(Blob.of(linear.bias, dtype)), [quotient]) if len(linear.bias) else quotient
 
 
-RULE = Rule(
-    pattern=op(Linear)(op(Over)(hole("x"), hole("length"))),
-    guard=_guard,
-    build=_build,
-    preserves=REASSOCIATES,
-)
+RULE = Rule(op(Linear)(op(Over)(hole("x"), hole("length"))), _build, REASSOCIATES, _guard)

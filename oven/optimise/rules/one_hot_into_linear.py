@@ -37,11 +37,7 @@ def _guard(m: Match) -> bool:
     dtype = dtype_of(m["linear"])
     weights = m.op("linear", Linear).weights
     same = dtype in FLOATS and dtype_of(m["x"]) == dtype
-    return same and weights.shape[0] == 1 and bool(np.all(np.isfinite(_wide(weights))))
-
-
-def _wide(weights: Blob) -> Numbers:
-    return weights.array.astype(np.float64)
+    return same and weights.shape[0] == 1 and bool(np.all(np.isfinite(weights.array)))
 
 
 def _build(m: Match) -> Node | None:
@@ -52,7 +48,7 @@ def _build(m: Match) -> Node | None:
     items: list[Node] = []
     weights: list[Numbers] = []
     for part, hot in one_hots:
-        mine = _wide(linear.weights)[:, part.columns]
+        mine = linear.weights.array.astype(np.float64)[:, part.columns]
         if hot is None or not part.width:
             items.append(part.item)
             weights.append(mine)
@@ -68,10 +64,4 @@ def _build(m: Match) -> Node | None:
     return node(replacement, [joined(items, m["x"])])
 
 
-RULE = Rule(
-    pattern=op(Linear)(hole("x")),
-    guard=_guard,
-    build=_build,
-    preserves=REASSOCIATES,
-    beside=(OneHot,),
-)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES, _guard, beside=(OneHot,))

@@ -127,26 +127,25 @@ class _Tables:
                 continue
             source, codes, ones = hot.seen(column)
             values, which = np.unique(ones, return_inverse=True)
-            patterns, mine = np.unique(self._passes(values, nodes), axis=0, return_inverse=True)
+            seen = values
+            for dtype in self.dtypes:
+                seen = seen.astype(dtype)
+            if self.absent:
+                seen = np.where(seen == 0, np.nan, seen)
+            sent = sent_left(self.walk, seen, nodes)
+            patterns, mine = np.unique(sent, axis=0, return_inverse=True)
             self.feature[nodes] = start + source
             for number, passes in enumerate(patterns[:, which.reshape(-1)]):
                 if not self._decide(nodes[mine.reshape(-1) == number], codes, passes):
                     return False
         return True
 
-    def _passes(self, seen: Floats, nodes: Indices) -> NDArray[np.bool_]:
-        """Whether each node sends each of these numbers left."""
-        for dtype in self.dtypes:
-            seen = seen.astype(dtype)
-        if self.absent:
-            seen = np.where(seen == 0, np.nan, seen)
-        return sent_left(self.walk, seen, nodes)
-
     def _decide(self, nodes: Indices, codes: Codes, passes: Flags) -> bool:
         """Make these nodes pass the codes for which `passes` is true."""
         self.missing[nodes] = RIGHT  # a code is never missing
         if passes[-1] and not passes.all():
-            self._swap_children(nodes)
+            left = self.left[nodes]
+            self.left[nodes], self.right[nodes] = self.right[nodes], left
             passes = ~passes
         count = int(passes.sum())
         if np.all(passes[:count]):
@@ -155,23 +154,7 @@ class _Tables:
         members = codes[passes]
         if members[0] < 0:
             return False
-        self.category[nodes] = self._bitmap_offset(members)
-        self.length[nodes] = members[-1] // _BITS + 1
-        return True
-
-    def _swap_children(self, nodes: Indices) -> None:
-        left = self.left[nodes]
-        self.left[nodes], self.right[nodes] = self.right[nodes], left
-
-    def _compare(self, nodes: Indices, codes: Codes, count: int) -> None:
-        """Set a threshold that the first `count` codes pass."""
-        ends = np.concatenate([[codes[0] - 1], codes, [codes[-1] + 1]])
-        self.threshold[nodes] = ends[count + self.walk.strict]
-        self.category[nodes] = -1
-        self.length[nodes] = 0
-
-    def _bitmap_offset(self, members: Codes) -> int:
-        """The offset of a set's bitmap in `words`."""
+        # The offset of a set's bitmap in `words`.
         key = tuple(members.tolist())
         if key not in self.places:
             bitmap = np.zeros(int(members[-1]) // _BITS + 1, np.uint32)
@@ -181,7 +164,16 @@ class _Tables:
             self.places[key] = self.size
             self.words.append(bitmap)
             self.size += len(bitmap)
-        return self.places[key]
+        self.category[nodes] = self.places[key]
+        self.length[nodes] = members[-1] // _BITS + 1
+        return True
+
+    def _compare(self, nodes: Indices, codes: Codes, count: int) -> None:
+        """Set a threshold that the first `count` codes pass."""
+        ends = np.concatenate([[codes[0] - 1], codes, [codes[-1] + 1]])
+        self.threshold[nodes] = ends[count + self.walk.strict]
+        self.category[nodes] = -1
+        self.length[nodes] = 0
 
     def trees(self) -> Walk:
         """The trees with these tables."""
@@ -280,6 +272,4 @@ def _build(m: Match) -> Node | None:
     return node(tables.trees(), [joined([item for item in items if item is not None], m["x"])])
 
 
-RULE = Rule(
-    pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS, beside=(OneHot,)
-)
+RULE = Rule(op(Walk, name="trees")(hole("x")), _build, BITS, beside=(OneHot,))

@@ -196,4 +196,4 @@ def _build(m: Match) -> Node | None:
     return _walked(m, m.op("test", Walk))
 
 
-RULE = Rule(pattern=op(*_READERS, name="test")(rest("inputs")), build=_build, preserves=BITS)
+RULE = Rule(op(*_READERS, name="test")(rest("inputs")), _build, BITS)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from flour.core.node import Node, node
-from flour.core.types import FLOATS, Scalar, Vector
+from flour.core.types import FLOATS, Scalar
 from flour.ops.binary import Over, Plus
 from flour.ops.linear import Linear
 from flour.ops.source import Fill
@@ -29,10 +29,6 @@ from oven.optimise.rule import REASSOCIATES, Rule
 MANY = 8
 
 
-def _constant(part: Part) -> bool:
-    return isinstance(part.item.op, Fill)
-
-
 def _normalised(m: Match, part: Part) -> bool:
     """Whether the part is divided as a whole, and dividing its sums instead is less work."""
     item, outs = part.item, m.op("linear", Linear).weights.shape[0]
@@ -40,20 +36,16 @@ def _normalised(m: Match, part: Part) -> bool:
     return divided and outs < part.width and m.facts.only_for(item, part.reader)
 
 
-def _sparse(part: Part) -> bool:
-    return isinstance(part.item.type, Vector) and part.item.type.sparse
-
-
 def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
     """The parts in groups that are scored together; constants form their own."""
-    rest = [part for part in every if not _constant(part)]
+    rest = [part for part in every if not isinstance(part.item.op, Fill)]
     apart = [part for part in rest if _normalised(m, part)]
     rest = [part for part in rest if part not in apart]
-    dense = [part for part in rest if not _sparse(part)]
+    dense = [part for part in rest if not getattr(part.item.type, "sparse", False)]
     outs = m.op("linear", Linear).weights.shape[0]
     mixed = len(dense) < len(rest) and outs > 1 and sum(part.width for part in dense) >= MANY
     if mixed:
-        rest = [part for part in rest if _sparse(part)]
+        rest = [part for part in rest if part not in dense]
     # The first group gets the bias: plain sums come first, as they start from it at no cost.
     return [*([dense] if mixed else []), *([rest] if rest else []), *([part] for part in apart)]
 
@@ -70,7 +62,7 @@ def _build(m: Match) -> Node | None:
     weights = linear.weights.array
     every = parts(m, m["x"])
     groups = _groups(m, every)
-    constants = [part for part in every if _constant(part)]
+    constants = [part for part in every if isinstance(part.item.op, Fill)]
     if not groups or (len(groups) == 1 and not constants):
         return None
     bias = _with_constants(linear, constants)
@@ -99,10 +91,4 @@ def _with_constants(linear: Linear, constants: list[Part]) -> Numbers | None:
     return bias if np.all(np.isfinite(bias)) else None
 
 
-RULE = Rule(
-    pattern=op(Linear)(hole("x")),
-    guard=_guard,
-    build=_build,
-    preserves=REASSOCIATES,
-    beside=(Concat, Fill),
-)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES, _guard, beside=(Concat, Fill))

@@ -86,8 +86,4 @@ def _build(m: Match) -> Node | None:
 _ARITHMETIC: tuple[type[Op], ...] = (Subtract, Add, Multiply, Divide, Clip, Cast, CastLike)
 _MOVING: tuple[type[Op], ...] = (Select, AsVector, Concat, Take, ToDense, ToSparse)
 
-RULE = Rule(
-    pattern=op(*_ARITHMETIC, *_MOVING, name="step")(rest("inputs")),
-    build=_build,
-    preserves=BITS,
-)
+RULE = Rule(op(*_ARITHMETIC, *_MOVING, name="step")(rest("inputs")), _build, BITS)

@@ -42,10 +42,4 @@ def _build(m: Match) -> Node | None:
     return None if x is m["x"] else node(m.root.op, [x])
 
 
-RULE = Rule(
-    pattern=op(Linear)(hole("x")),
-    guard=_guard,
-    build=_build,
-    preserves=REASSOCIATES,
-    beside=(ToDense,),
-)
+RULE = Rule(op(Linear)(hole("x")), _build, REASSOCIATES, _guard, beside=(ToDense,))

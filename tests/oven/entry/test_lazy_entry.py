@@ -13,7 +13,7 @@ import pytest
 import flour
 import oven
 from oven.entry import columns_entry
-from oven.entry.lazy_entry import LazyEntry
+from oven.entry.columns_entry import LazyEntry
 from tests.oven.entry import test_text_entry as documents
 
 ROWS = np.arange(12.0).reshape(4, 3)
