@@ -73,7 +73,9 @@ def register(
 
         register_native(connection, name, function)
         return True
-    if _is_there(connection, name):
+    query = "select count(*) from duckdb_functions() where function_name = ?"
+    ((count,),) = connection.execute(query, [name.lower()]).fetchall()
+    if count:
         connection.remove_function(name)
     # Over Arrow the types are names, which DuckDB's own annotations do not allow for.
     create: Any = connection.create_function
@@ -89,12 +91,6 @@ def _takes_extensions(connection: duckdb.DuckDBPyConnection) -> bool:
     release = tuple(map(int, duckdb.__version__.split(".")[:2]))
     ((allowed,),) = connection.execute(f"select current_setting('{_SETTING}')").fetchall()
     return is_possible() and release >= _OLDEST and bool(allowed)
-
-
-def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    query = "select count(*) from duckdb_functions() where function_name = ?"
-    ((count,),) = connection.execute(query, [name.lower()]).fetchall()
-    return bool(count)
 
 
 class Function:

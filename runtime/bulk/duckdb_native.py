@@ -99,7 +99,11 @@ _POINTERS = (
 
 def register_native(connection: duckdb.DuckDBPyConnection, name: str, function: Function) -> None:
     """Register a function by an extension that DuckDB loads now, or give one another plan."""
-    there = _registered(connection, name)
+    # The latest function of this name in the connection's database.
+    query = "select extension_name from duckdb_extensions() where loaded"
+    loaded = {each for (each,) in connection.execute(query).fetchall()}
+    found = [each for own, each in _kept.items() if own in loaded and each.is_called(name)]
+    there = found[-1] if found else None
     if there is not None:
         if there.function.returned == function.returned:
             there.function = function
@@ -126,14 +130,6 @@ def register_native(connection: duckdb.DuckDBPyConnection, name: str, function: 
         connection.load_extension(str(path))
     if problems:
         raise problems[0]
-
-
-def _registered(connection: duckdb.DuckDBPyConnection, name: str) -> _Native | None:
-    """The latest function of this name in the connection's database."""
-    query = "select extension_name from duckdb_extensions() where loaded"
-    loaded = {each for (each,) in connection.execute(query).fetchall()}
-    found = [each for own, each in _kept.items() if own in loaded and each.is_called(name)]
-    return found[-1] if found else None
 
 
 def _check_replaces(name: str) -> None:
@@ -187,13 +183,6 @@ class _Native:
         self._returned = _TYPES.get(str(function.returned), 0)
         self._copy, self._forget = _Copy(self._copied), _Bind(self._forgotten)
         self._callbacks = _Bind(self._bind), _Run(self._run)
-        self._register(name)
-
-    def is_called(self, name: str) -> bool:
-        """Whether SQL means this function."""
-        return self._name.lower() == name.lower()
-
-    def _register(self, name: str) -> None:
         api, (bind, run) = self._api, self._callbacks
         made = c_void_p(api.duckdb_create_scalar_function())
         anything, returned = self._type(_ANY), self._logical(self.function.returned)
@@ -209,6 +198,10 @@ class _Native:
         api.duckdb_destroy_scalar_function(byref(made))
         if state:
             raise BadRegistration("DuckDB does not take a function of this name", found=repr(name))
+
+    def is_called(self, name: str) -> bool:
+        """Whether SQL means this function."""
+        return self._name.lower() == name.lower()
 
     # --- types -----------------------------------------------------------------------------------
 

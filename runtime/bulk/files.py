@@ -238,8 +238,9 @@ class Source:
             for group in range(file.num_row_groups):
                 about = file.metadata.row_group(group)
                 if group in wanted and not self._skips_source(about.num_rows):
+                    row: int = max(about.total_byte_size // max(about.num_rows, 1), 1)
                     some = file.iter_batches(
-                        self._decoded(about),
+                        max(min(_DECODED, _BYTES // row) // self._rows, 1) * self._rows,
                         row_groups=[group],
                         columns=names,
                         use_threads=cores() > _FEW,
@@ -255,11 +256,6 @@ class Source:
             return file
         file.close()
         return read(metadata=file.metadata, read_dictionary=sorted(coded))
-
-    def _decoded(self, group: Arrow) -> int:
-        """How many rows of a row group are decoded at a time: some batches."""
-        row: int = max(group.total_byte_size // max(group.num_rows, 1), 1)
-        return max(min(_DECODED, _BYTES // row) // self._rows, 1) * self._rows
 
     def _slices(self, batches: Iterable[Arrow]) -> Iterator[Arrow]:
         for batch in batches:

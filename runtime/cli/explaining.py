@@ -52,7 +52,10 @@ def run(options: argparse.Namespace, out: Output) -> int:
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     facts: dict[str, Any] = {"model": opened.model.name}
     if options.rows:
-        made = _attributed(opened.plan, options).hiding(opened.private)
+        plan = opened.plan
+        background = _rows(plan, options, options.background, 100) if options.background else None
+        rows = _rows(plan, options, options.rows, options.count)
+        made = plan.attribute(rows, output=options.of, background=background).hiding(opened.private)
         text = made.to_html() if options.html else made.to_text()
         facts |= made.to_dict()
     else:
@@ -65,13 +68,6 @@ def run(options: argparse.Namespace, out: Output) -> int:
     else:
         out.result(facts, text)
     return Exit.OK
-
-
-def _attributed(plan: Plan, options: argparse.Namespace) -> Attribution:
-    """What each column adds to the scores of the first rows of a file."""
-    background = _rows(plan, options, options.background, 100) if options.background else None
-    rows = _rows(plan, options, options.rows, options.count)
-    return plan.attribute(rows, output=options.of, background=background)
 
 
 def _rows(plan: Plan, options: argparse.Namespace, path: str, count: int) -> object:

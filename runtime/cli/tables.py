@@ -49,7 +49,11 @@ class Column:
         """The cells of this column, as an array."""
         texts = [row[self.index] for row in rows]
         if self.dtype == _UNREAD:
-            return _numbers(texts)
+            # A column of any kind, as numbers where all are.
+            try:
+                return np.array([_number(text) for text in texts], np.float64)
+            except ValueError:
+                return np.array([_word(text) for text in texts], object)
         if self.dtype.startswith("float") and not any("_" in text for text in texts):
             try:
                 return np.array(texts, np.dtype(self.dtype))
@@ -133,14 +137,6 @@ def _floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
         return np.array([_number(text) for text in texts], np.float64)
     except ValueError:
         return None  # the cell that is no number is told when it is read as a whole one
-
-
-def _numbers(texts: Sequence[str]) -> NDArray[Any]:
-    """A column of any kind, as numbers where all are."""
-    try:
-        return np.array([_number(text) for text in texts], np.float64)
-    except ValueError:
-        return np.array([_word(text) for text in texts], object)
 
 
 def _boolean(text: str) -> bool:

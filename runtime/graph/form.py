@@ -74,7 +74,14 @@ def program_of(
 
     def change(old: Node, inputs: tuple[Node, ...]) -> Node:
         if old in borders:
-            return _border(old, row, by_value)
+            # What stands for a value that a plan reads.
+            if row is None:
+                return node(Source(name_of(old), old.type), ())
+            if isinstance(old.type, Record):
+                return row
+            if isinstance(old.type, Vector):
+                return node(REGISTRY["Pick"](tuple(by_value[old])), [row])
+            return node(REGISTRY["Field"](by_value[old][0]), [row])
         moved = node(old.op, inputs)
         notes[moved] = origins.get(old, ())
         return moved
@@ -118,17 +125,6 @@ def _type(item: Node, at: str | int | None) -> Type:
     if isinstance(item.type, Record) and isinstance(at, str):
         return item.type[at]
     return Scalar(item.type.dtype) if isinstance(item.type, Vector) else item.type
-
-
-def _border(item: Node, row: Node | None, names: Mapping[Node, Sequence[str]]) -> Node:
-    """What stands for a value that a plan reads."""
-    if row is None:
-        return node(Source(name_of(item), item.type), ())
-    if isinstance(item.type, Record):
-        return row
-    if isinstance(item.type, Vector):
-        return node(REGISTRY["Pick"](tuple(names[item])), [row])
-    return node(REGISTRY["Field"](names[item][0]), [row])
 
 
 def _form(reads: Sequence[Node], gives: Sequence[Node]) -> Form:

@@ -87,7 +87,7 @@ class Values:
                 continue
             value = self.at(source, (*path, (item, branch)))
             if len(here) == len(chosen):
-                return _as(value, item)
+                return np.asarray(value).astype(_dtype(item), copy=False)
             if made is None:
                 made = _empty(len(chosen), item)
             made[here] = value
@@ -97,11 +97,6 @@ class Values:
 def _dtype(item: Node) -> Any:
     dtype = str(getattr(item.type, "dtype", "string"))
     return object if dtype == "string" else np.dtype(dtype)
-
-
-def _as(value: Columns, item: Node) -> Columns:
-    """The column in the dtype of the choice, which may be wider than that of one branch."""
-    return np.asarray(value).astype(_dtype(item), copy=False)
 
 
 def _empty(rows: int, item: Node) -> Columns:

@@ -137,7 +137,15 @@ class Router:
         if future.cancelled():
             return
         loop = asyncio.get_running_loop()
-        request = Request(values, outputs, self._wanted(outputs), future)
+        # The steps that outputs need, each with the number of steps before it.
+        if outputs not in self._plans:
+            wanted = self._graph.wanted(outputs)
+            steps = self._graph.steps
+            self._plans[outputs] = {
+                number: sum(before in wanted for before in steps[number].after)
+                for number in sorted(wanted)
+            }
+        request = Request(values, outputs, self._plans[outputs], future)
         self.requests[request] = self
         future.add_done_callback(partial(self._given_up, loop, request))
         if timeout is not None:
@@ -147,17 +155,6 @@ class Router:
                 self._ready(request, number)
         if not request.left:
             self._finish(request)
-
-    def _wanted(self, outputs: tuple[str, ...]) -> Mapping[int, int]:
-        """The steps that outputs need, each with the number of steps before it."""
-        if outputs not in self._plans:
-            wanted = self._graph.wanted(outputs)
-            steps = self._graph.steps
-            self._plans[outputs] = {
-                number: sum(before in wanted for before in steps[number].after)
-                for number in sorted(wanted)
-            }
-        return self._plans[outputs]
 
     def _given_up(
         self, loop: asyncio.AbstractEventLoop, request: Request, future: Future[Answers]
@@ -229,20 +226,31 @@ class Router:
             if not _count(request, step):
                 self._done(request, step)
             elif step.kind == "fetch":
-                self._fetch(request, step)
+                (item,) = step.nodes
+                if request.known is not None and self._by_row is not None:
+                    values = self._by_row.read(item, request.known)
+                    coming = self._one(request, step, values)
+                else:
+                    inputs = [request.values.at(source, step.path) for source in item.inputs]
+                    coming = self._rows(request, step, inputs)
+                task = asyncio.get_running_loop().create_task(coming)
+                request.tasks.add(task)
+                task.add_done_callback(request.tasks.discard)
             elif step.kind == "choice":
-                self._choose(request, step)
+                if request.known is not None and self._by_row is not None:
+                    self._by_row.step(step)(request.known, request.chosen)
+                else:
+                    request.values.give(step.nodes[0], request.values.choose(step))
                 self._done(request, step)
             else:
-                self._meet(request, number)
+                # Wait for the end of this turn of the loop for others that go the same way.
+                waiting = self._meeting.get(number)
+                if waiting is None:
+                    waiting = self._meeting[number] = []
+                    asyncio.get_running_loop().call_soon(self._go, number)
+                waiting.append(request)
         except Exception as problem:  # noqa: BLE001 (it is the request's)
             self.fail(request, self._explained(step, problem))
-
-    def _choose(self, request: Request, step: Step) -> None:
-        if request.known is not None and self._by_row is not None:
-            self._by_row.step(step)(request.known, request.chosen)
-        else:
-            request.values.give(step.nodes[0], request.values.choose(step))
 
     def _done(self, request: Request, step: Step) -> None:
         """A step is over: those that waited for it may be ready."""
@@ -257,14 +265,6 @@ class Router:
                     self._ready(request, number)
         if not request.left:
             self._finish(request)
-
-    def _meet(self, request: Request, number: int) -> None:
-        """Wait for the end of this turn of the loop for others that go the same way."""
-        waiting = self._meeting.get(number)
-        if waiting is None:
-            waiting = self._meeting[number] = []
-            asyncio.get_running_loop().call_soon(self._go, number)
-        waiting.append(request)
 
     def _go(self, number: int) -> None:
         step = self._graph.steps[number]
@@ -347,18 +347,6 @@ class Router:
 
     # --- fetches -----------------------------------------------------------------------------
 
-    def _fetch(self, request: Request, step: Step) -> None:
-        (item,) = step.nodes
-        if request.known is not None and self._by_row is not None:
-            values = self._by_row.read(item, request.known)
-            coming = self._one(request, step, values)
-        else:
-            inputs = [request.values.at(source, step.path) for source in item.inputs]
-            coming = self._rows(request, step, inputs)
-        task = asyncio.get_running_loop().create_task(coming)
-        request.tasks.add(task)
-        task.add_done_callback(request.tasks.discard)
-
     async def _one(self, request: Request, step: Step, values: list[Any]) -> None:
         """The fetch of a single row."""
         assert request.known is not None, "it is one"
@@ -399,7 +387,9 @@ class Router:
             value = op.column(answers[0] if op.together else answers)
             step.took(time.monotonic() - start, len(calls) if op.together else None)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
-            self.fail(request, self._explained(step, _first(problem)))
+            while isinstance(problem, BaseExceptionGroup):
+                problem = problem.exceptions[0]
+            self.fail(request, self._explained(step, problem))
             return
         request.values.give(step.nodes[0], value)
         self._done(request, step)
@@ -528,13 +518,6 @@ def _plain(op: Any) -> type | None:
     if op.together or not isinstance(op.gives, Scalar):
         return None
     return {"float64": float, "string": str}.get(op.gives.dtype)
-
-
-def _first(problem: BaseException) -> BaseException:
-    """The first error of a group of them."""
-    while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
-    return problem
 
 
 def _key(values: Iterable[Any]) -> tuple[Any, ...]:

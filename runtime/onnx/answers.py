@@ -89,7 +89,11 @@ def _taker_apart(items: Sequence[tuple[int, bool]]) -> Callable[[Any], Any]:
         if isinstance(block, list):  # the general way has done so already
             return block
         if len(block) >= _MANY and width * block.itemsize == _PAIR and block.dtype != object:
-            return _pairs_apart(block)
+            wide = np.ascontiguousarray(block).view(np.int64)
+            shape = (len(block), _PAIR // block.itemsize)
+            return [
+                wide[:, k].copy().view(block.dtype).reshape(shape) for k in range(wide.shape[1])
+            ]
         return [np.ascontiguousarray(block[column]) for column in columns]
 
     return take
@@ -99,13 +103,6 @@ def _taker_apart(items: Sequence[tuple[int, bool]]) -> Callable[[Any], Any]:
 _PAIR = 8
 #: From so many rows on, looking at eight bytes as one number pays.
 _MANY = 32
-
-
-def _pairs_apart(block: NDArray[Any]) -> list[Any]:
-    """The arrays where each has eight bytes of every row: numpy copies one number at a time."""
-    wide = np.ascontiguousarray(block).view(np.int64)
-    shape = (len(block), _PAIR // block.itemsize)
-    return [wide[:, k].copy().view(block.dtype).reshape(shape) for k in range(wide.shape[1])]
 
 
 def labelled(shape: Callable[[Any], Any] | None, value: object) -> object:

@@ -163,16 +163,12 @@ class AnswerKeeper(Closing):
         name = answer or self.new_id()
         self._waiting += _rows(answers)
         request = headers.get("x-request-id", "") if headers else ""
-        change = self._change()
+        has_route = self._runtime.has_route(self._name)
+        change = self._runtime.history(self._name)[-1].number if has_route else None
         self._queue.append(
             _Noted(name, time.time(), version, rows, outputs, kept(answers), request, change)
         )
         return Kept(answers, name)
-
-    def _change(self) -> int | None:
-        """The number of the route's change in force; None without a route."""
-        has_route = self._runtime.has_route(self._name)
-        return self._runtime.history(self._name)[-1].number if has_route else None
 
     # --- on a thread of its own ----------------------------------------------------------------
 

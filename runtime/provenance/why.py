@@ -90,8 +90,9 @@ class Why:
         facts = self.plan_facts
         libraries = (f"{name} {version}" for name, version in facts.get("libraries", {}).items())
         digests, training = facts.get("parameters", ()), facts.get("training")
+        told = {name: each for name, each in (training or {}).items() if name != "columns"}
         found = [
-            ("training", _training(training)),
+            ("training", (json.dumps(told, sort_keys=True) if told else "")),
             ("assumed", _assumed((training or {}).get("columns", {}))),
             ("imported", "; ".join(facts.get("imported", ())[:8])),
             ("parameters", f"{len(digests)}: " + ", ".join(each[:12] for each in digests[:6])),
@@ -160,11 +161,6 @@ def find_answer(folder: Path, answer: str) -> Why | None:
         if record is not None:
             return Why(answer, content_of(record), Plans(each / "plans"))
     return None
-
-
-def _training(training: Mapping[str, Any] | None) -> str:
-    told = {name: each for name, each in (training or {}).items() if name != "columns"}
-    return json.dumps(told, sort_keys=True) if told else ""
 
 
 def _assumed(columns: Mapping[str, Mapping[str, Any]]) -> str:

@@ -155,7 +155,12 @@ class Folder:
                 "this file cannot be read", where=shown(path), found=_why(problem)
             ) from problem
         with os.fdopen(descriptor, "rb") as file:
-            before = _checked(os.fstat(descriptor), path, limit)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise UnsafePath("this is not a regular file", where=shown(path))
+            if status.st_size > limit:
+                raise _too_large(path, status.st_size, limit)
+            before = status
             yield file
             after = os.fstat(descriptor)
             if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
@@ -188,14 +193,6 @@ class Folder:
                 if left < 0:
                     raise _too_large(path, self.max_bytes - left, self.max_bytes)
                 yield chunk
-
-
-def _checked(status: os.stat_result, path: Path, limit: int) -> os.stat_result:
-    if not stat.S_ISREG(status.st_mode):
-        raise UnsafePath("this is not a regular file", where=shown(path))
-    if status.st_size > limit:
-        raise _too_large(path, status.st_size, limit)
-    return status
 
 
 def _too_large(path: Path, size: int, limit: int) -> RepositoryError:

@@ -22,17 +22,13 @@ def scan(folder: Folder, *, gentle: bool = False) -> Scan:
     if not _special(folder, folder.root, into):
         for entry in folder.entries(folder.root):
             try:
-                _entry(folder, entry, into)
+                if entry.is_dir():
+                    _below(folder, entry, into, frozenset())
+                elif entry.is_file() or entry.is_symlink():
+                    layout_own.file(folder, entry, into)
             except OSError as problem:  # removed meanwhile, or not readable
                 into.trouble(entry.name, "", entry, problem.strerror or type(problem).__name__)
     return with_notes(folder, into.scan())
-
-
-def _entry(folder: Folder, entry: Path, into: Findings) -> None:
-    if entry.is_dir():
-        _below(folder, entry, into, frozenset())
-    elif entry.is_file() or entry.is_symlink():
-        layout_own.file(folder, entry, into)
 
 
 def _special(folder: Folder, directory: Path, into: Findings) -> bool:

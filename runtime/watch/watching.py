@@ -269,7 +269,21 @@ class Watch(Closing):
             self._fold_refused(block, rows, tenant)
             return
         try:
-            self._fold_rows(block, rows, tenant, weight, latency)
+            table = table_of(block, self.version.inputs)
+            if self._rows and self._rows + rows > self._half:
+                self._older, self._window, self._rows = self._window, {}, 0
+                self._recent.fade()
+            self._rows += rows
+            self._count(self.reference, table)
+            if self._steps is not None:
+                with suppress(FlourError):  # what the plan refuses has no values of steps
+                    self._count(self.inside, self._steps.table(block))
+            if self._usual.table:
+                self._recent.add(table)
+            for each in self.outliers:
+                each.add(table, weight)
+            if self.segments is not None or self.detectors or self.costs is not None:
+                self._fold_answers(block, self._asked(table, rows, tenant), weight, latency)
         except Exception:
             plan, answered = self.version.plan, False
             with suppress(Exception):  # of types that no column has, which the plan refuses, too
@@ -277,25 +291,6 @@ class Watch(Closing):
             if answered:
                 raise
             self._fold_refused(block, rows, tenant)
-
-    def _fold_rows(
-        self, block: object, rows: int, tenant: str, weight: int, latency: float
-    ) -> None:
-        table = table_of(block, self.version.inputs)
-        if self._rows and self._rows + rows > self._half:
-            self._older, self._window, self._rows = self._window, {}, 0
-            self._recent.fade()
-        self._rows += rows
-        self._count(self.reference, table)
-        if self._steps is not None:
-            with suppress(FlourError):  # what the plan refuses has no values of steps
-                self._count(self.inside, self._steps.table(block))
-        if self._usual.table:
-            self._recent.add(table)
-        for each in self.outliers:
-            each.add(table, weight)
-        if self.segments is not None or self.detectors or self.costs is not None:
-            self._fold_answers(block, self._asked(table, rows, tenant), weight, latency)
 
     def _asked(self, table: Table, rows: int, tenant: str) -> Table:
         return {**table, TENANT: np.full(rows, tenant, object)} if self._by_tenant else table

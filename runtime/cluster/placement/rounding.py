@@ -43,9 +43,18 @@ class Rounding:
             left, right = carried[:, ::2], carried[:, 1::2]
             chance = self._numbers[:, used : used + left.shape[1]]
             used += left.shape[1]
-            first, second = _moved(
-                y[rows, left], y[rows, right], s[rows, left], s[rows, right], chance
-            )
+            # Two presences after bytes have moved between them; whole ones stay.
+            a = y[rows, left]
+            b = y[rows, right]
+            size_a = s[rows, left]
+            size_b = s[rows, right]
+            both = _partial(a) & _partial(b)
+            to_a = np.minimum(size_a * (1 - a), size_b * b)
+            to_b = np.minimum(size_a * a, size_b * (1 - b))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                moved = np.where(chance < to_b / (to_a + to_b), to_a, -to_b)
+            moved = np.where(both, moved, 0.0)
+            first, second = a + moved / size_a, b - moved / size_b
             y[rows, left], y[rows, right] = first, second
             carried = np.where(_partial(first), left, right)
         last = carried[:, 0]
@@ -56,16 +65,3 @@ class Rounding:
 
 def _partial(y: Numbers) -> NDArray[np.bool_]:
     return (y > _WHOLE) & (y < 1 - _WHOLE)
-
-
-def _moved(
-    a: Numbers, b: Numbers, size_a: Numbers, size_b: Numbers, chance: Numbers
-) -> tuple[Numbers, Numbers]:
-    """Two presences after bytes have moved between them; whole ones stay."""
-    both = _partial(a) & _partial(b)
-    to_a = np.minimum(size_a * (1 - a), size_b * b)
-    to_b = np.minimum(size_a * a, size_b * (1 - b))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moved = np.where(chance < to_b / (to_a + to_b), to_a, -to_b)
-    moved = np.where(both, moved, 0.0)
-    return a + moved / size_a, b - moved / size_b

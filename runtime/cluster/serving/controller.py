@@ -410,9 +410,22 @@ class Controller:
                 return
         with self._lock:
             for seat in list(self._seats.values()):
-                self._look_at(seat, now, passed)
+                # Give up one that is stuck, and close the connection to one that reports nothing.
+                patience = AWAY_SECONDS if seat.number in self._known else STUCK_SECONDS
+                if seat.state not in {"ready", "spare"} and now - seat.since > patience:
+                    self._end(seat)
+                seat.quiet += passed
+                if seat.channel is not None and seat.quiet > max(HUNG_SECONDS, self.settings.lease):
+                    seat.channel.close()
+                self._resend(seat)
             if not self._stopped.is_set():
-                self._autoscale(now)
+                scale, seats = self.settings.scale, self._seats.values()
+                if scale.least != scale.most:
+                    loads = [seat.load for seat in seats if seat.state == "ready"]
+                    away = bool(self._known) or any(seat.state == "lost" for seat in seats)
+                    self.wanted = self._autoscaler.wanted(now, self.wanted, loads, away=away)
+                with suppress(ClusterError):  # the next look notes it
+                    self.state.change(wanted=self.wanted)
                 self._reconcile()
             self._publish()
             nodes: dict[str, list[int]] = {}
@@ -431,16 +444,6 @@ class Controller:
         self._known, self._grace = set(self._seats), now + self.settings.lease
         return 0.0
 
-    def _look_at(self, seat: Seat, now: float, passed: float) -> None:
-        """Give up one that is stuck, and close the connection to one that reports nothing."""
-        patience = AWAY_SECONDS if seat.number in self._known else STUCK_SECONDS
-        if seat.state not in {"ready", "spare"} and now - seat.since > patience:
-            self._end(seat)
-        seat.quiet += passed
-        if seat.channel is not None and seat.quiet > max(HUNG_SECONDS, self.settings.lease):
-            seat.channel.close()
-        self._resend(seat)
-
     def _let_go(self) -> None:
         """Another controller has taken over: let all replicas go to that one."""
         log.error("another controller has taken over")
@@ -454,15 +457,6 @@ class Controller:
             self._seats.clear()
         self.front.stop()
         self.fleet.close()
-
-    def _autoscale(self, now: float) -> None:
-        scale, seats = self.settings.scale, self._seats.values()
-        if scale.least != scale.most:
-            loads = [seat.load for seat in seats if seat.state == "ready"]
-            away = bool(self._known) or any(seat.state == "lost" for seat in seats)
-            self.wanted = self._autoscaler.wanted(now, self.wanted, loads, away=away)
-        with suppress(ClusterError):  # the next look notes it
-            self.state.change(wanted=self.wanted)
 
     def _reconcile(self) -> None:
         """One step to as many replicas and spare processes as there should be."""

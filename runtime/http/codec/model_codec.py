@@ -345,7 +345,9 @@ def _places(version: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
 
 def is_dense(kind: Type) -> bool:
     """Whether its values for a block of rows are one array."""
-    return _is_single(kind) or (isinstance(kind, Vector) and not kind.sparse)
+    return isinstance(kind, Scalar | Category | Text) or (
+        isinstance(kind, Vector) and not kind.sparse
+    )
 
 
 def _block(kind: Type, value: Any) -> Any:
@@ -357,11 +359,6 @@ def _block(kind: Type, value: Any) -> Any:
         return {name: _block(part, value[name]) for name, part in kind.fields if name in value}
     dtype = kind.dtype if isinstance(kind, Scalar | Category) else "string"
     return objects([value], [1]) if dtype == "string" else np.array([value], dtype)
-
-
-def _is_single(kind: Type) -> bool:
-    """Whether a row has one value of it."""
-    return isinstance(kind, Scalar | Category | Text)
 
 
 def _header_size(text: str, body: int) -> int:

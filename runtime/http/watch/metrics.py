@@ -54,24 +54,21 @@ class Metrics:
     def snapshot(self) -> Snapshot:
         """The figures of this process, those of drift still as counts; from any thread."""
         with uncollected():
-            return self._snapshot()
-
-    def _snapshot(self) -> Snapshot:
-        service, stats = self._service, self._service.runtime.stats()
-        versions = service.runtime.versions()
-        self.meters.forget(versions.keys())
-        waiting = Family(
-            "pretzel_http_requests_waiting", "gauge", "Requests whose answers are awaited."
-        )
-        waiting.add(service.waiting)
-        return [
-            *self.meters.families(),
-            waiting,
-            *_lag(service),
-            *metrics_runtime.families(service, stats, self.accountant(versions)),
-            *metrics_process.families(),
-            *self.energy.families(stats.versions),
-        ]
+            service, stats = self._service, self._service.runtime.stats()
+            versions = service.runtime.versions()
+            self.meters.forget(versions.keys())
+            waiting = Family(
+                "pretzel_http_requests_waiting", "gauge", "Requests whose answers are awaited."
+            )
+            waiting.add(service.waiting)
+            return [
+                *self.meters.families(),
+                waiting,
+                *_lag(service),
+                *metrics_runtime.families(service, stats, self.accountant(versions)),
+                *metrics_process.families(),
+                *self.energy.families(stats.versions),
+            ]
 
     async def everywhere(self) -> Snapshot:
         """The figures of this process and of its peers together."""
