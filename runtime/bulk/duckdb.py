@@ -26,6 +26,7 @@ from flour.core.types import Vector
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from oven.plans.arrow import answers_batch
+from runtime.bulk.duckdb_native import is_possible
 from runtime.bulk.plans import (
     LIST,
     Source,
@@ -37,7 +38,6 @@ from runtime.bulk.plans import (
     typed_columns,
 )
 from runtime.bulk.refused import NULL, ROW_ERRORS, check_policy, moved
-from runtime.bulk.shared_object import is_possible
 from runtime.errors import BadCall
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from runtime.cli.output import Output
-from runtime.cli.progress import Progress
+from runtime.cli.output import Output, Progress
 
 if TYPE_CHECKING:
     from oven import Plan

@@ -12,7 +12,6 @@ from runtime.cli.output import Output
 
 if TYPE_CHECKING:
     from oven import Plan
-    from oven.plans.attribution import Attribution
 
 DESCRIPTION = """\
 Show a model at one step of its way: the program as it was written, after all rules, cut into

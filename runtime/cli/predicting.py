@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, Exit
-from runtime.cli.output import Output
-from runtime.cli.progress import Progress, Rate
+from runtime.cli.output import Output, Progress, Rate
 
 if TYPE_CHECKING:
     from flour.data.arrow_reader import Arrow

@@ -30,9 +30,8 @@ from runtime.bulk import compressed
 from runtime.bulk.files import is_stream, parts_of
 from runtime.bulk.plans import no_rows
 from runtime.bulk.refused import ROW_ERRORS, others, separated
-from runtime.cli.blocks import ARROW, Block, Options
+from runtime.cli.blocks import ARROW, Block, KeptTypes, Options
 from runtime.cli.errors import BadTable
-from runtime.cli.kept import KeptTypes
 from runtime.cli.tables import Schema
 
 FORMATS = ("csv", "tsv", "jsonl", *ARROW)

@@ -22,7 +22,7 @@ from flour.core.errors import FlourError, OpaqueFailed
 from flour.core.extension_points import paused_collector
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
-from flour.core.types import Record, Text, Type, Vector
+from flour.core.types import Record, Text, Vector
 from flour.language.flow import Flow
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.initializers import with_initializers

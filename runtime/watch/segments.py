@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError, nearest
-from runtime.watch.distinct import as_floats, numbered_objects
-from runtime.watch.rows import Table
+from runtime.watch.rows import Table, as_floats, numbered_objects
 
 #: Equal parts of 0 to 1 in which scores are counted.
 SCORE_BINS = 10

@@ -27,7 +27,6 @@ from runtime.service.private import in_tables
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
-from runtime.watch.costs import StageCosts
 from runtime.watch.observers import Observer, attach, detach, observers_of
 from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, loose_table, read_table, table_of, taken
@@ -36,7 +35,7 @@ from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
 from runtime.watch.statistics import Drift, Window, drift_of
 from runtime.watch.statistics import window as window_of
-from runtime.watch.steps import Steps
+from runtime.watch.steps import StageCosts, Steps
 from runtime.watch.training import reference_of
 
 log = logging.getLogger("pretzel.watch")

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from objectstore import Explained
-from runtime.workers.errors import ChannelClosed, WorkersError
+from runtime.errors import ChannelClosed, WorkersError
 
 log = logging.getLogger("pretzel.workers")
 

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 
-from runtime.errors import UnknownEndpoint
+from runtime.errors import Overtaken, UnknownEndpoint
 from runtime.routing.history import History
 from runtime.routing.route import Route
 from runtime.routing.written import EDITED, as_data, as_toml, from_toml
 from runtime.service.endpoint import Endpoint
 from runtime.workers.desired import NOTHING, Name
-from runtime.workers.errors import Overtaken
 
 
 class FleetRoutes:

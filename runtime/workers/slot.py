@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any
 
 from flour.core.errors import FlourError
+from runtime.errors import ChannelClosed
 from runtime.workers.channel import Channel
-from runtime.workers.errors import ChannelClosed
 from runtime.workers.fleet import Fleet, Member
 
 #: Seconds between checks of a worker; without an answer it gets no connections; it is killed.

@@ -27,13 +27,12 @@ from runtime.cluster.serving.link import BEATS, Address, admitted
 from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat
 from runtime.cluster.serving.settings import ClusterSettings, Launcher
 from runtime.cluster.serving.state import ClusterState
-from runtime.errors import ClusterError
+from runtime.errors import ChannelClosed, ClusterError
 from runtime.repository import Event, Repository
 from runtime.repository.errors import UnknownModel
 from runtime.repository.object_storage import RemotePlans
 from runtime.rollout import STEP_SECONDS
 from runtime.workers.channel import Channel
-from runtime.workers.errors import ChannelClosed
 from runtime.workers.slot import HUNG_SECONDS
 from runtime.workers.supervisor import gathered
 

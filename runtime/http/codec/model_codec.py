@@ -19,7 +19,6 @@ from flour.core.errors import FlourError
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.batch import Batch, Kind, row_batch
 from runtime.http.codec import codec_binary, codec_json
-from runtime.http.codec.classification import top_classes
 from runtime.http.codec.codec_json import (
     Envelope,
     LooseInput,
@@ -39,7 +38,7 @@ from runtime.http.codec.response_options import (
 )
 from runtime.http.codec.row_decoder import RowDecoder
 from runtime.http.codec.signature import TensorSpec, call_data, specs
-from runtime.http.codec.tensors import BYTES, DTYPES, Tensor, datatype_of, objects
+from runtime.http.codec.tensors import BYTES, DTYPES, Tensor, datatype_of, objects, top_classes
 from runtime.http.wire.messages import (
     HEADER_LENGTH,
     OCTETS,

@@ -19,8 +19,7 @@ import httptools
 
 from runtime.http.wire import problems
 from runtime.http.wire.body_reading import drop, place_for
-from runtime.http.wire.headers import Spelling, repeated, spelling
-from runtime.http.wire.heads import Heads
+from runtime.http.wire.headers import Heads, Spelling, repeated, spelling
 from runtime.http.wire.interfaces import App
 from runtime.http.wire.lag import Lag
 from runtime.http.wire.messages import Request, Response
