@@ -1,4 +1,4 @@
-"""What can go wrong between a caller and a plan.
+"""Errors between a caller and a plan.
 
     FlourError (flour.core.errors)
     ├── UnknownEndpoint   nothing is registered under this name or version (also a LookupError)
@@ -47,7 +47,7 @@ class InService(FlourError):
 
 
 class BadRegistration(FlourError, TypeError):
-    """What was to be registered is no program, plan or file of one, or its name is no name."""
+    """Raised for an object that is no program, plan or file of one, and for an invalid name."""
 
 
 class BadCall(FlourError, ValueError):

@@ -94,7 +94,7 @@ def _takes_extensions(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 class Function:
-    """What a registered function does, whichever way it is called."""
+    """Behaviour of a registered function, whichever way it is called."""
 
     def __init__(
         self, plan: Plan, outputs: str | Sequence[str] | None, on_error: str | None = None
@@ -170,7 +170,7 @@ class Function:
         return made.column(0) if self._single else made.to_struct_array()
 
     def with_parameters(self) -> Callable[..., Arrow]:
-        """The same for the columns of a call from Python, whose parameters DuckDB counts."""
+        """Answer the columns of a call from Python, whose parameters DuckDB counts."""
 
         def answer(*given: Arrow) -> Arrow:
             arrays = [each.combine_chunks() if hasattr(each, "chunks") else each for each in given]

@@ -47,7 +47,7 @@ _MACHINES = {
 
 
 def is_possible() -> bool:
-    """Whether this machine loads such files."""
+    """True if this machine loads such files."""
     return sys.platform == "linux" and platform.machine() in _MACHINES
 
 
@@ -129,7 +129,7 @@ _ANY = 34
 
 
 class _Access(ctypes.Structure):
-    """What an extension's first function is given."""
+    """Argument of an extension's first function."""
 
     _fields_ = (
         ("set_error", ctypes.CFUNCTYPE(None, c_void_p, c_char_p)),
@@ -215,13 +215,13 @@ def _check_replaces(name: str) -> None:
 
 
 def _footer(system: str) -> bytes:
-    """What DuckDB reads of an extension before it loads it; there is no signature."""
+    """Footer that DuckDB reads before it loads an extension; there is no signature."""
     fields = ("", "", "", "C_STRUCT", "0", _API, system, "4")
     return b"".join(field.encode().ljust(_FIELD, b"\0") for field in fields) + bytes(_SIGNATURE)
 
 
 class _Planned(NamedTuple):
-    """What a query was planned for."""
+    """Facts that a query was planned for."""
 
     schema: Arrow
     function: Function
@@ -270,7 +270,7 @@ class _Native:
             raise BadRegistration("DuckDB does not take a function of this name", found=repr(name))
 
     def is_called(self, name: str) -> bool:
-        """Whether SQL means this function."""
+        """True if SQL means this function."""
         return self._name.lower() == name.lower()
 
     # --- types -----------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Options:
     rows: int = 10_000
     """How many a block has at most."""
     header: bool | None = None
-    """Whether the first line of a CSV file names its columns; None to find out."""
+    """True if the first line of a CSV file names its columns; None to find out."""
     separator: str | None = None
     keep: tuple[str, ...] = ()
     where: str | None = None
@@ -81,7 +81,7 @@ class Options:
 
     @property
     def is_arrow(self) -> bool:
-        """Whether pyarrow reads the files."""
+        """True if pyarrow reads the files."""
         return self.form in ARROW
 
 

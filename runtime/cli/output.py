@@ -114,7 +114,7 @@ class Progress:
             self._draw(bar(self._label, done, self._total, note, _columns()))
 
     def share(self, done: int) -> float:
-        """Which part of the total this is; 0 where there is none."""
+        """Part of the total that this is; 0 where there is none."""
         return done / self._total if self._total else 0.0
 
     def step(self, note: str) -> None:

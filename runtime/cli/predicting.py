@@ -86,7 +86,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Task(NamedTuple):
-    """What is to be done."""
+    """A prediction of files, as its command asked for it."""
 
     plan: Plan
     rows: str
@@ -103,19 +103,19 @@ class Task(NamedTuple):
 
     @property
     def by_batches(self) -> bool:
-        """Whether answers are Arrow's batches, which a journal can keep."""
+        """True if answers are Arrow's batches, which a journal can keep."""
         return self.how.is_arrow or self.form in {"parquet", "arrow"}
 
     @property
     def is_resumable(self) -> bool:
-        """Whether another run can go on where this one was."""
+        """True if another run can go on where this one was."""
         from runtime.bulk.files import is_stream
 
         return self.by_batches and not is_stream(self.rows)
 
     @property
     def journal(self) -> dict[str, Any]:
-        """What makes two tasks the same."""
+        """Facts that make two tasks the same."""
         from runtime.bulk.files import parts_of
         from runtime.cli.program import release
 

@@ -405,7 +405,7 @@ def _json_data(
 
 
 def _unnamed(row: object, columns: Sequence[str], name: str, kind: Type) -> object:
-    """What an object holds under an input's name; else its values, in the first row's order."""
+    """Value under an input's name in an object; else its values, in the first row's order."""
     if not isinstance(row, dict) or name in row or not row.keys() >= {*columns}:
         return row.get(name, row) if isinstance(row, dict) else row
     values = [row[column] for column in columns]

@@ -223,7 +223,7 @@ class Schema:
         )
 
     def _by_position(self) -> bool:
-        """Whether columns go by position: the model was fitted without names, and none agrees."""
+        """True if columns go by position: the model was fitted without names, and none agrees."""
         kind = self._kind
         named = isinstance(kind, Record) and bool(set(kind.names) & set(self._header or ()))
         return isinstance(kind, Record) and kind.positional and not named
@@ -255,7 +255,7 @@ class Schema:
         return arrays[0]
 
     def looks_like_header(self, first: Row) -> bool:
-        """Whether a first line is a header: true unless all number columns have numbers in it."""
+        """True if a first line is a header: true unless all number columns have numbers in it."""
         read = [column for column in self.columns if column.dtype not in ("string", "bool")]
         for column in read:
             try:

@@ -115,7 +115,7 @@ def _listed(given: object) -> list[str]:
 
 
 def _has(given: object, fits: Callable[[object], bool]) -> bool:
-    """Whether this has something for each name that fits."""
+    """True if this has something for each name that fits."""
     if not isinstance(given, Mapping) or len(_listed(given)) < len(given):
         return False
     return all(map(fits, given.values()))

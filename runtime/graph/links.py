@@ -1,4 +1,4 @@
-"""Which graph uses which models: found at registration, asked when models come, switch and go."""
+"""The models that each graph uses: found at registration, asked when models come, switch and go."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Links:
         return plan, made
 
     def _reaches(self, address: str, name: str, seen: set[str]) -> bool:
-        """Whether following an address leads to this name."""
+        """True if following an address leads to this name."""
         if address == name:
             return True
         if "@" in address or address in seen:

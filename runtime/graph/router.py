@@ -58,7 +58,7 @@ class Limit:
 
     @property
     def idle(self) -> bool:
-        """Whether all are out again."""
+        """True if all are out again."""
         return self._free == self._limit and not self._waiting
 
     async def __aenter__(self) -> None:
@@ -149,7 +149,7 @@ class Tries:
         self.problem: Exception | None = None
 
     def passed(self, step: Step, *, whole: bool = False) -> LimitPassed:
-        """Which limit of a fetch has passed, how often it was asked, and with what outcome."""
+        """The limit of a fetch that has passed, how often it was asked, and with what outcome."""
         op, begun = step.op, self.begun
         tries = f"{begun} of {op.retries + 1} tries" if op.retries else "1 try"
         limit = f"deadline={op.deadline:g}" if whole else f"timeout={op.timeout:g}"
@@ -462,7 +462,7 @@ class Router:
         inputs: list[Columns],
         row: int,
     ) -> Any:
-        """What a fetch answers for one row, or what there is in its place."""
+        """A fetch's answer for one row, or its substitute."""
         op = step.op
         key = (step.number, _key(values)) if op.keep else None
         if key is not None:
@@ -568,7 +568,7 @@ def _count(request: Request, step: Step) -> int:
 
 
 def gathered(step: Step, values: Values) -> dict[str, Columns]:
-    """What a plan's step reads, for the rows that it runs for."""
+    """Inputs of a plan's step, for the rows that it runs for."""
     assert step.form is not None, "a plan has one"
     return step.form.given({item: values.at(item, step.path) for item in step.reads})
 

@@ -56,7 +56,7 @@ def url_of(host: str, port: int) -> str:
 
 @contextlib.contextmanager
 def listening(host: str, port: int) -> Iterator[None]:
-    """What the system refuses inside is that a server listens at this address."""
+    """Explain an error of the system inside as a refusal to listen at this address."""
     try:
         yield
     except OSError as problem:

@@ -14,14 +14,14 @@ from oven.entry.zipmap import zipmap
 
 
 def is_block(entry: Entry) -> bool:
-    """Whether an array for the input is a column, or the block of rows, that the plan reads."""
+    """True if an array for the input is a column, or the block of rows, that the plan reads."""
     tensor = entry.tensor
     fits = tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
     return fits and entry.port.kind == "tensor"
 
 
 def is_direct(answer: Answer) -> bool:
-    """Whether the plan's column has ONNX's shape already."""
+    """True if the plan's column has ONNX's shape already."""
     tensor = answer.tensor
     if isinstance(tensor, Listed):
         parts = [Answer(answer.port, item) for item in tensor.items]
@@ -33,7 +33,7 @@ def is_direct(answer: Answer) -> bool:
 
 
 def _is_lying(answer: Answer) -> bool:
-    """Whether one value of each row lies side by side, as an ArrayFeatureExtractor leaves them."""
+    """True if one value of each row lies side by side, as an ArrayFeatureExtractor leaves them."""
     tensor = answer.tensor
     return (tensor.axis, tensor.shape) == (1, (1, 1)) and tensor.labels is None
 

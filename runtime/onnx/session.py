@@ -59,7 +59,7 @@ _BESIDES = dict.fromkeys(
 
 
 class ModelMeta(NamedTuple):
-    """What a model says about itself."""
+    """A model's own metadata."""
 
     producer_name: str
     graph_name: str
@@ -154,7 +154,7 @@ class InferenceSession:
 
     @property
     def ready(self) -> bool:
-        """Whether the next run compiles nothing; until then definitions answer."""
+        """True if the next run compiles nothing; until then definitions answer."""
         return self._compiling is None
 
     def _open_when_compiled(self) -> None:
@@ -172,7 +172,7 @@ class InferenceSession:
         self._compiling = None
 
     def _facts(self) -> Facts | None:
-        """What sessions over models of the same structure need not find out again."""
+        """Facts that sessions over models of the same structure share."""
         if self._ranks is None or not isinstance(self._short, BuiltinFunctionType):
             return None
         values = self._inputs, self._outputs, self._overridable
@@ -349,7 +349,7 @@ class InferenceSession:
         return {name: {} for name in self.get_providers()}
 
     def get_modelmeta(self) -> ModelMeta:
-        """What the model says about itself."""
+        """The model's own metadata."""
         model = self.program.model
         return ModelMeta(
             model.producer,
@@ -384,7 +384,7 @@ class InferenceSession:
 
 
 def _one_listed(plan: oven.Plan, name: str) -> Callable[[object], Sequence[Any] | None]:
-    """What the entry does not take: of that, one document in lists is short, too."""
+    """Answer inputs that the entry does not take; one document in lists is short, too."""
     if list(map(type, plan.inputs.values())) != [Text]:
         return lambda _: None
 

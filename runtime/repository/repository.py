@@ -307,7 +307,7 @@ class Repository(Closing):
         return True
 
     def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
-        """Whether files have not changed for a while, by their own clock or by ours."""
+        """True if files have not changed for a while, by their own clock or by ours."""
         seen = self._seen.get(key)
         if seen is None or seen.stamp != stamp:
             seen = self._seen[key] = _Stability(stamp, self._clock())

@@ -66,7 +66,7 @@ def _read_folder(folder: Folder, directory: Path, into: Findings, above: frozens
 
 
 def _has_settings(folder: Folder, directory: Path, depth: int) -> bool:
-    """Whether a folder or one below it has settings of other servers."""
+    """True if a folder or one below it has settings of other servers."""
     for settings in (layout_mlserver.SETTINGS, layout_triton.CONFIG):
         if folder.is_file(directory / settings):
             return True

@@ -186,7 +186,7 @@ def taken(batch: Batch, inputs: Mapping[str, Type], places: NDArray[np.int64] | 
 
 
 def answers_of(plan: Plan, table: Table) -> dict[str, Any]:
-    """What a plan answers to rows by column."""
+    """A plan's answers to rows by column."""
     names = list(table)
     if names == [str(place) for place in range(len(names))]:
         return plan.run(np.column_stack([table[name] for name in names]))

@@ -115,7 +115,7 @@ def numbered(values: NDArray[Any], *, floored: bool = False) -> tuple[NDArray[np
 
 
 class Cell(NamedTuple):
-    """What was counted of a segment."""
+    """Counts of a segment."""
 
     segment: tuple[str, ...]
     rows: int
@@ -123,7 +123,7 @@ class Cell(NamedTuple):
     scores: tuple[int, ...]
     labels: dict[str, int]
     seconds: float = 0.0
-    """What its rows took to compute, where `costs` are watched; each row of a block the same."""
+    """Seconds of computing its rows, where `costs` are watched; equal for all rows of a block."""
     latency: float | None = None
     """The mean seconds of the calls that were timed, which are of few rows."""
 

@@ -1,4 +1,4 @@
-"""What reference rows look like, by column, and counters of a window in the same bins.
+"""Sketches of reference rows by column, and counters of a window in the same bins.
 
 A column of numbers is kept as the counts between its quantiles, and below and above all of them,
 where the reference has none; one of words as the counts of its most frequent words.

@@ -49,10 +49,10 @@ _REFUSED_SECONDS = 10.0
 
 
 class Detector(Protocol):
-    """What looks at scores one by one, as Adwin and PageHinkley do."""
+    """A detector that looks at scores one by one, as Adwin and PageHinkley do."""
 
     def update(self, score: float) -> bool:
-        """Whether this score makes it alarm."""
+        """True if this score makes it alarm."""
 
 
 class Alarm(NamedTuple):
@@ -382,7 +382,7 @@ class Watch(Closing):
         return sorted(found, key=lambda each: each.score, reverse=True)
 
     def windows(self) -> list[Window]:
-        """What was counted of each column of the window; windows of several processes add up."""
+        """Counts of each column of the window; windows of several processes add up."""
         found, sketches = [], {**self.inside.columns, **self.reference.columns}
         older, newer = self._older, self._window  # the background may begin another half
         for name in [each for each in {**older, **newer} if each in sketches]:
@@ -403,7 +403,7 @@ class Watch(Closing):
         return causes_of(columns, plan, self._usual.table, self._recent.table)
 
     def cells(self) -> list[Cell]:
-        """What was counted of each segment."""
+        """Counts of each segment."""
         return [] if self.segments is None else self.segments.cells()
 
     def restart(self) -> None:

@@ -74,7 +74,7 @@ class Channel:
 
     @property
     def closed(self) -> bool:
-        """Whether the other process has ended, or closed its end."""
+        """True if the other process has ended, or closed its end."""
         return self._closed
 
     def ask(self, kind: str, body: object = None) -> Future[Any]:

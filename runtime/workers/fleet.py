@@ -40,9 +40,9 @@ class Member:
     def __init__(self, number: int, line: Line) -> None:
         self.number, self.line = number, line
         self.serving = False
-        """Whether it takes requests, or will before the next change reaches it."""
+        """True if it takes requests, or will before the next change reaches it."""
         self.opened = False
-        """Whether it has confirmed that it takes requests."""
+        """True if it has confirmed that it takes requests."""
         self.last: Future[Any] | None = None
         """The answer to the last change sent to it."""
         self.late: Future[Any] | None = None

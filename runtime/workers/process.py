@@ -121,7 +121,7 @@ class Worker:
         return None
 
     def _compared(self, runtime: Runtime, name: str) -> Future[Any]:
-        """What was compared here; computed on a thread of its own, as it may take long."""
+        """Comparison made here, computed on a thread of its own, as it may take long."""
         done: Future[Any] = Future()
 
         def compute() -> None:

@@ -21,7 +21,7 @@ from runtime.workers.desired import NOTHING, Name
 
 
 class FleetRoutes:
-    """Which version of an endpoint answers, in every worker."""
+    """The version of an endpoint that answers, in every worker."""
 
     def __init__(self) -> None:
         self._histories: dict[str, History] = {}
@@ -53,7 +53,7 @@ class FleetRoutes:
         )
 
     def has_route(self, name: str) -> bool:
-        """Whether an endpoint was given a route."""
+        """True if an endpoint was given a route."""
         return name in self._histories
 
     def history(self, name: str) -> History:

@@ -82,7 +82,7 @@ class Slot:
         self._begin = begin | {"worker": number}
         self._handle, self._on_event = handle, on_event
         self.ready = threading.Event()
-        """Whether it takes requests."""
+        """True if it takes requests."""
         self.ended = 0
         """The number of its processes that have ended."""
         self.channel: Channel | None = None
@@ -91,7 +91,7 @@ class Slot:
         self._backoff = Backoff()
         self._trouble = ""
         self.leaving = False
-        """Whether it takes no more connections, and ends when it has answered its requests."""
+        """True if it takes no more connections, and ends when it has answered its requests."""
         self._thread = threading.Thread(target=self._run, name=f"pretzel-slot-{number}")
         self._thread.daemon = True
 

@@ -221,7 +221,7 @@ class Coded(Closing):
                 _fail(group.waiting[number], problem)
 
     def _decoded(self, group: _Group) -> Iterator[tuple[int, Answer]]:
-        """What is missing, if enough answers of one version are there."""
+        """Missing answers, if enough answers of one version are there."""
         every = (*group.answers.values(), *group.parities.values())
         answers = [each.values for each in every]
         shapes = {each.shape[1:] if each.dtype.kind in "biuf" else None for each in answers}

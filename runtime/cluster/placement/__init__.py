@@ -1,4 +1,4 @@
-"""Which models live on which node of a network, decided online from the requests that are seen.
+"""Placement of models on the nodes of a network, decided online from the requests that are seen.
 
 Network     nodes with budgets of bytes, and the way from each to the repository
 Catalogue   models: their tasks, bytes, inference delays and accuracies, and what they share

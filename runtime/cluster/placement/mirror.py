@@ -37,7 +37,7 @@ class Rounding:
         self._numbers = self._generator.random((self._nodes, self._width))
 
     def __call__(self, presence: Numbers, sizes: Numbers) -> NDArray[np.bool_]:
-        """Whole models for probabilities, both with a row for each node."""
+        """Round probabilities to whole models, both with a row for each node."""
         models = presence.shape[1]
         spare = ((0, 0), (0, self._width - models))
         y, s = np.pad(presence, spare), np.pad(sizes, spare, constant_values=1.0)
@@ -108,7 +108,7 @@ class Mirror:
         self._placement = self._whole()
 
     def placement(self) -> NDArray[np.bool_]:
-        """Which models are on which node in this slot."""
+        """Models on each node in this slot."""
         return self._placement
 
     def observe(self, requests: Numbers) -> None:

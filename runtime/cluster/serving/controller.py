@@ -521,7 +521,7 @@ class Controller:
             self.fleet.again(member)
 
     def _awaits(self) -> bool:
-        """Whether replicas may yet come back, so that clients should go on with what they know."""
+        """True if replicas may yet come back, so that clients should go on with what they know."""
         self._passed(self._clock())
         self._known &= self._seats.keys()
         return bool(self._known) and (self._clock() < self._grace or not self._ready())

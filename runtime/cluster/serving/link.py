@@ -66,7 +66,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether it may answer."""
+        """True if it may answer."""
         return self.clock() < self._until
 
     def __call__(self, request: Request) -> Response | None:

@@ -55,7 +55,7 @@ class Seat:
         self.state, self.since = state, now
 
     def told(self) -> MemberState:
-        """What clients are told of it."""
+        """State of a member as clients see it."""
         return MemberState(
             *(self.number, self.url, self.state, self.process, self.node, self.generation)
         )

@@ -106,7 +106,7 @@ class Replica(Worker):
 
     @property
     def orphaned(self) -> bool:
-        """Whether it ended because a controller had given it up."""
+        """True if it ended because a controller had given it up."""
         return self._alone
 
     def _finish(self) -> None:

@@ -58,7 +58,7 @@ _ARRAY = np.ndarray
 
 
 class Counts:
-    """What was done for one version; only the event loop's thread counts."""
+    """Calls of one version; only the event loop's thread counts."""
 
     __slots__ = ("calls", "failed", "rows", "seconds")
 
@@ -74,7 +74,7 @@ class Counts:
 
 
 class ModelCodec:
-    """What the front end has worked out for one version."""
+    """The front end's prepared decoding and encoding for one version."""
 
     __slots__ = (
         *("class_names", "counts", "direct", "inputs", "origin", "outputs", "places", "prefix"),
@@ -343,7 +343,7 @@ def _places(version: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def is_dense(kind: Type) -> bool:
-    """Whether its values for a block of rows are one array."""
+    """True if its values for a block of rows are one array."""
     return isinstance(kind, Scalar | Category | Text) or (
         isinstance(kind, Vector) and not kind.sparse
     )

@@ -1,4 +1,4 @@
-"""What a version takes and gives, as tensors; and from tensors to the data of a call.
+"""Inputs and outputs of a version as tensors, and the data of a call from tensors.
 
 input             tensors
 Vector            one [n, width] of any name, or its columns as separate [n] or [n, 1]

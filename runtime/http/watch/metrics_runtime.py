@@ -182,7 +182,7 @@ def _single(make: Callable[..., Family], name: str, text: str, value: float) -> 
 
 
 def _shadows(every: Iterable[ShadowStats]) -> Family:
-    """What shadows were asked, and what they were spared."""
+    """Requests that shadows were asked, and those they were spared."""
     requests = _counter("pretzel_shadow_requests_total", help="Requests for shadows, by their end.")
     for each in every:
         name, _, version = each.challenger.rpartition("@")

@@ -378,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         return dict(zip(self._spelling.names, headers.values(), strict=True))
 
     def _will_be_late(self) -> bool:
-        """Whether the request that has begun to come will be refused."""
+        """True if the request that has begun to come will be refused."""
         name = self._spelling.deadline
         deadline = None if name is None else self._headers[name]
         return self._app.is_late(self._waited, deadline) and self._parser.get_method() == b"POST"

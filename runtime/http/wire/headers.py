@@ -29,7 +29,7 @@ class Spelling(NamedTuple):
     names: tuple[bytes, ...]
     """The names in lower case."""
     plain: bool
-    """Whether none of them changes how the body is read, or how soon it has to be answered."""
+    """True if none of them changes how the body is read, or how soon it has to be answered."""
     length: bytes | None
     """The name of the content-length header, as it was spelled."""
     expect: bytes | None
