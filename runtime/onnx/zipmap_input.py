@@ -50,7 +50,7 @@ def entry_of_maps(flow: Flow) -> Entry | None:
 
 
 def _reader(flow: Flow) -> tuple[Node, str, str] | None:
-    """The node that looks up a program's only input, if nothing else reads it; its name and keys."""
+    """The node that looks up a program's only input and is alone to read it; its name and keys."""
     if [type(kind) for kind in flow.inputs().values()] != [Pairs]:
         return None
     above = [item for item in flow.nodes() if any(_is_source(each) for each in item.inputs)]
