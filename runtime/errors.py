@@ -1,4 +1,4 @@
-"""What can go wrong between a caller and a plan.
+"""Errors between a caller and a plan.
 
     FlourError (flour.core.errors)
     ├── UnknownEndpoint   nothing is registered under this name or version (also a LookupError)
@@ -13,6 +13,12 @@
     ├── NotOffered        the program has no such output (also an AttributeError)
     ├── ClusterError      a network of nodes, or a group of coded requests, that cannot be
     │   └── RefusedRows   a replica does not answer these rows, nor would another (an InputError)
+    ├── WorkersError      something is wrong with the processes that serve a port
+    │   ├── ChannelClosed     the other process has ended
+    │   ├── NotInStep         not every worker has followed a change in time
+    │   ├── Overtaken         another worker changed the same route first
+    │   ├── Rejected          a worker could not load what it was told to
+    │   └── NoWorker          no worker comes up
     ├── Unfaithful        a served program does not answer as the original does
     ├── OutputInUse       another process is writing this file of answers
     └── InputError
@@ -41,7 +47,7 @@ class InService(FlourError):
 
 
 class BadRegistration(FlourError, TypeError):
-    """What was to be registered is no program, plan or file of one, or its name is no name."""
+    """Raised for an object that is no program, plan or file of one, and for an invalid name."""
 
 
 class BadCall(FlourError, ValueError):
@@ -98,3 +104,27 @@ class OutputInUse(FlourError):
 
 class UnreadableFile(InputError):
     """A file of rows is damaged, or not in the format that it should be in."""
+
+
+class WorkersError(FlourError):
+    """Something is wrong with the processes that serve a port."""
+
+
+class ChannelClosed(WorkersError):
+    """The other process has ended, or closed its end."""
+
+
+class NotInStep(WorkersError):
+    """Not every worker has followed a change in time; they go on trying."""
+
+
+class Overtaken(WorkersError):
+    """Another worker changed the same route first."""
+
+
+class Rejected(WorkersError):
+    """A worker could not load a plan."""
+
+
+class NoWorker(WorkersError):
+    """No worker comes up."""

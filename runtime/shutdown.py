@@ -28,7 +28,7 @@ class Ending:
             self._writer.send(b"\0")
 
     def is_set(self) -> bool:
-        """Whether the end was asked for."""
+        """True if the end was asked for."""
         return self._is_set
 
     def wait(self) -> None:

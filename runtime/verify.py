@@ -93,7 +93,7 @@ def verify_answers(
 
 
 def _original(name: str, estimator: object, rows: object) -> Any:
-    """What the estimator answers where the program has this output; None if it has no method."""
+    """The estimator's answer where the program has this output; None if it has no method."""
     stem, _, target = name.rpartition("_") if name[-1].isdigit() else (name, "", "")
     method = getattr(estimator, METHODS.get(stem, ""), None)
     with np.errstate(divide="ignore"):  # the logarithm of zero

@@ -44,7 +44,7 @@ def _warm(
 
 
 def use(plans: Sequence[Plan]) -> None:
-    """Let all code be compiled that serving these plans needs besides their own.
+    """Compile what serving these plans needs beyond their own code.
 
     It is called where code is compiled ahead of time: see oven.plans.ahead.
     """

@@ -26,6 +26,7 @@ from flour.core.types import Vector
 from flour.data.arrow_reader import Arrow, library
 from oven import Plan
 from oven.plans.arrow import answers_batch
+from runtime.bulk.duckdb_native import is_possible
 from runtime.bulk.plans import (
     LIST,
     Source,
@@ -37,7 +38,6 @@ from runtime.bulk.plans import (
     typed_columns,
 )
 from runtime.bulk.refused import NULL, ROW_ERRORS, check_policy, moved
-from runtime.bulk.shared_object import is_possible
 from runtime.errors import BadCall
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def register(
 
         register_native(connection, name, function)
         return True
-    if _is_there(connection, name):
+    query = "select count(*) from duckdb_functions() where function_name = ?"
+    ((count,),) = connection.execute(query, [name.lower()]).fetchall()
+    if count:
         connection.remove_function(name)
     # Over Arrow the types are names, which DuckDB's own annotations do not allow for.
     create: Any = connection.create_function
@@ -91,14 +93,8 @@ def _takes_extensions(connection: duckdb.DuckDBPyConnection) -> bool:
     return is_possible() and release >= _OLDEST and bool(allowed)
 
 
-def _is_there(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    query = "select count(*) from duckdb_functions() where function_name = ?"
-    ((count,),) = connection.execute(query, [name.lower()]).fetchall()
-    return bool(count)
-
-
 class Function:
-    """What a registered function does, whichever way it is called."""
+    """Behaviour of a registered function, whichever way it is called."""
 
     def __init__(
         self, plan: Plan, outputs: str | Sequence[str] | None, on_error: str | None = None
@@ -174,7 +170,7 @@ class Function:
         return made.column(0) if self._single else made.to_struct_array()
 
     def with_parameters(self) -> Callable[..., Arrow]:
-        """The same for the columns of a call from Python, whose parameters DuckDB counts."""
+        """Answer the columns of a call from Python, whose parameters DuckDB counts."""
 
         def answer(*given: Arrow) -> Arrow:
             arrays = [each.combine_chunks() if hasattr(each, "chunks") else each for each in given]

@@ -4,11 +4,19 @@ Vectors of numbers and strings are read where they are (`duckdb_vectors`). DuckD
 over as Arrow (`duckdb_data_chunk_to_arrow`) and takes answers so, by functions of its own. The
 library that is asked for them is the one that the Python package `duckdb` consists of. A call holds
 the GIL while columns are converted, and native code releases it.
+
+A shared object of one function that jumps to an address of this process.
+DuckDB gives its C API to extensions, which are shared objects that it loads by path. What it should
+call is a function of ours that exists already, so the file holds a jump and nothing that would
+have to be compiled or linked. It is good for this process only.
 """
 
 from __future__ import annotations
 
 import ctypes
+import platform
+import struct
+import sys
 import tempfile
 from collections.abc import Callable
 from ctypes import byref, c_bool, c_char_p, c_uint64, c_void_p
@@ -19,13 +27,75 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flour.data.arrow_reader import Arrow, library
 from runtime.bulk.duckdb_vectors import Vectors, put, vectors
-from runtime.bulk.shared_object import shared_object
 from runtime.errors import BadRegistration
 
 if TYPE_CHECKING:
     import duckdb
 
     from runtime.bulk.duckdb import Function
+
+_PAGE = 0x1000
+_LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
+_EXECUTE, _WRITE, _READ = 1, 2, 4
+_HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT = 4, 5, 6, 10, 11
+_HEADERS, _HEADER, _SYMBOL = 64, 56, 24
+#: By machine: its number in ELF, and a jump to the address that follows these bytes.
+_MACHINES = {
+    "x86_64": (62, bytes.fromhex("ff2500000000")),  # jmp [rip]
+    "aarch64": (183, bytes.fromhex("5000005800021fd6")),  # ldr x16, 8; br x16
+}
+
+
+def is_possible() -> bool:
+    """True if this machine loads such files."""
+    return sys.platform == "linux" and platform.machine() in _MACHINES
+
+
+def shared_object(function: str, address: int) -> bytes:
+    """The bytes of an ELF file for this machine that exports `function`."""
+    machine, jump = _MACHINES[platform.machine()]
+    names = b"\0" + function.encode() + b"\0"
+    code = (jump + struct.pack("<Q", address)).ljust(16, b"\0")
+    start = _HEADERS + 4 * _HEADER
+    places = _places(start, len(code), 2 * _SYMBOL, len(names))
+    code_at, symbols_at, names_at, hash_at, end = places
+    symbols = bytes(_SYMBOL) + struct.pack("<IBBHQQ", 1, 0x12, 0, 1, code_at, len(code))
+    table = struct.pack("<5I", 1, 2, 1, 0, 0)  # one bucket, which has the second symbol
+    tags = {_HASH: hash_at, _STRTAB: names_at, _SYMTAB: symbols_at, _STRSZ: len(names)}
+    tags |= {_SYMENT: _SYMBOL, 0: 0}
+    dynamic = b"".join(struct.pack("<QQ", *each) for each in tags.items())
+    parts = ((code, code_at), (symbols, symbols_at), (names, names_at), (table, hash_at))
+    made = bytearray(_PAGE + len(dynamic))
+    made[:_HEADERS] = struct.pack(
+        *("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, machine, 1, 0, _HEADERS, 0),
+        *(0, _HEADERS, _HEADER, 4, 64, 0, 0),
+    )
+    headers = (
+        (_LOAD, _READ | _EXECUTE, 0, end, _PAGE),
+        (_LOAD, _READ | _WRITE, _PAGE, len(dynamic), _PAGE),
+        (_DYNAMIC, _READ | _WRITE, _PAGE, len(dynamic), 8),
+        (_STACK, _READ | _WRITE, 0, 0, 16),
+    )
+    made[_HEADERS:start] = b"".join(
+        struct.pack("<IIQQQQQQ", kind, flags, at, at, at, size, size, align)
+        for kind, flags, at, size, align in headers
+    )
+    for part, at in parts:
+        made[at : at + len(part)] = part
+    made[_PAGE:] = dynamic
+    return bytes(made)
+
+
+def _places(start: int, *sizes: int) -> tuple[int, ...]:
+    """Where parts of these sizes go, and where the last one, a hash table, begins and ends."""
+    places = []
+    for size in sizes:
+        start = -(-start // 16) * 16
+        places.append(start)
+        start += size
+    start = -(-start // 16) * 16
+    return (*places, start, start + 20)
+
 
 #: The version of the C API that the extension is written for, which all later releases keep.
 _API = "v1.2.0"
@@ -59,7 +129,7 @@ _ANY = 34
 
 
 class _Access(ctypes.Structure):
-    """What an extension's first function is given."""
+    """Argument of an extension's first function."""
 
     _fields_ = (
         ("set_error", ctypes.CFUNCTYPE(None, c_void_p, c_char_p)),
@@ -99,7 +169,11 @@ _POINTERS = (
 
 def register_native(connection: duckdb.DuckDBPyConnection, name: str, function: Function) -> None:
     """Register a function by an extension that DuckDB loads now, or give one another plan."""
-    there = _registered(connection, name)
+    # The latest function of this name in the connection's database.
+    query = "select extension_name from duckdb_extensions() where loaded"
+    loaded = {each for (each,) in connection.execute(query).fetchall()}
+    found = [each for own, each in _kept.items() if own in loaded and each.is_called(name)]
+    there = found[-1] if found else None
     if there is not None:
         if there.function.returned == function.returned:
             there.function = function
@@ -128,14 +202,6 @@ def register_native(connection: duckdb.DuckDBPyConnection, name: str, function: 
         raise problems[0]
 
 
-def _registered(connection: duckdb.DuckDBPyConnection, name: str) -> _Native | None:
-    """The latest function of this name in the connection's database."""
-    query = "select extension_name from duckdb_extensions() where loaded"
-    loaded = {each for (each,) in connection.execute(query).fetchall()}
-    found = [each for own, each in _kept.items() if own in loaded and each.is_called(name)]
-    return found[-1] if found else None
-
-
 def _check_replaces(name: str) -> None:
     import duckdb
 
@@ -149,13 +215,13 @@ def _check_replaces(name: str) -> None:
 
 
 def _footer(system: str) -> bytes:
-    """What DuckDB reads of an extension before it loads it; there is no signature."""
+    """Footer that DuckDB reads before it loads an extension; there is no signature."""
     fields = ("", "", "", "C_STRUCT", "0", _API, system, "4")
     return b"".join(field.encode().ljust(_FIELD, b"\0") for field in fields) + bytes(_SIGNATURE)
 
 
 class _Planned(NamedTuple):
-    """What a query was planned for."""
+    """Facts that a query was planned for."""
 
     schema: Arrow
     function: Function
@@ -187,13 +253,6 @@ class _Native:
         self._returned = _TYPES.get(str(function.returned), 0)
         self._copy, self._forget = _Copy(self._copied), _Bind(self._forgotten)
         self._callbacks = _Bind(self._bind), _Run(self._run)
-        self._register(name)
-
-    def is_called(self, name: str) -> bool:
-        """Whether SQL means this function."""
-        return self._name.lower() == name.lower()
-
-    def _register(self, name: str) -> None:
         api, (bind, run) = self._api, self._callbacks
         made = c_void_p(api.duckdb_create_scalar_function())
         anything, returned = self._type(_ANY), self._logical(self.function.returned)
@@ -209,6 +268,10 @@ class _Native:
         api.duckdb_destroy_scalar_function(byref(made))
         if state:
             raise BadRegistration("DuckDB does not take a function of this name", found=repr(name))
+
+    def is_called(self, name: str) -> bool:
+        """True if SQL means this function."""
+        return self._name.lower() == name.lower()
 
     # --- types -----------------------------------------------------------------------------------
 

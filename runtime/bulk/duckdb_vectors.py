@@ -77,7 +77,7 @@ def vectors(
 
 
 def _is_plain(kind: Type, number: int) -> bool:
-    """Whether a column of this type is read without Arrow."""
+    """True if a column of this type is read without Arrow."""
     if not isinstance(kind, Scalar | Category):
         return False
     return number in _NUMBERS or (number == _STRING and kind.dtype == "string")

@@ -26,7 +26,7 @@ from runtime.errors import UnreadableFile
 from scheduler import cores
 
 Choose = Callable[[list[str]], list[str]]
-"""Which of a file's columns to read."""
+"""Chooses the columns of a file to read."""
 
 _MAGIC = b"ARROW1"
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -65,7 +65,7 @@ class Read(NamedTuple):
 
 
 def is_stream(place: str) -> bool:
-    """Whether this can be read only once: standard input, or a pipe that has a path."""
+    """True if this can be read only once: standard input, or a pipe that has a path."""
     return place == "-" or Path(place).is_fifo()
 
 
@@ -88,7 +88,7 @@ def parts_of(place: str) -> list[Part]:
 
 
 def reads(place: str, path: Path) -> bool:
-    """Whether a file of this path, which need not be there yet, is one of those of a place."""
+    """True if a file of this path, which need not be there yet, is one of those of a place."""
     root, file = Path(place).resolve(), path.resolve()
     if not _globs(place) or root.exists():
         inside = root in file.parents and not _is_hidden(file, root)
@@ -221,14 +221,14 @@ class Source:
             return set(range(file.num_row_groups))  # the first batch says what is wrong
 
     def _skips(self, rows: int) -> bool:
-        """Whether all of these rows are to be left out."""
+        """True if all of these rows are to be left out."""
         if rows > self._skip:
             return False
         self._skip -= rows
         return True
 
     def _skips_source(self, rows: int) -> bool:
-        """The same for rows that are not looked at yet: how many answers they have is unknown."""
+        """Skip rows that are not looked at yet: how many answers they have is unknown."""
         return self._where is None and self._skips(rows)
 
     def _parquet(self, part: Part) -> Iterator[tuple[int, Arrow]]:
@@ -238,8 +238,9 @@ class Source:
             for group in range(file.num_row_groups):
                 about = file.metadata.row_group(group)
                 if group in wanted and not self._skips_source(about.num_rows):
+                    row: int = max(about.total_byte_size // max(about.num_rows, 1), 1)
                     some = file.iter_batches(
-                        self._decoded(about),
+                        max(min(_DECODED, _BYTES // row) // self._rows, 1) * self._rows,
                         row_groups=[group],
                         columns=names,
                         use_threads=cores() > _FEW,
@@ -255,11 +256,6 @@ class Source:
             return file
         file.close()
         return read(metadata=file.metadata, read_dictionary=sorted(coded))
-
-    def _decoded(self, group: Arrow) -> int:
-        """How many rows of a row group are decoded at a time: some batches."""
-        row: int = max(group.total_byte_size // max(group.num_rows, 1), 1)
-        return max(min(_DECODED, _BYTES // row) // self._rows, 1) * self._rows
 
     def _slices(self, batches: Iterable[Arrow]) -> Iterator[Arrow]:
         for batch in batches:
@@ -312,7 +308,7 @@ def _coded(about: Arrow) -> set[str]:
 
 
 def read_ahead(items: Iterator[Arrow]) -> Iterator[Arrow]:
-    """The same items, of which the next is made by another thread meanwhile."""
+    """Yield items while another thread makes the next one."""
     with ThreadPoolExecutor(1, "pretzel-read") as pool:
         coming = pool.submit(next, items, None)
         while (item := coming.result()) is not None:

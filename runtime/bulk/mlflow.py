@@ -160,7 +160,7 @@ _OF_ARROW = {"double": "float64", "float": "float32"}
 
 
 def _alone(plan: Plan) -> Type | None:
-    """What a plan reads that has one input, which is no record of columns."""
+    """The input of a plan that has only one, which is no record of columns."""
     kind, *more = plan.inputs.values()
     return None if more or isinstance(kind, Record) else kind
 
@@ -175,7 +175,7 @@ def _type(dtype: str) -> str:
 
 
 def _load_pyfunc(path: str) -> Any:
-    """What MLflow calls to load the model for its own interface."""
+    """Load the model for MLflow's own interface; MLflow calls it."""
     return _Model(oven.load(path).wait())
 
 

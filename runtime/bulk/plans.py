@@ -104,12 +104,12 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_common(work: Any, items: Iterable[Any]) -> Iterator[Any]:
-    """The same as `in_parallel`, by threads that all such calls have in common."""
+    """Work in parallel as `in_parallel` does, by threads that all such calls share."""
     return answers(lambda item: _pool().submit(work, item), items, cores() + 1)
 
 
 def in_parallel(work: Any, items: Iterable[Any], threads: int | None = None) -> Iterator[Any]:
-    """What `work` makes of each item, in their order, with a few of them on their way.
+    """Yield results of `work` in the items' order, with a few of them on their way.
 
     The threads are not the scheduler's executors: what takes its turn here is not native code alone
     but also the conversion from and to Arrow.

@@ -45,16 +45,12 @@ def predict(
     check_policy(opened, on_error, (NULL,))
     wanted = chosen(opened, outputs)
     given = columns or tuple(columns_of(opened))
-    returned: Any = pl.Struct(_schema(opened, wanted))
+    frame: Any = pl.from_arrow(empty_answers(opened, wanted))
+    returned: Any = pl.Struct(dict(frame.schema))
     answer: Any = _Answer(opened, wanted, returned, on_error)
     # Declared elementwise: a plan whose rows depend on each other has to see all of them.
     made = pl.struct(*given).map_batches(answer, returned, is_elementwise=not opened.mixes_rows)
     return made.struct.field(wanted[0]) if isinstance(outputs, str) else made
-
-
-def _schema(plan: Plan, outputs: tuple[str, ...]) -> dict[str, Any]:
-    frame: Any = pl.from_arrow(empty_answers(plan, outputs))
-    return dict(frame.schema)
 
 
 class _Answer(NamedTuple):

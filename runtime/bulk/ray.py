@@ -91,7 +91,7 @@ def batch(
 
 
 class Batch:
-    """What `map_batches` calls."""
+    """The callable for `map_batches`."""
 
     def __init__(
         self,

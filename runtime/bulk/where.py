@@ -24,7 +24,7 @@ _PLACE = "\0place"
 
 
 def _is_in(one: Arrow, values: Arrow) -> Any:
-    """Whether it is one of the values; unknown where it is missing, as for every comparison."""
+    """True if it is one of the values; unknown where it is missing, as for every comparison."""
     compute = import_module("pyarrow.compute")
     return compute.if_else(one.is_valid(), one.isin(values), library().scalar(None, "bool"))
 

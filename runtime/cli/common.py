@@ -17,7 +17,7 @@ def model(parser: argparse.ArgumentParser) -> None:
 
 
 def trust(parser: argparse.ArgumentParser) -> None:
-    """Whether pickles may be read."""
+    """True if pickles may be read."""
     parser.add_argument(
         "--trust-pickle",
         action="store_true",
@@ -26,7 +26,7 @@ def trust(parser: argparse.ArgumentParser) -> None:
 
 
 def trust_code(parser: argparse.ArgumentParser) -> None:
-    """Whether machine code in plans may be run."""
+    """True if machine code in plans may be run."""
     parser.add_argument(
         "--trust-code",
         action="store_true",

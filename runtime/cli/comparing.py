@@ -30,7 +30,7 @@ class Compared(NamedTuple):
     """The first rows with the original's answers, as lines of JSON."""
 
     def rounded(self, decimals: int) -> Compared:
-        """The same with rounded answers, for a plan that rounds."""
+        """This comparison with rounded answers, for a plan that rounds."""
         lines = []
         for line in self.kept:
             told = json.loads(line)

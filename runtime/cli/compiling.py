@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from runtime.cli.output import Output
-from runtime.cli.progress import Progress
+from runtime.cli.output import Output, Progress
 
 if TYPE_CHECKING:
     from oven import Plan
@@ -64,12 +63,12 @@ def _plans(count: int) -> str:
 
 
 def tier_facts(plan: Plan) -> dict[str, object]:
-    """What answers for a plan that was loaded without compiling, and what is to be compiled."""
+    """State of a plan loaded without compiling: what answers, and what is to be compiled."""
     return {"tier": plan.tier, "compile_seconds": round(plan.seconds_left, 2)}
 
 
 def tier_text(tier: object, seconds: object) -> str:
-    """The same in words."""
+    """State of a plan in words."""
     if tier:
         return f"{tier}: native code"
     later = f"until native code is there, about {seconds} s to compile"

@@ -12,7 +12,6 @@ from runtime.cli.output import Output
 
 if TYPE_CHECKING:
     from oven import Plan
-    from oven.plans.attribution import Attribution
 
 DESCRIPTION = """\
 Show a model at one step of its way: the program as it was written, after all rules, cut into
@@ -53,7 +52,13 @@ def run(options: argparse.Namespace, out: Output) -> int:
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     facts: dict[str, Any] = {"model": opened.model.name}
     if options.rows:
-        made = _attributed(opened.plan, options).hiding(opened.private)
+        from oven.explain import attribute
+
+        plan = opened.plan
+        background = _rows(plan, options, options.background, 100) if options.background else None
+        rows = _rows(plan, options, options.rows, options.count)
+        made = attribute(plan, rows, output=options.of, background=background)
+        made = made.hiding(opened.private)
         text = made.to_html() if options.html else made.to_text()
         facts |= made.to_dict()
     else:
@@ -67,15 +72,6 @@ def run(options: argparse.Namespace, out: Output) -> int:
     else:
         out.result(facts, text)
     return Exit.OK
-
-
-def _attributed(plan: Plan, options: argparse.Namespace) -> Attribution:
-    """What each column adds to the scores of the first rows of a file."""
-    from oven.explain import attribute
-
-    background = _rows(plan, options, options.background, 100) if options.background else None
-    rows = _rows(plan, options, options.rows, options.count)
-    return attribute(plan, rows, output=options.of, background=background)
 
 
 def _rows(plan: Plan, options: argparse.Namespace, path: str, count: int) -> object:

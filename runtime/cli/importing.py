@@ -14,8 +14,7 @@ from flour.core.errors import OtherVersionWarning
 from flour.sklearn.versions import differs
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, CommandError, Exit
-from runtime.cli.output import Output
-from runtime.cli.progress import Progress
+from runtime.cli.output import Output, Progress
 
 if TYPE_CHECKING:
     from oven import Plan
@@ -146,7 +145,7 @@ def _imported(
     import oven
     from runtime.cli.models import hide
     from runtime.repository import formats
-    from runtime.repository.written_by import written_by
+    from runtime.repository.formats import written_by
 
     if model.form == formats.PLAN:
         raise CommandError(

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 
 def _damage(folder: Folder, model: Model) -> str:
-    """What is wrong with the model's file, as far as its bytes tell; empty if nothing is."""
+    """Damage of the model's file, as far as its bytes tell; empty if there is none."""
     from runtime.repository.formats import check_whole
     from runtime.repository.listing import reason_of
 
@@ -79,7 +79,7 @@ def _damage(folder: Folder, model: Model) -> str:
 
 
 def _tier(model: Model) -> dict[str, object]:
-    """What would answer for a plan; not known of what has to be imported first."""
+    """The tier that would answer for a plan; unknown for a model to be imported first."""
     import oven
     from oven.plans.background import NEVER
     from runtime.repository.formats import PLAN

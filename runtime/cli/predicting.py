@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, Exit
-from runtime.cli.output import Output
-from runtime.cli.progress import Progress, Rate
+from runtime.cli.output import Output, Progress, Rate
 
 if TYPE_CHECKING:
     from flour.data.arrow_reader import Arrow
@@ -87,7 +86,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Task(NamedTuple):
-    """What is to be done."""
+    """A prediction of files, as its command asked for it."""
 
     plan: Plan
     rows: str
@@ -104,19 +103,19 @@ class Task(NamedTuple):
 
     @property
     def by_batches(self) -> bool:
-        """Whether answers are Arrow's batches, which a journal can keep."""
+        """True if answers are Arrow's batches, which a journal can keep."""
         return self.how.is_arrow or self.form in {"parquet", "arrow"}
 
     @property
     def is_resumable(self) -> bool:
-        """Whether another run can go on where this one was."""
+        """True if another run can go on where this one was."""
         from runtime.bulk.files import is_stream
 
         return self.by_batches and not is_stream(self.rows)
 
     @property
     def journal(self) -> dict[str, Any]:
-        """What makes two tasks the same."""
+        """Facts that make two tasks the same."""
         from runtime.bulk.files import parts_of
         from runtime.cli.program import release
 

@@ -81,7 +81,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Only bugs of ours raise."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = build(_named(given)).parse_args(given)
+        options = build({each for each in given if not each.startswith("-")}).parse_args(given)
     except SystemExit as end:  # argparse has printed the reason
         return int(end.code or 0)
     out = Output(as_json=bool(getattr(options, "json", False)))
@@ -170,14 +170,15 @@ def load(name: str) -> Module:
     return module
 
 
-def _named(words: Sequence[str]) -> set[str]:
-    """The commands whose arguments are needed: importing all would make `--help` slow."""
-    return {each for each in words if not each.startswith("-")}
-
-
 def build(needed: set[str]) -> argparse.ArgumentParser:
     """The parser, with the arguments of the needed commands."""
-    parser = _parser("pretzel", "Serve trained pipelines as native code.", EPILOG)
+    parser = argparse.ArgumentParser(
+        "pretzel",
+        description="Serve trained pipelines as native code.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action="version", version=f"pretzel {release()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -196,16 +197,6 @@ def build(needed: set[str]) -> argparse.ArgumentParser:
         module.arguments(inner)
         _common(inner)
     return parser
-
-
-def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        name,
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:

@@ -30,9 +30,8 @@ from runtime.bulk import compressed
 from runtime.bulk.files import is_stream, parts_of
 from runtime.bulk.plans import no_rows
 from runtime.bulk.refused import ROW_ERRORS, others, separated
-from runtime.cli.blocks import ARROW, Block, Options
+from runtime.cli.blocks import ARROW, Block, KeptTypes, Options
 from runtime.cli.errors import BadTable
-from runtime.cli.kept import KeptTypes
 from runtime.cli.tables import Schema
 
 FORMATS = ("csv", "tsv", "jsonl", *ARROW)
@@ -406,7 +405,7 @@ def _json_data(
 
 
 def _unnamed(row: object, columns: Sequence[str], name: str, kind: Type) -> object:
-    """What an object holds under an input's name; else its values, in the first row's order."""
+    """Value under an input's name in an object; else its values, in the first row's order."""
     if not isinstance(row, dict) or name in row or not row.keys() >= {*columns}:
         return row.get(name, row) if isinstance(row, dict) else row
     values = [row[column] for column in columns]

@@ -49,7 +49,11 @@ class Column:
         """The cells of this column, as an array."""
         texts = [row[self.index] for row in rows]
         if self.dtype == _UNREAD:
-            return _numbers(texts)
+            # A column of any kind, as numbers where all are.
+            try:
+                return np.array([_number(text) for text in texts], np.float64)
+            except ValueError:
+                return np.array([_word(text) for text in texts], object)
         if self.dtype.startswith("float") and not any("_" in text for text in texts):
             try:
                 return np.array(texts, np.dtype(self.dtype))
@@ -133,14 +137,6 @@ def _floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
         return np.array([_number(text) for text in texts], np.float64)
     except ValueError:
         return None  # the cell that is no number is told when it is read as a whole one
-
-
-def _numbers(texts: Sequence[str]) -> NDArray[Any]:
-    """A column of any kind, as numbers where all are."""
-    try:
-        return np.array([_number(text) for text in texts], np.float64)
-    except ValueError:
-        return np.array([_word(text) for text in texts], object)
 
 
 def _boolean(text: str) -> bool:
@@ -227,7 +223,7 @@ class Schema:
         )
 
     def _by_position(self) -> bool:
-        """Whether columns go by position: the model was fitted without names, and none agrees."""
+        """True if columns go by position: the model was fitted without names, and none agrees."""
         kind = self._kind
         named = isinstance(kind, Record) and bool(set(kind.names) & set(self._header or ()))
         return isinstance(kind, Record) and kind.positional and not named
@@ -259,7 +255,7 @@ class Schema:
         return arrays[0]
 
     def looks_like_header(self, first: Row) -> bool:
-        """Whether a first line is a header: true unless all number columns have numbers in it."""
+        """True if a first line is a header: true unless all number columns have numbers in it."""
         read = [column for column in self.columns if column.dtype not in ("string", "bool")]
         for column in read:
             try:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from runtime.cli import common
 from runtime.cli.errors import Exit
-from runtime.cli.output import Output
-from runtime.cli.progress import Progress
+from runtime.cli.output import Output, Progress
 
 DESCRIPTION = """\
 Compile the machine code that the models of a folder need, for this machine's processor or for

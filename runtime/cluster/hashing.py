@@ -115,7 +115,7 @@ def _listed(given: object) -> list[str]:
 
 
 def _has(given: object, fits: Callable[[object], bool]) -> bool:
-    """Whether this has something for each name that fits."""
+    """True if this has something for each name that fits."""
     if not isinstance(given, Mapping) or len(_listed(given)) < len(given):
         return False
     return all(map(fits, given.values()))
@@ -213,7 +213,10 @@ class _Filling:
 
     def _order(self, key: str) -> list[int]:
         """The nodes in the order in which a group asks for them: first those that hold it."""
-        mixed = _mixed(self._hashes ^ np.uint64(_number(key)))
+        values = self._hashes ^ np.uint64(_number(key))
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = values ^ (values >> np.uint64(31))
         order: list[int] = np.argsort(mixed, kind="stable").tolist()
         return sorted(order, key=lambda node: key not in self._digests[node])
 
@@ -223,7 +226,17 @@ class _Filling:
         while left:
             node = self._roomiest(order, closed, left)
             if node is not None:
-                left = self._pour(node, left, within=within)
+                # Fill a node; returns what does not go there.
+                rest = []
+                for name in left:
+                    part = self.asked[name] / self.copies[name]
+                    if self.nodes[node] not in self.shares[name] and self._fits(
+                        node, name, part, within=within
+                    ):
+                        self._put(node, name, part)
+                    else:
+                        rest.append(name)
+                left = rest
                 closed.add(node)
             elif within and self.budget is not None:
                 within, closed = False, set()
@@ -240,19 +253,6 @@ class _Filling:
             if self.most - self.loads[node] >= enough:
                 return node
         return min(free, key=lambda node: self.loads[node], default=None)
-
-    def _pour(self, node: int, left: list[str], *, within: bool) -> list[str]:
-        """Fill a node; returns what does not go there."""
-        rest = []
-        for name in left:
-            part = self.asked[name] / self.copies[name]
-            if self.nodes[node] not in self.shares[name] and self._fits(
-                node, name, part, within=within
-            ):
-                self._put(node, name, part)
-            else:
-                rest.append(name)
-        return rest
 
     def _split(self, name: str) -> None:
         """Cut a model's requests into as few parts as nodes with room take."""
@@ -283,15 +283,6 @@ class _Filling:
         self.loads[node] += part
         self._bytes[node] = self._added(node, name)
         self._digests[node] |= self.resident[name].keys()
-
-
-def _mixed(
-    values: np.ndarray[tuple[int], np.dtype[np.uint64]],
-) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Bits spread over a word (the end of splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def _doublings(weight: float) -> int:

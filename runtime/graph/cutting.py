@@ -42,9 +42,9 @@ class Step:
     gives: tuple[Node, ...]
     after: tuple[int, ...] = ()
     program: Flow | None = None
-    """Of a plan; its outputs are called as `name_of` says."""
+    """The program of a plan; its outputs are called as `name_of` says."""
     form: Form | None = None
-    """What a plan reads, in which form."""
+    """The form in which a plan is given what it reads."""
     calls: int = 0
     rows: int = 0
     alone: float = 0.0
@@ -60,7 +60,7 @@ class Step:
             self.each += (seconds / rows - self.each) * (_NEWEST if self.each else 1.0)
 
     def is_slow(self, rows: int | None = None) -> bool:
-        """Whether so many rows are worth another thread."""
+        """True if so many rows are worth another thread."""
         return (self.alone if rows is None else self.each * rows) >= SLOW_SECONDS
 
     @property
@@ -87,7 +87,7 @@ class Cut:
 
     @property
     def waits(self) -> bool:
-        """Whether a request may have to wait."""
+        """True if a request may have to wait."""
         return any(step.kind == "fetch" for step in self.steps)
 
     @cached_property
@@ -113,7 +113,7 @@ class Cut:
 
 
 def is_input(item: Node) -> bool:
-    """Whether this is an input, or columns of one."""
+    """True if this is an input, or columns of one."""
     if isinstance(item.op, Source):
         return True
     return item.op.name in ("Field", "Pick", "Narrow") and is_input(item.inputs[0])
@@ -260,7 +260,7 @@ def _steps(
 
 
 def _borders(item: Node, own: AbstractSet[Node], carried: AbstractSet[Node]) -> list[Node]:
-    """What a step reads for this value: the value itself, or what it is worked out of."""
+    """Values that a step reads for this one: the value itself, or those it is worked out of."""
     if item in own:
         return []
     if item in carried and not isinstance(item.op, Source):

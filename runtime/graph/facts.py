@@ -1,4 +1,4 @@
-"""What there is to say of a graph: its models, what they share, and what its steps took."""
+"""Facts about a graph: its models, what they share, and what its steps took."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ModelFacts:
     """A model of a graph."""
 
     address: str
-    """As the graph names it."""
+    """Address of the model in the graph."""
     owner: str
     """The version that was found there."""
     operators: Mapping[str, int]
@@ -36,7 +36,7 @@ class GraphFacts:
     """Why it goes on with models that have switched; empty where it does not."""
 
     def lines(self) -> list[str]:
-        """The same as text."""
+        """These facts as text."""
         lines = [f"  a graph of {len(self.models)} models"]
         for model in self.models:
             common = "".join(f", {count} shared with {a}" for a, count in model.shared.items())
@@ -54,7 +54,7 @@ def _took(step: Step) -> str:
 
 
 def facts(uses: Mapping[str, str], problem: str, plan: Any) -> GraphFacts:
-    """What there is to say of a graph that uses these versions, by the addresses it names."""
+    """Facts about a graph that uses these versions, by the addresses it names."""
     places: dict[str, dict[str, str]] = {address: {} for address in uses}
     for item, origins in plan.optimised.origins().items():
         for origin in origins:

@@ -1,4 +1,4 @@
-"""What a plan of a graph reads, as one record of a row: the form that a plan's entry takes at once.
+"""Inputs of a graph's plan as one record of a row: the form that a plan's entry takes at once.
 
 Columns are those of the graph's own records, numbers and strings by their name, and vectors column
 by column. A plan that reads one vector or one document takes it as it is.
@@ -22,7 +22,7 @@ WIDEST = 64
 
 
 def name_of(item: Node) -> str:
-    """What a value is called among the inputs and outputs of plans."""
+    """Name of a value among the inputs and outputs of plans."""
     return item.op.label if isinstance(item.op, Source) else f"~{item.digest}"
 
 
@@ -38,11 +38,11 @@ class Form:
 
     @property
     def is_row(self) -> bool:
-        """Whether a row of it is a dict or a single value."""
+        """True if a row of it is a dict or a single value."""
         return bool(self.columns) or self.only is not None
 
     def block(self, given: Mapping[str, Columns]) -> Columns:
-        """What a plan of this form takes by its entry, of what it is `given`."""
+        """The `given` values as a plan of this form takes them by its entry."""
         (inside,) = given.values()
         documents = self.only is not None and isinstance(self.only.type, Text)
         return list(inside) if documents else inside
@@ -74,7 +74,14 @@ def program_of(
 
     def change(old: Node, inputs: tuple[Node, ...]) -> Node:
         if old in borders:
-            return _border(old, row, by_value)
+            # What stands for a value that a plan reads.
+            if row is None:
+                return node(Source(name_of(old), old.type), ())
+            if isinstance(old.type, Record):
+                return row
+            if isinstance(old.type, Vector):
+                return node(REGISTRY["Pick"](tuple(by_value[old])), [row])
+            return node(REGISTRY["Field"](by_value[old][0]), [row])
         moved = node(old.op, inputs)
         notes[moved] = origins.get(old, ())
         return moved
@@ -84,7 +91,7 @@ def program_of(
 
 
 def _rebuilt(gives: Sequence[Node], borders: set[Node], change: Any) -> list[Node]:
-    """As `rebuild`, but nothing before a border is looked at."""
+    """Rebuild nodes without looking at anything before a border."""
     cut = Flow({str(n): item for n, item in enumerate(gives)})
     if not borders:
         return rebuild(cut.outputs.values(), change)
@@ -118,17 +125,6 @@ def _type(item: Node, at: str | int | None) -> Type:
     if isinstance(item.type, Record) and isinstance(at, str):
         return item.type[at]
     return Scalar(item.type.dtype) if isinstance(item.type, Vector) else item.type
-
-
-def _border(item: Node, row: Node | None, names: Mapping[Node, Sequence[str]]) -> Node:
-    """What stands for a value that a plan reads."""
-    if row is None:
-        return node(Source(name_of(item), item.type), ())
-    if isinstance(item.type, Record):
-        return row
-    if isinstance(item.type, Vector):
-        return node(REGISTRY["Pick"](tuple(names[item])), [row])
-    return node(REGISTRY["Field"](names[item][0]), [row])
 
 
 def _form(reads: Sequence[Node], gives: Sequence[Node]) -> Form:

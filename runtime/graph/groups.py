@@ -1,4 +1,4 @@
-"""Which values of a plan are computed apart: some of very many sums, and heavy work.
+"""Values of a plan that are computed apart: some of very many sums, and heavy work.
 
 A group is a plan of its own. What is computed from values of one group only belongs to it.
 """
@@ -24,7 +24,7 @@ TOGETHER = -1
 
 
 def is_made(item: Node) -> bool:
-    """Whether it is worked out again by every step that reads it.
+    """True if it is worked out again by every step that reads it.
 
     Documents, words and sparse vectors are: a sum over stored ones may differ in its last bit.
     """
@@ -66,7 +66,7 @@ def _is_heavy(item: Node) -> bool:
 def _copied(
     order: Sequence[Node], heads: Sequence[Node], reading: Mapping[Node, Sequence[Node]]
 ) -> set[Node]:
-    """What comes of one sum, such as a length, and is needed beside so many others.
+    """A value made of one sum, such as a length, and needed beside many others.
 
     To read it from another step would take every group apart.
     """

@@ -1,4 +1,4 @@
-"""Which graph uses which models: found at registration, asked when models come, switch and go."""
+"""The models that each graph uses: found at registration, asked when models come, switch and go."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class Links:
                 raise BadRegistration(
                     f"graph {name!r} would need its own answer",
                     where=owner,
-                    found=f"it uses {address!r}" + _then(address, name),
+                    found=f"it uses {address!r}"
+                    + ("" if address == name else f", which leads to {name!r}"),
                     hint="a graph has no cycles; a version can be pinned: name@version",
                 )
             made.uses[address], made.tried[address], found[address] = self._take(address)
@@ -68,7 +69,7 @@ class Links:
         return plan, made
 
     def _reaches(self, address: str, name: str, seen: set[str]) -> bool:
-        """Whether following an address leads to this name."""
+        """True if following an address leads to this name."""
         if address == name:
             return True
         if "@" in address or address in seen:
@@ -120,10 +121,6 @@ class Links:
 
 def _name(owner: str) -> str:
     return owner.partition("@")[0]
-
-
-def _then(address: str, name: str) -> str:
-    return "" if address == name else f", which leads to {name!r}"
 
 
 def _linked(graph: Flow, find: Callable[[str], Flow]) -> Flow:

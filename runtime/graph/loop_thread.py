@@ -61,7 +61,7 @@ class LoopThread:
             self._thread.join(1.0)
 
     def _every(self) -> list[tuple[asyncio.AbstractEventLoop, dict[Request, Router]]]:
-        """What is under way, by loop; a fork has nothing of its parent's."""
+        """Requests under way, by loop; a fork has none of its parent's."""
         with self._lock:
             return [*self.requests.items()] if self._process == os.getpid() else []
 

@@ -91,7 +91,7 @@ class GraphPlan:
 
     @property
     def ready(self) -> bool:
-        """Whether the native code of all steps is there."""
+        """True if the native code of all steps is there."""
         return all(plan.ready for plan in self.by_step.values())
 
     @property
@@ -146,7 +146,7 @@ class GraphPlan:
     resident = parameters
 
     def is_compiled_for(self, _: object) -> bool:
-        """Whether the native code is there."""
+        """True if the native code is there."""
         return self.ready
 
     def for_dtypes(self, _: object) -> GraphPlan:
@@ -205,7 +205,7 @@ class GraphPlan:
             values.give(item, made[name_of(item)])
 
     def step(self, step: Step, columns: Mapping[str, Columns], rows: int) -> Mapping[str, Columns]:
-        """What the plan of a step answers; counted and timed."""
+        """Run the plan of a step, counted and timed."""
         start = time.perf_counter()
         plan, form = self.by_step[step.number], step.form
         if form is not None and form.is_row and plan.ready:
@@ -241,7 +241,7 @@ class GraphPlan:
         *,
         apart: bool = False,
     ) -> Future[dict[str, Any]] | None:
-        """The same for a single row, whose answers are values; None if it has to be a block."""
+        """Answer a single row with values; None if it has to be a block."""
         if self.by_row is None:
             return None
         try:

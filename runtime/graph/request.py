@@ -48,7 +48,7 @@ class Values:
         return self._rows[path]
 
     def _choice(self, item: Node) -> NDArray[np.intp]:
-        """Which branch each row of a choice takes."""
+        """The branch that each row of a choice takes."""
         if item not in self._chosen:
             path, conditions = self._graph.paths[item], len(item.inputs) // 2
             made = np.full(self.count(path), conditions)
@@ -76,7 +76,7 @@ class Values:
         return apply_op(item, [self.at(source, path) for source in item.inputs]), path
 
     def choose(self, step: Step) -> Columns:
-        """What a choice gives: the rows of all its branches, in their order."""
+        """Result of a choice: the rows of all its branches, in their order."""
         (item,) = step.nodes
         conditions, path = len(item.inputs) // 2, step.path
         chosen = self._choice(item)
@@ -87,7 +87,7 @@ class Values:
                 continue
             value = self.at(source, (*path, (item, branch)))
             if len(here) == len(chosen):
-                return _as(value, item)
+                return np.asarray(value).astype(_dtype(item), copy=False)
             if made is None:
                 made = _empty(len(chosen), item)
             made[here] = value
@@ -97,11 +97,6 @@ class Values:
 def _dtype(item: Node) -> Any:
     dtype = str(getattr(item.type, "dtype", "string"))
     return object if dtype == "string" else np.dtype(dtype)
-
-
-def _as(value: Columns, item: Node) -> Columns:
-    """The column in the dtype of the choice, which may be wider than that of one branch."""
-    return np.asarray(value).astype(_dtype(item), copy=False)
 
 
 def _empty(rows: int, item: Node) -> Columns:

@@ -3,14 +3,16 @@
 A step begins when what it reads is there. Requests that are ready for the same plan in one turn of
 the loop go through it as one block. What one of them cannot do ends that request alone: it is
 asked again by itself where a block fails.
+
+How many calls of a fetch are under way at a time, altogether or for each client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
@@ -26,10 +28,68 @@ from flour.core.types import Scalar
 from runtime.errors import NodeFailed
 from runtime.graph.cutting import Cut, Step
 from runtime.graph.form import name_of
-from runtime.graph.limits import Limits
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
 from scheduler import DeadlineExceeded, SchedulerError
+
+
+class Limits:
+    """The limits of a fetch: one for all calls, or one for each client that has calls under way."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._limits: dict[Hashable, Limit] = {}
+
+    def at(self, client: Hashable) -> Limit:
+        """The limit of a client, to be entered at once."""
+        for key in [key for key, one in self._limits.items() if one.idle and key != client][:2]:
+            del self._limits[key]
+        return self._limits.setdefault(client, Limit(self._limit))
+
+
+class Limit:
+    """Lets so many in at a time, in the order in which they came; 0 for all."""
+
+    __slots__ = ("_free", "_limit", "_waiting")
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._free = limit, limit
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """True if all are out again."""
+        return self._free == self._limit and not self._waiting
+
+    async def __aenter__(self) -> None:
+        if not self._limit:
+            return
+        if self._free and not self._waiting:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._limit:
+            self._leave()
+
+    def _leave(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
 
 Answers = dict[str, Columns]
 Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
@@ -89,7 +149,7 @@ class Tries:
         self.problem: Exception | None = None
 
     def passed(self, step: Step, *, whole: bool = False) -> LimitPassed:
-        """Which limit of a fetch has passed, how often it was asked, and with what outcome."""
+        """The limit of a fetch that has passed, how often it was asked, and with what outcome."""
         op, begun = step.op, self.begun
         tries = f"{begun} of {op.retries + 1} tries" if op.retries else "1 try"
         limit = f"deadline={op.deadline:g}" if whole else f"timeout={op.timeout:g}"
@@ -137,7 +197,15 @@ class Router:
         if future.cancelled():
             return
         loop = asyncio.get_running_loop()
-        request = Request(values, outputs, self._wanted(outputs), future)
+        # The steps that outputs need, each with the number of steps before it.
+        if outputs not in self._plans:
+            wanted = self._graph.wanted(outputs)
+            steps = self._graph.steps
+            self._plans[outputs] = {
+                number: sum(before in wanted for before in steps[number].after)
+                for number in sorted(wanted)
+            }
+        request = Request(values, outputs, self._plans[outputs], future)
         self.requests[request] = self
         future.add_done_callback(partial(self._given_up, loop, request))
         if timeout is not None:
@@ -147,17 +215,6 @@ class Router:
                 self._ready(request, number)
         if not request.left:
             self._finish(request)
-
-    def _wanted(self, outputs: tuple[str, ...]) -> Mapping[int, int]:
-        """The steps that outputs need, each with the number of steps before it."""
-        if outputs not in self._plans:
-            wanted = self._graph.wanted(outputs)
-            steps = self._graph.steps
-            self._plans[outputs] = {
-                number: sum(before in wanted for before in steps[number].after)
-                for number in sorted(wanted)
-            }
-        return self._plans[outputs]
 
     def _given_up(
         self, loop: asyncio.AbstractEventLoop, request: Request, future: Future[Answers]
@@ -229,20 +286,31 @@ class Router:
             if not _count(request, step):
                 self._done(request, step)
             elif step.kind == "fetch":
-                self._fetch(request, step)
+                (item,) = step.nodes
+                if request.known is not None and self._by_row is not None:
+                    values = self._by_row.read(item, request.known)
+                    coming = self._one(request, step, values)
+                else:
+                    inputs = [request.values.at(source, step.path) for source in item.inputs]
+                    coming = self._rows(request, step, inputs)
+                task = asyncio.get_running_loop().create_task(coming)
+                request.tasks.add(task)
+                task.add_done_callback(request.tasks.discard)
             elif step.kind == "choice":
-                self._choose(request, step)
+                if request.known is not None and self._by_row is not None:
+                    self._by_row.step(step)(request.known, request.chosen)
+                else:
+                    request.values.give(step.nodes[0], request.values.choose(step))
                 self._done(request, step)
             else:
-                self._meet(request, number)
+                # Wait for the end of this turn of the loop for others that go the same way.
+                waiting = self._meeting.get(number)
+                if waiting is None:
+                    waiting = self._meeting[number] = []
+                    asyncio.get_running_loop().call_soon(self._go, number)
+                waiting.append(request)
         except Exception as problem:  # noqa: BLE001 (it is the request's)
             self.fail(request, self._explained(step, problem))
-
-    def _choose(self, request: Request, step: Step) -> None:
-        if request.known is not None and self._by_row is not None:
-            self._by_row.step(step)(request.known, request.chosen)
-        else:
-            request.values.give(step.nodes[0], request.values.choose(step))
 
     def _done(self, request: Request, step: Step) -> None:
         """A step is over: those that waited for it may be ready."""
@@ -257,14 +325,6 @@ class Router:
                     self._ready(request, number)
         if not request.left:
             self._finish(request)
-
-    def _meet(self, request: Request, number: int) -> None:
-        """Wait for the end of this turn of the loop for others that go the same way."""
-        waiting = self._meeting.get(number)
-        if waiting is None:
-            waiting = self._meeting[number] = []
-            asyncio.get_running_loop().call_soon(self._go, number)
-        waiting.append(request)
 
     def _go(self, number: int) -> None:
         step = self._graph.steps[number]
@@ -347,18 +407,6 @@ class Router:
 
     # --- fetches -----------------------------------------------------------------------------
 
-    def _fetch(self, request: Request, step: Step) -> None:
-        (item,) = step.nodes
-        if request.known is not None and self._by_row is not None:
-            values = self._by_row.read(item, request.known)
-            coming = self._one(request, step, values)
-        else:
-            inputs = [request.values.at(source, step.path) for source in item.inputs]
-            coming = self._rows(request, step, inputs)
-        task = asyncio.get_running_loop().create_task(coming)
-        request.tasks.add(task)
-        task.add_done_callback(request.tasks.discard)
-
     async def _one(self, request: Request, step: Step, values: list[Any]) -> None:
         """The fetch of a single row."""
         assert request.known is not None, "it is one"
@@ -399,7 +447,9 @@ class Router:
             value = op.column(answers[0] if op.together else answers)
             step.took(time.monotonic() - start, len(calls) if op.together else None)
         except BaseException as problem:  # noqa: BLE001 (it is the request's)
-            self.fail(request, self._explained(step, _first(problem)))
+            while isinstance(problem, BaseExceptionGroup):
+                problem = problem.exceptions[0]
+            self.fail(request, self._explained(step, problem))
             return
         request.values.give(step.nodes[0], value)
         self._done(request, step)
@@ -412,7 +462,7 @@ class Router:
         inputs: list[Columns],
         row: int,
     ) -> Any:
-        """What a fetch answers for one row, or what there is in its place."""
+        """A fetch's answer for one row, or its substitute."""
         op = step.op
         key = (step.number, _key(values)) if op.keep else None
         if key is not None:
@@ -518,7 +568,7 @@ def _count(request: Request, step: Step) -> int:
 
 
 def gathered(step: Step, values: Values) -> dict[str, Columns]:
-    """What a plan's step reads, for the rows that it runs for."""
+    """Inputs of a plan's step, for the rows that it runs for."""
     assert step.form is not None, "a plan has one"
     return step.form.given({item: values.at(item, step.path) for item in step.reads})
 
@@ -528,13 +578,6 @@ def _plain(op: Any) -> type | None:
     if op.together or not isinstance(op.gives, Scalar):
         return None
     return {"float64": float, "string": str}.get(op.gives.dtype)
-
-
-def _first(problem: BaseException) -> BaseException:
-    """The first error of a group of them."""
-    while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
-    return problem
 
 
 def _key(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -63,7 +63,7 @@ class Rows:
 
     @property
     def possible(self) -> bool:
-        """Whether every step and output can be had for a row alone."""
+        """True if every step and output can be had for a row alone."""
         readers = [*self.steps.values(), *self._outputs.values()]
         return all(reader is not None for reader in readers)
 
@@ -115,7 +115,7 @@ class Rows:
         return {name: self._outputs[name](known) for name in outputs}  # type: ignore[misc]  # see possible
 
     def step(self, step: Step) -> Run:
-        """What takes a row through a step."""
+        """The function that takes a row through a step."""
         run = self.steps[step.number]
         assert run is not None, "it was looked at before"
         return run
@@ -125,7 +125,7 @@ class Rows:
         return [read(known) for read in self._fetches[item]]
 
     def answer(self, item: Node, value: Any) -> Any:
-        """What a fetch has answered, as a value of the type that it promised."""
+        """A fetch's answer as a value of the type that it promised."""
         convert = self._converters[item]
         try:
             return value if convert is None else convert(value)
@@ -155,12 +155,12 @@ class Rows:
         return None if read is None else Entry(step, plan, read)
 
     def _readers(self, step: Step) -> list[Any]:
-        """What gives the values that a fetch reads; None for what it would have to compute."""
+        """Readers of the values that a fetch reads; None for a value to be computed first."""
         known = {*step.reads}
         return [self._reader(n) if n in known or _roots(n) else None for n in step.nodes[0].inputs]
 
     def _reader(self, item: Node) -> Callable[[Known], Any] | None:
-        """What gives a value of a row: left by a step, an input, or a column of one."""
+        """The reader of a row's value: left by a step, an input, or a column of one."""
         if item in self._made:
             return lambda known: known[item]
         op: Any = item.op
@@ -178,7 +178,7 @@ def _nothing(_known: Known, _chosen: dict[Node, int]) -> None:
 
 
 def taken(step: Step, known: Known, chosen: dict[Node, int]) -> bool:
-    """Whether a row goes through a step."""
+    """True if a row goes through a step."""
     for choice, branch in step.path:
         if choice not in chosen:
             chosen[choice] = _branch(choice, known)

@@ -17,4 +17,4 @@ class Threads(Protocol):
         """Do all tasks, here and on threads that have nothing to do; the first error is raised."""
 
     def elsewhere(self, task: Callable[[], Any], *, key: str) -> Future[Any]:
-        """What a task of a version gives, on another thread; Overloaded where none has room."""
+        """Run a version's task on another thread; Overloaded where none has room."""

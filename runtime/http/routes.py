@@ -21,7 +21,7 @@ from runtime.service.runtime import Runtime
 
 
 class HandlerContext:
-    """What a handler may ask of the service that calls it."""
+    """The service as handlers see it."""
 
     runtime: Runtime
     settings: ServerSettings
@@ -43,11 +43,11 @@ class HandlerContext:
     attribution: Attributing
 
     def ready(self) -> Ready:
-        """Whether the models that should be there are, and which are missing."""
+        """True if the models that should be there are, and which are missing."""
         raise NotImplementedError
 
     def front(self, name: str, version: str | None = None) -> ModelCodec:
-        """What was worked out for the version that an address means, now or before."""
+        """The codec of the version that an address means, made now or before."""
         raise NotImplementedError
 
 
@@ -107,7 +107,7 @@ class Route:
     """Another name of a route, which OpenAPI does not list."""
     tag: str = "inference"
     right: str = "read"
-    """What a client may have to be allowed: predict, read or change."""
+    """The right that a client needs: predict, read or change."""
 
 
 @dataclass(slots=True)

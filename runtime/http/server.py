@@ -27,7 +27,7 @@ from runtime.http.service import Service
 from runtime.http.wire import lag
 from runtime.http.wire.body_reading import READ_BYTES
 from runtime.http.wire.connection import Connection
-from runtime.http.wire.heads import Heads
+from runtime.http.wire.headers import Heads
 from runtime.http.wire.interfaces import Answering, Guard, Observer, Peers, Repository
 from runtime.http.wire.settings import ServerSettings
 from runtime.service.runtime import Runtime
@@ -56,7 +56,7 @@ def url_of(host: str, port: int) -> str:
 
 @contextlib.contextmanager
 def listening(host: str, port: int) -> Iterator[None]:
-    """What the system refuses inside is that a server listens at this address."""
+    """Explain an error of the system inside as a refusal to listen at this address."""
     try:
         yield
     except OSError as problem:

@@ -74,10 +74,10 @@ class Service(HandlerContext):
         self._turns = Turns()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
-        #: Whether the server is about to end.
+        #: True if the server is about to end.
         self.leaving = False
         self._ready_until, self._was_ready = 0.0, Ready(ready=True)
-        #: Whether all code of the models was there once.
+        #: True if all code of the models was there once.
         self._compiled = False
         self._small = settings.compress_above
         self.routes = (*ROUTES, *routes)
@@ -118,7 +118,7 @@ class Service(HandlerContext):
         return answer if len(answer.body) <= self._small else self._compressed(request, answer)
 
     def is_late(self, waited: float, deadline: bytes | None) -> bool:
-        """Whether a request was unread for so long that it is refused."""
+        """True if a request was unread for so long that it is refused."""
         return waited > most_unread(deadline, self.settings.max_unread)
 
     async def _decompressed(self, request: Request, handler: Handler) -> Response:
@@ -177,7 +177,7 @@ class Service(HandlerContext):
             observer(request, response, seconds)
 
     def ready(self) -> Ready:
-        """Whether the wanted models are loaded and compiled; a positive answer is reused a moment.
+        """True if the wanted models are loaded and compiled; a positive answer is reused a moment.
 
         A model whose files are refused is named, as is one whose route cannot be followed, and
         keeps the server from being ready only if the settings say so, or if no other one answers.

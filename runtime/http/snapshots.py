@@ -93,7 +93,7 @@ Snapshot = list[Family]
 
 
 class SnapshotSource(Protocol):
-    """What knows the figures of all processes that serve one port."""
+    """A source of the figures of all processes that serve one port."""
 
     async def everywhere(self) -> Snapshot:
         """The figures of all of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -41,7 +42,7 @@ from runtime.http.codec.codec_json import InferRequest
 from runtime.http.pages.page import HTML, LONGEST_REFRESH, STEPS, explain, status
 from runtime.http.routes import Field, Handler, Route, by_route
 from runtime.http.watch.metrics import metrics
-from runtime.http.watch.metrics_text import CONTENT_TYPE as METRICS_TEXT
+from runtime.http.watch.metrics_text import CONTENT_TYPE as TEXT
 from runtime.http.wire.messages import TIMEOUT_HEADER
 
 
@@ -68,6 +69,8 @@ _TIMEOUT = Field(
     "Milliseconds after which the answer is not wanted any more",
 )
 _CALL: dict[str, Any] = {"right": "predict", "body_required": True, "headers": (_TIMEOUT,)}
+_CHANGE: dict[str, Any] = {"right": "change", "tag": "repository", "statuses": (404, 501)}
+_server, _models = partial(Route, "GET", tag="server"), partial(_both, tag="models")
 
 _FIND = (
     Field("q", str, "Part of the names of models to show"),
@@ -84,13 +87,7 @@ instances = by_route(
 
 
 def _experiment(
-    method: str,
-    tail: str,
-    handler: Handler,
-    summary: str,
-    *,
-    answer: object = RouteBody,
-    body: object = None,
+    method: str, tail: str, handler: Handler, summary: str, body: object, answer: object
 ) -> Route:
     """A route of the table that tells or changes the route of an endpoint."""
     changes = method != "GET"
@@ -103,136 +100,76 @@ def _experiment(
     )
 
 
+def _call(path: str, handler: Handler, summary: str, body: object, answer: object) -> Route:
+    """A route that answers rows."""
+    return Route("POST", path, handler, summary, body, answer, (404,), **_CALL)
+
+
+def _change(action: str, handler: Handler, summary: str, answer: object) -> Route:
+    """A route that loads a model of the repository or takes it out of service."""
+    path = f"/v2/repository/models/{{model}}/{action}"
+    return Route("POST", path, handler, summary, RepositoryRequest, answer, **_CHANGE)
+
+
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/v2", health.metadata, "The server", answer=ServerMetadata, tag="server"),
-    Route("GET", "/v2/health/live", health.live, "Whether it lives", answer=Live, tag="server"),
-    Route(
-        "GET",
-        "/v2/health/ready",
-        health.ready,
-        "Whether it is ready",
-        answer=Ready,
-        statuses=(503,),
-        tag="server",
-    ),
+    _server("/v2", health.metadata, "The server", answer=ServerMetadata),
+    _server("/v2/health/live", health.live, "Whether it lives", answer=Live),
+    _server("/v2/health/ready", health.ready, "Whether it is ready", None, Ready, (503,)),
     Route("GET", "/v2/models", models.names, "All models", answer=ModelNames, tag="models"),
     Route(
-        "GET",
-        "/v2/models/stats",
-        models.statistics,
-        "What all models have done",
+        *("GET", "/v2/models/stats", models.statistics, "What all models have done"),
         answer=Statistics,
         tag="models",
     ),
-    *_both("", models.metadata, "What a model takes and gives", answer=ModelMetadata, tag="models"),
-    *_both("/ready", models.ready, "Whether a model answers", answer=ModelReady, tag="models"),
-    *_both("/config", models.config, "A model's configuration", answer=ModelConfig, tag="models"),
-    *_both("/stats", models.statistics, "What a model has done", answer=Statistics, tag="models"),
-    *_both(
-        "/infer",
-        infer,
-        "Inference",
-        body=InferRequest,
-        answer=InferResponse,
-        method="POST",
-        **_CALL,
-    ),
-    _experiment("GET", "route", experiments.route, "Which version answers"),
-    _experiment("PUT", "route", experiments.put_route, "Choose which answers", body=RouteBody),
+    *_models("", models.metadata, "What a model takes and gives", answer=ModelMetadata),
+    *_models("/ready", models.ready, "Whether a model answers", answer=ModelReady),
+    *_models("/config", models.config, "A model's configuration", answer=ModelConfig),
+    *_models("/stats", models.statistics, "What a model has done", answer=Statistics),
+    *_both("/infer", infer, "Inference", "POST", body=InferRequest, answer=InferResponse, **_CALL),
+    _experiment("GET", "route", experiments.route, "Which version answers", None, RouteBody),
     _experiment(
-        "GET", "history", experiments.history, "The changes of a route", answer=RouteHistory
+        "PUT", "route", experiments.put_route, "Choose which answers", RouteBody, RouteBody
     ),
-    _experiment("GET", "compare", experiments.compare, "How a shadow differs", answer=Compared),
-    _experiment("POST", "promote", experiments.promote, "Make a champion", body=PromoteRequest),
-    _experiment("GET", "rollout", rollouts.told, "How far a rollout is", answer=RolloutBody),
     _experiment(
-        *("POST", "rollout", rollouts.begin, "Begin a rollout"),
-        body=RolloutRequest,
-        answer=RolloutBody,
+        "GET", "history", experiments.history, "The changes of a route", None, RouteHistory
     ),
+    _experiment("GET", "compare", experiments.compare, "How a shadow differs", None, Compared),
+    _experiment(
+        "POST", "promote", experiments.promote, "Make a champion", PromoteRequest, RouteBody
+    ),
+    _experiment("GET", "rollout", rollouts.told, "How far a rollout is", None, RolloutBody),
+    _experiment("POST", "rollout", rollouts.begin, "Begin a rollout", RolloutRequest, RolloutBody),
     _experiment(
         *("POST", "rollout/state", rollouts.act, "Pause, go on with, or end a rollout"),
-        body=RolloutAction,
-        answer=RolloutBody,
+        *(RolloutAction, RolloutBody),
     ),
     Route(
-        "POST",
-        "/v2/models/{model}/report",
-        rollouts.report,
-        "Tell what became known of a request",
-        *(ReportRequest, Reported),
-        statuses=(404,),
+        *("POST", "/v2/models/{model}/report", rollouts.report),
+        *("Tell what became known of a request", ReportRequest, Reported, (404,)),
         tag="experiments",
         right="predict",
     ),
-    _experiment("POST", "rollback", experiments.rollback, "Undo the last change of a route"),
+    _experiment(
+        "POST", "rollback", experiments.rollback, "Undo the last change of a route", None, RouteBody
+    ),
     Route(
-        "POST",
-        "/v2/repository/index",
-        models.index,
-        "All models that are known",
-        body=IndexRequest,
-        answer=list[IndexEntry],
+        *("POST", "/v2/repository/index", models.index, "All models that are known"),
+        *(IndexRequest, list[IndexEntry]),
         tag="repository",
     ),
-    Route(
-        "POST",
-        "/v2/repository/models/{model}/load",
-        models.load,
-        "Load a model, or load it again",
-        body=RepositoryRequest,
-        answer=Loaded,
-        statuses=(404, 501),
-        right="change",
-        tag="repository",
+    _change("load", models.load, "Load a model, or load it again", Loaded),
+    _change("unload", models.unload, "Take a model out of service", Unloaded),
+    _call("/predict/{model}", predict, "Plain JSON: a row, or an array of rows", Any, Any),
+    _call(
+        *("/v1/models/{model}:predict", instances, "The first version of the protocol"),
+        *(Instances, Predictions),
     ),
-    Route(
-        "POST",
-        "/v2/repository/models/{model}/unload",
-        models.unload,
-        "Take a model out of service",
-        body=RepositoryRequest,
-        answer=Unloaded,
-        statuses=(404, 501),
-        right="change",
-        tag="repository",
-    ),
-    Route(
-        "POST",
-        "/predict/{model}",
-        predict,
-        "Plain JSON: a row, or an array of rows",
-        *(Any, Any, (404,)),
-        **_CALL,
-    ),
-    Route(
-        "POST",
-        "/v1/models/{model}:predict",
-        instances,
-        "The first version of the protocol",
-        *(Instances, Predictions, (404,)),
-        **_CALL,
-    ),
-    Route(
-        "GET",
-        "/metrics",
-        metrics,
-        "Figures for Prometheus",
-        answer=str,
-        statuses=(404,),
-        content_type=METRICS_TEXT,
-        tag="server",
-    ),
+    _server("/metrics", metrics, "Figures for Prometheus", None, str, (404,), content_type=TEXT),
     Route("GET", "/", status, "A page about everything", statuses=(404,), query=_FIND, **_PAGE),
     *_both(
-        *("", explain, "A page about a plan"),
-        base="/explain",
-        statuses=(404, 409),
-        query=_STEP,
-        **_PAGE,
+        *("", explain, "A page about a plan", "GET", "/explain"),
+        **{"statuses": (404, 409), "query": _STEP, **_PAGE},
     ),
-    Route(
-        "GET", "/openapi.json", health.openapi, "This document", answer=dict[str, Any], tag="server"
-    ),
+    _server("/openapi.json", health.openapi, "This document", answer=dict[str, Any]),
     Route("GET", "/v2/docs/dataplane.json", health.openapi, "This document", hidden=True),
 )

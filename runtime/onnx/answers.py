@@ -14,14 +14,14 @@ from oven.entry.zipmap import zipmap
 
 
 def is_block(entry: Entry) -> bool:
-    """Whether an array for the input is a column, or the block of rows, that the plan reads."""
+    """True if an array for the input is a column, or the block of rows, that the plan reads."""
     tensor = entry.tensor
     fits = tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
     return fits and entry.port.kind == "tensor"
 
 
 def is_direct(answer: Answer) -> bool:
-    """Whether the plan's column has ONNX's shape already."""
+    """True if the plan's column has ONNX's shape already."""
     tensor = answer.tensor
     if isinstance(tensor, Listed):
         parts = [Answer(answer.port, item) for item in tensor.items]
@@ -33,7 +33,7 @@ def is_direct(answer: Answer) -> bool:
 
 
 def _is_lying(answer: Answer) -> bool:
-    """Whether one value of each row lies side by side, as an ArrayFeatureExtractor leaves them."""
+    """True if one value of each row lies side by side, as an ArrayFeatureExtractor leaves them."""
     tensor = answer.tensor
     return (tensor.axis, tensor.shape) == (1, (1, 1)) and tensor.labels is None
 
@@ -89,7 +89,11 @@ def _taker_apart(items: Sequence[tuple[int, bool]]) -> Callable[[Any], Any]:
         if isinstance(block, list):  # the general way has done so already
             return block
         if len(block) >= _MANY and width * block.itemsize == _PAIR and block.dtype != object:
-            return _pairs_apart(block)
+            wide = np.ascontiguousarray(block).view(np.int64)
+            shape = (len(block), _PAIR // block.itemsize)
+            return [
+                wide[:, k].copy().view(block.dtype).reshape(shape) for k in range(wide.shape[1])
+            ]
         return [np.ascontiguousarray(block[column]) for column in columns]
 
     return take
@@ -99,13 +103,6 @@ def _taker_apart(items: Sequence[tuple[int, bool]]) -> Callable[[Any], Any]:
 _PAIR = 8
 #: From so many rows on, looking at eight bytes as one number pays.
 _MANY = 32
-
-
-def _pairs_apart(block: NDArray[Any]) -> list[Any]:
-    """The arrays where each has eight bytes of every row: numpy copies one number at a time."""
-    wide = np.ascontiguousarray(block).view(np.int64)
-    shape = (len(block), _PAIR // block.itemsize)
-    return [wide[:, k].copy().view(block.dtype).reshape(shape) for k in range(wide.shape[1])]
 
 
 def labelled(shape: Callable[[Any], Any] | None, value: object) -> object:

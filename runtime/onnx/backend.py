@@ -96,7 +96,7 @@ def run_node(
 
 
 def is_compatible(model: object, device: str = "CPU", **how: object) -> bool:
-    """Whether the model can run here; with `native_only=True`, without onnxruntime."""
+    """True if the model can run here; with `native_only=True`, without onnxruntime."""
     try:
         import_model(model, native_only=bool(how.get("native_only")))
     except FlourError:
@@ -132,7 +132,7 @@ class Backend:
         return run_node(node, inputs, device, **{**self._how, **how})
 
     def is_compatible(self, model: object, device: str = "CPU", **how: object) -> bool:
-        """Whether the model can run here with these settings."""
+        """True if the model can run here with these settings."""
         return is_compatible(model, device, **{**self._how, **how})
 
     def supports_device(self, device: str) -> bool:

@@ -22,7 +22,7 @@ from flour.core.errors import FlourError, OpaqueFailed
 from flour.core.extension_points import paused_collector
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
-from flour.core.types import Record, Text, Type, Vector
+from flour.core.types import Record, Text, Vector
 from flour.language.flow import Flow
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.initializers import with_initializers
@@ -59,7 +59,7 @@ _BESIDES = dict.fromkeys(
 
 
 class ModelMeta(NamedTuple):
-    """What a model says about itself."""
+    """A model's own metadata."""
 
     producer_name: str
     graph_name: str
@@ -154,7 +154,7 @@ class InferenceSession:
 
     @property
     def ready(self) -> bool:
-        """Whether the next run compiles nothing; until then definitions answer."""
+        """True if the next run compiles nothing; until then definitions answer."""
         return self._compiling is None
 
     def _open_when_compiled(self) -> None:
@@ -172,7 +172,7 @@ class InferenceSession:
         self._compiling = None
 
     def _facts(self) -> Facts | None:
-        """What sessions over models of the same structure need not find out again."""
+        """Facts that sessions over models of the same structure share."""
         if self._ranks is None or not isinstance(self._short, BuiltinFunctionType):
             return None
         values = self._inputs, self._outputs, self._overridable
@@ -230,7 +230,11 @@ class InferenceSession:
             if answers is not None:
                 if output_names is not None:
                     return self._picked(answers, output_names)
-                return self._in_order(answers)
+                # All outputs in the model's order, from those of the plan.
+                order = self._order
+                if order is None:
+                    return list(answers)
+                return [labelled(shape, answers[index]) for index, shape in order]
         names = self._names if output_names is None else self._wanted(output_names)
         feed = self._checked(input_feed)
         run = self.program.flow.reference if self._plan is None else self._plan.run
@@ -239,13 +243,6 @@ class InferenceSession:
         except FlourError as problem:
             raise translated(problem) from problem
         return [labelled(self._shapers.get(name), values[name]) for name in names]
-
-    def _in_order(self, answers: Sequence[Any]) -> list[Any]:
-        """All outputs in the model's order, from those of the plan."""
-        order = self._order
-        if order is None:
-            return list(answers)
-        return [labelled(shape, answers[index]) for index, shape in order]
 
     def _open_native_run(self, entry: BuiltinFunctionType, order: Order) -> None:
         """Let machine code stand in for `run`, unless a subclass has its own."""
@@ -266,7 +263,10 @@ class InferenceSession:
         maps = [entry.port.name for entry in entries if entry.port.kind == "map"]
         fits = all(map(is_block, entries)) or (len(maps) == len(entries) == 1)
         direct = fits and all(map(is_direct, self.program.outputs))
-        same = {entry.port.name for entry in entries} == _names_of(plan.inputs)
+        (first, *others) = plan.inputs.values()
+        same = {entry.port.name for entry in entries} == (
+            set(first.names) if isinstance(first, Record) and not others else set(plan.inputs)
+        )
         if not direct or not same or set(self._names) != set(places):
             return None
         self._places = {name: places[name] for name in self._names}
@@ -349,7 +349,7 @@ class InferenceSession:
         return {name: {} for name in self.get_providers()}
 
     def get_modelmeta(self) -> ModelMeta:
-        """What the model says about itself."""
+        """The model's own metadata."""
         model = self.program.model
         return ModelMeta(
             model.producer,
@@ -383,14 +383,8 @@ class InferenceSession:
         return f"InferenceSession({self._plan or self.program.flow!r})"
 
 
-def _names_of(inputs: Mapping[str, Type]) -> set[str]:
-    """What a plan calls its arrays: inputs, or the columns of a record."""
-    (first, *others) = inputs.values()
-    return set(first.names) if isinstance(first, Record) and not others else set(inputs)
-
-
 def _one_listed(plan: oven.Plan, name: str) -> Callable[[object], Sequence[Any] | None]:
-    """What the entry does not take: of that, one document in lists is short, too."""
+    """Answer inputs that the entry does not take; one document in lists is short, too."""
     if list(map(type, plan.inputs.values())) != [Text]:
         return lambda _: None
 

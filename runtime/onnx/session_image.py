@@ -39,7 +39,7 @@ _ELSEWHERE = b"location"
 
 
 class Facts(NamedTuple):
-    """What sessions over models of one structure have in common."""
+    """Facts that sessions over models of one structure share."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -71,7 +71,7 @@ class Facts(NamedTuple):
         return Facts(*data, checks, shapers, gate, None if is_plain(gate) else gate)
 
     def to_bytes(self) -> bytes:
-        """As data."""
+        """These facts as data."""
         values = (self.inputs, self.outputs, self.overridable)
         return json.dumps([values, self.places, self.shapes, self.ranks]).encode("ascii")
 
@@ -95,7 +95,7 @@ def order_of(
 
 
 def is_plain(order: Order) -> bool:
-    """Whether the plan answers in this order, with ONNX's values."""
+    """True if the plan answers in this order, with ONNX's values."""
     return list(order) == [(k, None) for k in range(len(order))]
 
 

@@ -29,7 +29,7 @@ _NUMBERS = frozenset((float, int, bool))
 
 
 def entry_of_maps(flow: Flow) -> Entry | None:
-    """What answers a feed of one map of Python's own numbers; None for what it does not take."""
+    """An entry for a feed of one map of Python's own numbers; None if the program reads another."""
     found = _reader(flow)
     if found is None:
         return None
@@ -50,7 +50,7 @@ def entry_of_maps(flow: Flow) -> Entry | None:
 
 
 def _reader(flow: Flow) -> tuple[Node, str, str] | None:
-    """What looks a program's only input up, if nothing else reads it, with its name and keys."""
+    """The node that looks up a program's only input and is alone to read it; its name and keys."""
     if [type(kind) for kind in flow.inputs().values()] != [Pairs]:
         return None
     above = [item for item in flow.nodes() if any(_is_source(each) for each in item.inputs)]

@@ -163,16 +163,12 @@ class AnswerKeeper(Closing):
         name = answer or self.new_id()
         self._waiting += _rows(answers)
         request = headers.get("x-request-id", "") if headers else ""
-        change = self._change()
+        has_route = self._runtime.has_route(self._name)
+        change = self._runtime.history(self._name)[-1].number if has_route else None
         self._queue.append(
             _Noted(name, time.time(), version, rows, outputs, kept(answers), request, change)
         )
         return Kept(answers, name)
-
-    def _change(self) -> int | None:
-        """The number of the route's change in force; None without a route."""
-        has_route = self._runtime.has_route(self._name)
-        return self._runtime.history(self._name)[-1].number if has_route else None
 
     # --- on a thread of its own ----------------------------------------------------------------
 
@@ -204,7 +200,7 @@ class AnswerKeeper(Closing):
                     log.warning("answers cannot be written: %s", problem.strerror)
 
     def _has_subject(self, version: ModelVersion) -> bool:
-        """Whether rows of a version say whose they are; its answers are not kept otherwise."""
+        """True if rows of a version say whose they are; its answers are not kept otherwise."""
         if self._subject is None or self._subject in column_names(version.inputs):
             return True
         self.failed += 1
@@ -285,7 +281,7 @@ class AnswerKeeper(Closing):
 
     @staticmethod
     def _saved(version: ModelVersion, path: Path) -> bool:
-        """Whether the plan is in the folder; some cannot be saved."""
+        """True if the plan is in the folder; some cannot be saved."""
         plan = version.plan
         try:
             if plan is None and version.residence.path is not None:
@@ -299,7 +295,7 @@ class AnswerKeeper(Closing):
     # --- asking ----------------------------------------------------------------------------------
 
     def why(self, answer: str) -> Why | None:
-        """What is known of an answer; None if it is not here."""
+        """The record of an answer; None if it is not here."""
         self.flush()
         record = self._log.find(answer)
         if record is None:
@@ -385,7 +381,7 @@ def _salt(path: Path) -> bytes:
 
 
 def _told(version: ModelVersion) -> dict[str, Any]:
-    """What is known of the training, without sketches and private columns."""
+    """Facts about the training, without sketches and private columns."""
     told = {name: each for name, each in version.training.items() if name != "reference"}
     if isinstance(told.get("columns"), Mapping):
         private = version.private
@@ -394,7 +390,7 @@ def _told(version: ModelVersion) -> dict[str, Any]:
 
 
 def _facts(version: ModelVersion) -> dict[str, Any]:
-    """What is known of a version's plan: parameters, types, where it was imported, libraries."""
+    """Facts about a version's plan: parameters, types, where it was imported, libraries."""
     plan = version.plan
     flow = None if plan is None else plan.flow
     origins = {} if flow is None else flow.origins()

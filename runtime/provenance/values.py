@@ -143,6 +143,6 @@ def id_of(record: bytes) -> str:
 
 
 def content_of(record: bytes) -> dict[str, Any]:
-    """What is behind it."""
+    """The content of a record, behind its id."""
     found: dict[str, Any] = unpacked(record[1 + record[0] :])
     return found

@@ -1,4 +1,4 @@
-"""What is known of one answer, and the same answer computed once more."""
+"""Facts about one answer, and the answer computed once more."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Why:
         #: The rows, if they are kept: without private values.
         self.inputs: Any = record["inputs"]
         self.answers: dict[str, Any] = record["answers"]
-        #: Whether the rows are kept, with all columns.
+        #: True if the rows are kept, with all columns.
         self.whole: bool = record["whole"]
 
     @property
@@ -68,7 +68,7 @@ class Why:
         return shaped(answers, None if names is None else tuple(names), single=batch.single)
 
     def agrees(self, rows: object = _NONE) -> bool:
-        """Whether the recomputed answers have the bits of those that were given."""
+        """True if the recomputed answers have the bits of those that were given."""
         found = self.recomputed(rows)
         return packed({name: found[name] for name in self.answers}) == packed(self.answers)
 
@@ -90,8 +90,9 @@ class Why:
         facts = self.plan_facts
         libraries = (f"{name} {version}" for name, version in facts.get("libraries", {}).items())
         digests, training = facts.get("parameters", ()), facts.get("training")
+        told = {name: each for name, each in (training or {}).items() if name != "columns"}
         found = [
-            ("training", _training(training)),
+            ("training", (json.dumps(told, sort_keys=True) if told else "")),
             ("assumed", _assumed((training or {}).get("columns", {}))),
             ("imported", "; ".join(facts.get("imported", ())[:8])),
             ("parameters", f"{len(digests)}: " + ", ".join(each[:12] for each in digests[:6])),
@@ -123,7 +124,7 @@ class Plans:
         self._loaded: dict[str, Plan] = {}
 
     def facts(self, digest: str) -> dict[str, Any]:
-        """What is known of a plan."""
+        """Facts about a plan."""
         path = self.folder / f"{digest}.json"
         found: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
         return found
@@ -162,13 +163,8 @@ def find_answer(folder: Path, answer: str) -> Why | None:
     return None
 
 
-def _training(training: Mapping[str, Any] | None) -> str:
-    told = {name: each for name, each in (training or {}).items() if name != "columns"}
-    return json.dumps(told, sort_keys=True) if told else ""
-
-
 def _assumed(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the rows of the training were like, by column."""
+    """Sketches of the training's rows, by column."""
     said = []
     for name, facts in columns.items():
         kind = (

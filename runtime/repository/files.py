@@ -102,18 +102,18 @@ class Folder:
         return sorted(paths, key=lambda path: natural(path.name))
 
     def is_folder(self, path: Path) -> bool:
-        """Whether this is a folder inside ours."""
+        """True if this is a folder inside ours."""
         return path.is_dir() and self.holds(path)
 
     def holds(self, path: Path) -> bool:
-        """Whether a path of this walk stays inside the folder; `open` checks again."""
+        """True if a path of this walk stays inside the folder; `open` checks again."""
         if path not in self._known:
             plain = not path.is_symlink() and self._known.get(path.parent, False)
             self._known[path] = plain or self._inside(path)
         return self._known[path]
 
     def is_file(self, path: Path) -> bool:
-        """Whether there is a file of this name, safe or not."""
+        """True if there is a file of this name, safe or not."""
         return path.is_file()
 
     def _inside(self, path: Path) -> bool:
@@ -155,7 +155,12 @@ class Folder:
                 "this file cannot be read", where=shown(path), found=_why(problem)
             ) from problem
         with os.fdopen(descriptor, "rb") as file:
-            before = _checked(os.fstat(descriptor), path, limit)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise UnsafePath("this is not a regular file", where=shown(path))
+            if status.st_size > limit:
+                raise _too_large(path, status.st_size, limit)
+            before = status
             yield file
             after = os.fstat(descriptor)
             if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
@@ -190,14 +195,6 @@ class Folder:
                 yield chunk
 
 
-def _checked(status: os.stat_result, path: Path, limit: int) -> os.stat_result:
-    if not stat.S_ISREG(status.st_mode):
-        raise UnsafePath("this is not a regular file", where=shown(path))
-    if status.st_size > limit:
-        raise _too_large(path, status.st_size, limit)
-    return status
-
-
 def _too_large(path: Path, size: int, limit: int) -> RepositoryError:
     return RepositoryError(
         "this file is too large",
@@ -207,7 +204,7 @@ def _too_large(path: Path, size: int, limit: int) -> RepositoryError:
 
 
 def is_ignored(name: str) -> bool:
-    """Whether this is not part of a repository: hidden, half-written, or a note beside a model."""
+    """True if this is not part of a repository: hidden, half-written, or a note beside a model."""
     low = name.lower()
     if is_graph_file(low):
         return low.startswith((".", "_"))

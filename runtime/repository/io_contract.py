@@ -117,7 +117,7 @@ def _two(share: Flow) -> Flow:
 
 
 def _saved_by_classifier(raw: bytes) -> bool:
-    """Whether XGBClassifier wrote the file."""
+    """True if XGBClassifier wrote the file."""
     from flour.boosters import ubjson
 
     try:

@@ -80,7 +80,17 @@ class IsolatedImporter:
 
     def prepare(self, model: Model, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
-        asked = _request(model, current)
+        facts = {
+            "name": model.name,
+            "version": model.version,
+            "layout": model.layout,
+            "path": str(model.path),
+            "form": model.form,
+            "promise": {"kind": type(model.promise).__name__, **asdict(model.promise)},
+            "rows": None if model.rows is None else str(model.rows),
+        }
+        request = {"model": facts, "known": None if current is None else current.name}
+        asked = json.dumps(request).encode() + b"\n"
         answer = self._ask(asked, model)
         if answer is None:  # it had just ended after its idle time
             answer = self._ask(asked, model)
@@ -104,7 +114,10 @@ class IsolatedImporter:
                 process.wait()
                 if self._listener is not None:  # its last lines are reported before the reason
                     self._listener.join(1.0)
-            self._request_done()
+            with self._lock:
+                self._asking = False
+                if self._closed:
+                    self._close_pipes()
         if line.endswith(b"\n"):
             answer: dict[str, Any] = json.loads(line)
             return answer
@@ -125,12 +138,6 @@ class IsolatedImporter:
                 self._process = self._start()
             self._asking = True
             return self._process
-
-    def _request_done(self) -> None:
-        with self._lock:
-            self._asking = False
-            if self._closed:
-                self._close_pipes()
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = import_process.start(heard=self._on_line is not None)
@@ -201,20 +208,6 @@ def _line(stream: BinaryIO, seconds: float) -> bytes:
             return received.rstrip(b"\n")
         received += piece
     return received
-
-
-def _request(model: Model, current: Path | None) -> bytes:
-    facts = {
-        "name": model.name,
-        "version": model.version,
-        "layout": model.layout,
-        "path": str(model.path),
-        "form": model.form,
-        "promise": {"kind": type(model.promise).__name__, **asdict(model.promise)},
-        "rows": None if model.rows is None else str(model.rows),
-    }
-    request = {"model": facts, "known": None if current is None else current.name}
-    return json.dumps(request).encode() + b"\n"
 
 
 def _exit_reason(code: int, *, late: bool, limit: float) -> str:

@@ -26,7 +26,8 @@ def main() -> None:
     """Prepare requested models until requests end; the first line says how."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     faulthandler.enable()
-    _prefer_as_oom_victim()
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # output of models and libraries must not mix with answers
     orders = requests.readline()
@@ -44,12 +45,6 @@ def main() -> None:
         except Empty:
             os._exit(0)
         answers.write(json.dumps(_answer(importer, staging, json.loads(line))).encode() + b"\n")
-
-
-def _prefer_as_oom_victim() -> None:
-    """Make the system end this process first when memory runs out, not the server."""
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _read(asked: BinaryIO, lines: SimpleQueue[bytes]) -> None:

@@ -40,11 +40,31 @@ def model(folder: Folder, directory: Path, into: Findings) -> None:
         name = _text(settings, "name", path) or name
         parameters = settings.get("parameters") or {}
         version = _text(parameters, "version", path) or version
-        forms, usual = _runtime(_text(settings, "implementation", path), path)
+        implementation = _text(settings, "implementation", path)
+        known_runtime = _RUNTIMES.get(implementation.rpartition(".")[2])
+        if known_runtime is None:
+            raise UnsupportedModel(
+                f"the implementation {implementation!r} is not supported",
+                where=shown(path),
+                hint="supported are " + ", ".join(_RUNTIMES),
+            )
+        forms, usual = known_runtime
         file = _file(folder, directory, _text(parameters, "uri", path), usual)
         stamp = folder.stamp(path, file)
-        form = _form(folder, file, forms)
-        notes = _notes(settings, path)
+        form = formats.of(folder, file) if set(formats.by_name(file)) & set(forms) else forms[0]
+        # Settings of batching and of the result cache.
+        rows, wait = (settings.get(key) or 0 for key in ("max_batch_size", "max_batch_time"))
+        if not all(type(each) in (int, float) and 0 <= each < _MOST for each in (rows, wait)):
+            raise BadConfig(
+                "max_batch_size and max_batch_time are numbers from 0 to a million",
+                where=shown(path),
+                found=f"{rows!r} and {wait!r}"[:60],
+            )
+        notes: dict[str, object] = {}
+        if rows > 1 and wait > 0:
+            notes = {"batch_rows": int(rows), "batch_wait": float(wait)}
+        if settings.get("cache_enabled") is True:
+            notes["cache_bytes"] = CACHE_BYTES
         into.add(Model(name, version, LAYOUT, file, form, MLServer(), None, stamp, notes))
     except FlourError as problem:
         into.trouble(name, version, path, problem, stamp)
@@ -71,34 +91,6 @@ def _text(settings: Mapping[str, Any], key: str, path: Path) -> str:
     return value
 
 
-def _notes(settings: Mapping[str, Any], path: Path) -> dict[str, object]:
-    """Settings of batching and of the result cache."""
-    rows, wait = (settings.get(key) or 0 for key in ("max_batch_size", "max_batch_time"))
-    if not all(type(each) in (int, float) and 0 <= each < _MOST for each in (rows, wait)):
-        raise BadConfig(
-            "max_batch_size and max_batch_time are numbers from 0 to a million",
-            where=shown(path),
-            found=f"{rows!r} and {wait!r}"[:60],
-        )
-    notes: dict[str, object] = {}
-    if rows > 1 and wait > 0:
-        notes = {"batch_rows": int(rows), "batch_wait": float(wait)}
-    if settings.get("cache_enabled") is True:
-        notes["cache_bytes"] = CACHE_BYTES
-    return notes
-
-
-def _runtime(implementation: str, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    known_runtime = _RUNTIMES.get(implementation.rpartition(".")[2])
-    if known_runtime is None:
-        raise UnsupportedModel(
-            f"the implementation {implementation!r} is not supported",
-            where=shown(path),
-            hint="supported are " + ", ".join(_RUNTIMES),
-        )
-    return known_runtime
-
-
 def _file(folder: Folder, directory: Path, uri: str, usual: tuple[str, ...]) -> Path:
     """The model's file: named by the settings, or one of the usual names."""
     if "://" in uri and not uri.startswith("file://"):
@@ -120,8 +112,3 @@ def _file(folder: Folder, directory: Path, uri: str, usual: tuple[str, ...]) -> 
         where=shown(target),
         hint=f"name it in parameters.uri, or call it {usual[0]}",
     )
-
-
-def _form(folder: Folder, file: Path, forms: tuple[str, ...]) -> str:
-    """The format by the file's name; the implementation's format if they do not agree."""
-    return formats.of(folder, file) if set(formats.by_name(file)) & set(forms) else forms[0]

@@ -64,11 +64,8 @@ class Configured:
                 where=self._where,
                 hint="supported are " + ", ".join(_FIL),
             )
-        return *_FIL[kind], self._fil()
-
-    def _fil(self) -> Fil:
         classifies = self._flag("is_classifier") or self._flag("output_class")
-        return Fil(
+        return *_FIL[kind], Fil(
             width=self._width("input", INPUT),
             columns=self._width("output", OUTPUT),
             classifies=classifies,

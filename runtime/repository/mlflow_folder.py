@@ -28,7 +28,7 @@ _FACT = re.compile(r"    (\w+): *['\"]?([^'\"#]+?)['\"]?\s*$")
 
 
 def is_mlflow(path: Path) -> bool:
-    """Whether MLflow saved a model in this folder."""
+    """True if MLflow saved a model in this folder."""
     return (path / ABOUT).is_file()
 
 

@@ -40,7 +40,7 @@ _SECRET = re.compile(r"(?<=//)[^/@]*@")
 
 
 def is_url(folder: str | os.PathLike[str]) -> bool:
-    """Whether this names a folder of a file system by its protocol, and no path."""
+    """True if this names a folder of a file system by its protocol, and no path."""
     return isinstance(folder, str) and "://" in folder
 
 

@@ -36,7 +36,7 @@ class Importer(Protocol):
 
 
 class Trust(NamedTuple):
-    """Whose code may run while models are imported."""
+    """Code that may run while models are imported."""
 
     pickle: bool
     modules: Sequence[str]

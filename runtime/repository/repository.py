@@ -307,7 +307,7 @@ class Repository(Closing):
         return True
 
     def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
-        """Whether files have not changed for a while, by their own clock or by ours."""
+        """True if files have not changed for a while, by their own clock or by ours."""
         seen = self._seen.get(key)
         if seen is None or seen.stamp != stamp:
             seen = self._seen[key] = _Stability(stamp, self._clock())
@@ -325,25 +325,6 @@ class Repository(Closing):
             entry.stamp = model.stamp
             self._set_state(entry, READY, "")
             return []
-        kind = self._register(staged, model, entry)
-        self._changes += 1
-        return [self._emit(kind, model, seconds=time.perf_counter() - start)]
-
-    def _not_loaded(self, model: Model, problem: Exception, *, patient: bool) -> list[Event]:
-        """Refuse a model; what may be loaded later is tried again, and reported once."""
-        entry = self._entries[model.name, model.version]
-        later = isinstance(problem, NoRoom | UnknownEndpoint)
-        entry.stamp = () if later else model.stamp
-        if model.form == formats.GRAPH:
-            later, entry.tried = True, self._changes
-        reason = self._reason(model, problem)
-        if later and patient and entry.reason.endswith(reason):
-            return []
-        state = READY if entry.staged else UNAVAILABLE
-        self._set_state(entry, state, self._reason_if_older(entry, reason))
-        return [self._emit("refused", model, reason)]
-
-    def _register(self, staged: Path, model: Model, entry: _Entry) -> str:
         promise = model.promise
         notes = {
             "platform": promise.platform,
@@ -357,14 +338,27 @@ class Repository(Closing):
         )
         entry.staged, entry.notes, entry.stamp = staged, model.notes, model.stamp
         self._set_state(entry, READY, "")
-        return "replaced" if replaces else "loaded"
+        kind = "replaced" if replaces else "loaded"
+        self._changes += 1
+        return [self._emit(kind, model, seconds=time.perf_counter() - start)]
 
-    def _reason(self, model: Model, problem: Exception) -> str:
+    def _not_loaded(self, model: Model, problem: Exception, *, patient: bool) -> list[Event]:
+        """Refuse a model; what may be loaded later is tried again, and reported once."""
+        entry = self._entries[model.name, model.version]
+        later = isinstance(problem, NoRoom | UnknownEndpoint)
+        entry.stamp = () if later else model.stamp
+        if model.form == formats.GRAPH:
+            later, entry.tried = True, self._changes
         told: BaseException = problem
         if isinstance(private := model.notes.get("private"), list) and private:
             told = redacted(problem, {}, private)
         reason = reason_of(told) if isinstance(told, Explained) else repr(told)[:300]
-        return self._without_folder(reason)
+        reason = self._without_folder(reason)
+        if later and patient and entry.reason.endswith(reason):
+            return []
+        state = READY if entry.staged else UNAVAILABLE
+        self._set_state(entry, state, self._reason_if_older(entry, reason))
+        return [self._emit("refused", model, reason)]
 
     def _without_folder(self, reason: str) -> str:
         """A reason without the folder's path, as clients read the index too."""

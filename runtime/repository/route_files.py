@@ -51,7 +51,7 @@ class RouteFiles:
             runtime.on_rollout, runtime.lost = self._write_rollout, partial(lost, unread=True)
 
     def has(self, name: str) -> bool:
-        """Whether a route says which version of an endpoint answers."""
+        """True if a route says which version of an endpoint answers."""
         return self._runtime.has_route(name)
 
     def mute(self, names: Iterable[str]) -> None:
@@ -212,5 +212,5 @@ def before_rollout(name: str, history: History) -> Route:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a folder can have this name."""
+    """True if a folder can have this name."""
     return name == Path(name).name and not is_ignored(name) and "\0" not in name

@@ -26,11 +26,6 @@ MAX_ROWS = 10_000
 MAX_BYTES = 64 << 20
 
 
-def made_up(inputs: Mapping[str, Type]) -> dict[str, Any]:
-    """A block of one row with values of the right types."""
-    return {name: _value(kind) for name, kind in inputs.items()}
-
-
 def _value(kind: Type) -> Any:
     match kind:
         case Vector(width, dtype):
@@ -47,7 +42,7 @@ def _value(kind: Type) -> Any:
 
 def check(plan: Plan, rows: bytes | None, where: str) -> int:
     """Raise unless the plan runs and gives the expected answers; returns how many were compared."""
-    block = made_up(plan.inputs)
+    block = {name: _value(kind) for name, kind in plan.inputs.items()}
     data = next(iter(block.values())) if len(block) == 1 else block
     with suppress(InputError):  # the plan may accept certain values only
         plan.run(data)

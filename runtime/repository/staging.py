@@ -79,9 +79,25 @@ class Staging:
         where = shown(model.path)
         formats.check_trust(model.form, where, trust_pickle=trust_pickle)
         if model.form == formats.PLAN:
-            return self._copy_plan(folder, model)
+            digest = blake2b(_FORMAT, digest_size=20)
+            with NamedTemporaryFile(dir=self.directory, prefix=_COPY, delete=False) as copy:
+                try:
+                    for chunk in folder.chunks(model.path):
+                        digest.update(chunk)
+                        copy.write(chunk)
+                    copy.close()
+                    path = self._path(digest.hexdigest())
+                    self.use(path)
+                    Path(copy.name).replace(path)
+                except BaseException:
+                    Path(copy.name).unlink(missing_ok=True)
+                    raise
+            return path
         raw = folder.read(model.path)
-        path = self._path(_digest(raw, model, exact=exact))
+        digest = blake2b(_FORMAT, digest_size=20)
+        digest.update(repr((model.form, model.promise, exact)).encode())
+        digest.update(raw)
+        path = self._path(digest.hexdigest())
         if model.form == formats.GRAPH:  # its models are looked up where it is registered
             path = path.with_suffix(ENDING)
             save_graph(formats.program(model.form, raw, where), path, durable=False)
@@ -90,22 +106,6 @@ class Staging:
         if not path.exists():
             program = model.promise.program(model.form, raw, where)
             oven.bake(program, exact=exact).save(path, durable=False)
-        return path
-
-    def _copy_plan(self, folder: Folder, model: Model) -> Path:
-        digest = blake2b(_FORMAT, digest_size=20)
-        with NamedTemporaryFile(dir=self.directory, prefix=_COPY, delete=False) as copy:
-            try:
-                for chunk in folder.chunks(model.path):
-                    digest.update(chunk)
-                    copy.write(chunk)
-                copy.close()
-                path = self._path(digest.hexdigest())
-                self.use(path)
-                Path(copy.name).replace(path)
-            except BaseException:
-                Path(copy.name).unlink(missing_ok=True)
-                raise
         return path
 
     def _path(self, digest: str) -> Path:
@@ -177,13 +177,6 @@ def remove_deserted(parent: Path) -> int:
                     rmtree(directory, ignore_errors=True)
                     count += 1
     return count
-
-
-def _digest(raw: bytes, model: Model, *, exact: bool) -> str:
-    digest = blake2b(_FORMAT, digest_size=20)
-    digest.update(repr((model.form, model.promise, exact)).encode())
-    digest.update(raw)
-    return digest.hexdigest()
 
 
 def _remove(path: Path, process: int, held: list[Claim]) -> None:

@@ -86,7 +86,7 @@ def claimed(directory: Path) -> set[str]:
 
 @contextmanager
 def deserted(directory: Path) -> Iterator[bool]:
-    """Whether all users of this directory have ended; true in one process at a time."""
+    """True if all users of this directory have ended; true in one process at a time."""
     with ExitStack() as held:
         try:
             files = [held.enter_context(_open_claim(path)) for path in claims(directory)]

@@ -22,17 +22,13 @@ def scan(folder: Folder, *, gentle: bool = False) -> Scan:
     if not _special(folder, folder.root, into):
         for entry in folder.entries(folder.root):
             try:
-                _entry(folder, entry, into)
+                if entry.is_dir():
+                    _below(folder, entry, into, frozenset())
+                elif entry.is_file() or entry.is_symlink():
+                    layout_own.file(folder, entry, into)
             except OSError as problem:  # removed meanwhile, or not readable
                 into.trouble(entry.name, "", entry, problem.strerror or type(problem).__name__)
     return with_notes(folder, into.scan())
-
-
-def _entry(folder: Folder, entry: Path, into: Findings) -> None:
-    if entry.is_dir():
-        _below(folder, entry, into, frozenset())
-    elif entry.is_file() or entry.is_symlink():
-        layout_own.file(folder, entry, into)
 
 
 def _special(folder: Folder, directory: Path, into: Findings) -> bool:
@@ -70,7 +66,7 @@ def _read_folder(folder: Folder, directory: Path, into: Findings, above: frozens
 
 
 def _has_settings(folder: Folder, directory: Path, depth: int) -> bool:
-    """Whether a folder or one below it has settings of other servers."""
+    """True if a folder or one below it has settings of other servers."""
     for settings in (layout_mlserver.SETTINGS, layout_triton.CONFIG):
         if folder.is_file(directory / settings):
             return True

@@ -1,4 +1,4 @@
-"""Which input columns explain that what a plan computes has drifted.
+"""Input columns that explain a drift of what a plan computes.
 
 A column of the window's rows is replaced by values of the reference, and the plan runs again: some
 of the outputs' shift goes away. The same column is put into rows of the reference: some of the
@@ -76,7 +76,7 @@ def _cause(drift: Drift, explained: float | None) -> Cause:
 def _explained(
     names: list[str], plan: Plan, reference: Table, window: Table, rows: int, seed: int
 ) -> dict[str, float]:
-    """What part of the outputs' shift goes away with each column; nothing if rows do not run."""
+    """Part of the outputs' shift that goes away with each column; empty if rows do not run."""
     rng = np.random.default_rng(seed)
     old, new, again = (_drawn(each, rows, rng) for each in (reference, window, reference))
     try:
@@ -101,7 +101,7 @@ def _explained(
 
 
 def _drawn(table: Table, rows: int, rng: np.random.Generator) -> Table:
-    """As many rows, drawn with replacement, so that columns have the same length in both tables."""
+    """Draw `rows` rows with replacement, so that columns have the same length in both tables."""
     places = rng.integers(0, len(next(iter(table.values()))), rows)
     return {name: values[places] for name, values in table.items()}
 

@@ -29,7 +29,7 @@ Rows = Mapping[str, Any] | Sequence[Any] | NDArray[Any]  # frames, too
 
 
 class Tested(NamedTuple):
-    """What a test found: the statistic, and how likely one as large is if nothing has changed."""
+    """A test's result: the statistic, and the chance of one as large if nothing has changed."""
 
     statistic: float
     p_value: float
@@ -38,7 +38,7 @@ class Tested(NamedTuple):
 def two_sample_test(
     reference: Rows, window: Rows, permutations: int = 100, seed: int = 0
 ) -> Tested:
-    """Whether window and reference differ at all: the maximum mean discrepancy of their rows."""
+    """True if window and reference differ at all: the maximum mean discrepancy of their rows."""
     rng = np.random.default_rng(seed)
     rows, is_window = _joined(reference, window, "rows")
     features = _features(rows, _OF_ROWS, rng)
@@ -59,7 +59,7 @@ def context_test(
     permutations: int = 100,
     seed: int = 0,
 ) -> Tested:
-    """Whether rows differ in equal contexts, in contexts that both reference and window have.
+    """True if rows differ in equal contexts, in contexts that both reference and window have.
 
     All are arrays with a row for each row, or columns by name, of numbers or words. A few hundred
     rows of each are enough; the time is that of `permutations` regressions on the context.
@@ -97,7 +97,7 @@ def _tested(found: float, drawn: list[float]) -> Tested:
 
 
 def _drawn(chances: Matrix, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which rows are the window's, drawn by their chances; both sides have two rows or more."""
+    """Draw the rows of the window by their chances; both sides have two rows or more."""
     chosen = rng.random(len(chances)) < chances
     order = np.argsort(chances)
     chosen[order[:2]], chosen[order[-2:]] = False, True

@@ -20,7 +20,7 @@ class PageHinkley:
         self._lowest, self._highest = math.inf, -1.0
 
     def update(self, score: float) -> bool:
-        """Whether this score makes it alarm; after an alarm it starts anew."""
+        """True if this score makes it alarm; after an alarm it starts anew."""
         self._count += 1
         self._mean += (score - self._mean) / self._count
         away = score - self._mean
@@ -55,7 +55,7 @@ class Adwin:
         self._total = self._variance = 0.0
 
     def update(self, score: float) -> bool:
-        """Whether this score makes it alarm; after an alarm it starts anew."""
+        """True if this score makes it alarm; after an alarm it starts anew."""
         self._levels[0].append((score, 0.0))
         if self._width:
             away = score - self._total / self._width
@@ -87,7 +87,7 @@ class Adwin:
             self._levels[place + 1].append((first + second, its + others + between))
 
     def _differs(self) -> bool:
-        """Whether the window can be cut so that the means of both parts are too far apart."""
+        """True if the window can be cut so that the means of both parts are too far apart."""
         old, total = 0, 0.0
         for place in reversed(range(len(self._levels))):
             for own, _ in self._levels[place][: None if place else -1]:

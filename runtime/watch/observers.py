@@ -1,4 +1,4 @@
-"""What looks at the calls of a version: it is called with each batch, and must not take long.
+"""Observers of a version's calls: they are called with each batch, and must not take long.
 
 Batches are copied into a queue, and one thread of the process folds them off the requests' way.
 """
@@ -51,7 +51,7 @@ class Observer:
         #: Blocks that could not be folded.
         self.failed = 0
         self._failures = Repeated()
-        #: Whether errors are logged with their texts, which may quote values; and of what.
+        #: True if errors are logged with their texts, which may quote values; and of what.
         self.tells, self.owner = True, ""
         self._folding = threading.Lock()
         self._wake, self._ended, self.until = threading.Event(), False, math.inf
@@ -147,7 +147,7 @@ class Observers:
 
     @property
     def rest(self) -> int:
-        """Which calls by the entry any of them wants to see."""
+        """Mask of the calls by the entry that any of them wants to see."""
         return min((each.sampling.rest for each in self.every), default=UNTIMED)
 
     def refused(self, data: object) -> None:
@@ -171,7 +171,7 @@ class Observers:
 
 
 def observers_of(version: ModelVersion) -> tuple[Observer, ...]:
-    """What looks at a version now."""
+    """The current observers of a version."""
     watcher = version.watcher
     return watcher.every if isinstance(watcher, Observers) else ()
 

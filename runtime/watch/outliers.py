@@ -42,7 +42,7 @@ class Stranger(NamedTuple):
 
 
 class Outliers:
-    """What a plan takes for outliers, and the strangest of them."""
+    """Counts of a plan's outliers, and the strangest of them."""
 
     def __init__(self, name: str, plan: Plan, private: frozenset[str]) -> None:
         self.name, self.plan = name, plan

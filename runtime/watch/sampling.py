@@ -1,4 +1,4 @@
-"""Which rows in service are looked at: a share of them, or so many a minute and some more."""
+"""The choice of rows in service to look at: a share of them, or a number a minute and some more."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Sampling:
 
     @property
     def rest(self) -> int:
-        """Which calls by the entry have to be shown: see runtime.service.entry."""
+        """Mask of the calls by the entry to be shown: see runtime.service.entry."""
         return (1 << (int(min(self.every, SAMPLE)).bit_length() - 1)) - 1
 
     def chosen(

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError, nearest
-from runtime.watch.distinct import as_floats, numbered_objects
-from runtime.watch.rows import Table
+from runtime.watch.rows import Table, as_floats, numbered_objects
 
 #: Equal parts of 0 to 1 in which scores are counted.
 SCORE_BINS = 10
@@ -116,7 +115,7 @@ def numbered(values: NDArray[Any], *, floored: bool = False) -> tuple[NDArray[np
 
 
 class Cell(NamedTuple):
-    """What was counted of a segment."""
+    """Counts of a segment."""
 
     segment: tuple[str, ...]
     rows: int
@@ -124,7 +123,7 @@ class Cell(NamedTuple):
     scores: tuple[int, ...]
     labels: dict[str, int]
     seconds: float = 0.0
-    """What its rows took to compute, where `costs` are watched; each row of a block the same."""
+    """Seconds of computing its rows, where `costs` are watched; equal for all rows of a block."""
     latency: float | None = None
     """The mean seconds of the calls that were timed, which are of few rows."""
 

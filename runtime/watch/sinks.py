@@ -40,7 +40,7 @@ class _Plain:
 
 
 def sink(to: object, names: dict[str, str]) -> Sink:
-    """What `to` of a tap stands for; `names` are the model's and the step's."""
+    """The sink that `to` of a tap stands for; `names` are the model's and the step's."""
     if to == "opentelemetry":
         return _Metrics(names)
     if isinstance(to, str | Path):

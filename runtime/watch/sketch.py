@@ -1,4 +1,4 @@
-"""What reference rows look like, by column, and counters of a window in the same bins.
+"""Sketches of reference rows by column, and counters of a window in the same bins.
 
 A column of numbers is kept as the counts between its quantiles, and below and above all of them,
 where the reference has none; one of words as the counts of its most frequent words.
@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import InputError
-from runtime.watch.distinct import as_floats, numbered_objects
-from runtime.watch.rows import Table
+from runtime.watch.rows import Table, as_floats, numbered_objects
 
 #: Bins of a column of numbers, and words of a column of words that have a bin of their own.
 BINS, WORDS = 12, 50

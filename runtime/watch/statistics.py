@@ -145,11 +145,8 @@ def chi_square(reference: Counts, window: Counts) -> tuple[float, float]:
         return 0.0, 1.0
     expected = np.outer(table.sum(1), table.sum(0)) / table.sum()
     statistic = float(((table - expected) ** 2 / expected).sum())
-    return statistic, _beyond(statistic, table.shape[1] - 1)
-
-
-def _beyond(statistic: float, freedom: int) -> float:
-    """The chance that a chi-square variable is larger: a finite sum."""
+    # The chance that a chi-square variable is larger: a finite sum.
+    freedom = table.shape[1] - 1
     half = statistic / 2
     odd = freedom % 2
     total = math.erfc(math.sqrt(half)) if odd else 0.0
@@ -157,4 +154,4 @@ def _beyond(statistic: float, freedom: int) -> float:
     for step in range(freedom // 2):
         total += term
         term *= half / (step + 1.5 if odd else step + 1)
-    return min(total, 1.0)
+    return statistic, min(total, 1.0)

@@ -1,4 +1,4 @@
-"""What is known of a model's training: sketches of its rows, and which libraries trained it.
+"""Facts about a model's training: sketches of its rows, and the libraries that trained it.
 
     plan.save("fraud.pretzel", training=training_of(plan, rows))
 
@@ -29,7 +29,7 @@ def training_of(
     private: Collection[str] = (),
     libraries: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What is to be known of the training, as data: what its rows were like, by column.
+    """Facts about the training as data: sketches of its rows, by column.
 
     Nothing of private columns is in it, and of columns of documents and of names, which say
     who was there, nothing but the share that is missing.
@@ -45,7 +45,7 @@ def training_of_tables(
     private: Collection[str] = (),
     libraries: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The same for rows that come in blocks."""
+    """Facts about a training whose rows come in blocks."""
     sample, rows = Sample(MOST, private), 0
     for table in tables:
         sample.add(table)
@@ -82,7 +82,7 @@ def _facts(sketch: Sketch) -> dict[str, Any]:
 
 
 def _names_rows(sketch: Sketch) -> bool:
-    """Whether a column has long texts, or mostly texts that no other row has."""
+    """True if a column has long texts, or mostly texts that no other row has."""
     if isinstance(sketch, Numbers):
         return False
     known = sketch.known

@@ -27,7 +27,6 @@ from runtime.service.private import in_tables
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
-from runtime.watch.costs import StageCosts
 from runtime.watch.observers import Observer, attach, detach, observers_of
 from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, loose_table, read_table, table_of, taken
@@ -36,7 +35,7 @@ from runtime.watch.segments import Cell, Segments
 from runtime.watch.sketch import Counts, Reference
 from runtime.watch.statistics import Drift, Window, drift_of
 from runtime.watch.statistics import window as window_of
-from runtime.watch.steps import Steps
+from runtime.watch.steps import StageCosts, Steps
 from runtime.watch.training import reference_of
 
 log = logging.getLogger("pretzel.watch")
@@ -50,10 +49,10 @@ _REFUSED_SECONDS = 10.0
 
 
 class Detector(Protocol):
-    """What looks at scores one by one, as Adwin and PageHinkley do."""
+    """A detector that looks at scores one by one, as Adwin and PageHinkley do."""
 
     def update(self, score: float) -> bool:
-        """Whether this score makes it alarm."""
+        """True if this score makes it alarm."""
 
 
 class Alarm(NamedTuple):
@@ -269,7 +268,21 @@ class Watch(Closing):
             self._fold_refused(block, rows, tenant)
             return
         try:
-            self._fold_rows(block, rows, tenant, weight, latency)
+            table = table_of(block, self.version.inputs)
+            if self._rows and self._rows + rows > self._half:
+                self._older, self._window, self._rows = self._window, {}, 0
+                self._recent.fade()
+            self._rows += rows
+            self._count(self.reference, table)
+            if self._steps is not None:
+                with suppress(FlourError):  # what the plan refuses has no values of steps
+                    self._count(self.inside, self._steps.table(block))
+            if self._usual.table:
+                self._recent.add(table)
+            for each in self.outliers:
+                each.add(table, weight)
+            if self.segments is not None or self.detectors or self.costs is not None:
+                self._fold_answers(block, self._asked(table, rows, tenant), weight, latency)
         except Exception:
             plan, answered = self.version.plan, False
             with suppress(Exception):  # of types that no column has, which the plan refuses, too
@@ -277,25 +290,6 @@ class Watch(Closing):
             if answered:
                 raise
             self._fold_refused(block, rows, tenant)
-
-    def _fold_rows(
-        self, block: object, rows: int, tenant: str, weight: int, latency: float
-    ) -> None:
-        table = table_of(block, self.version.inputs)
-        if self._rows and self._rows + rows > self._half:
-            self._older, self._window, self._rows = self._window, {}, 0
-            self._recent.fade()
-        self._rows += rows
-        self._count(self.reference, table)
-        if self._steps is not None:
-            with suppress(FlourError):  # what the plan refuses has no values of steps
-                self._count(self.inside, self._steps.table(block))
-        if self._usual.table:
-            self._recent.add(table)
-        for each in self.outliers:
-            each.add(table, weight)
-        if self.segments is not None or self.detectors or self.costs is not None:
-            self._fold_answers(block, self._asked(table, rows, tenant), weight, latency)
 
     def _asked(self, table: Table, rows: int, tenant: str) -> Table:
         return {**table, TENANT: np.full(rows, tenant, object)} if self._by_tenant else table
@@ -388,7 +382,7 @@ class Watch(Closing):
         return sorted(found, key=lambda each: each.score, reverse=True)
 
     def windows(self) -> list[Window]:
-        """What was counted of each column of the window; windows of several processes add up."""
+        """Counts of each column of the window; windows of several processes add up."""
         found, sketches = [], {**self.inside.columns, **self.reference.columns}
         older, newer = self._older, self._window  # the background may begin another half
         for name in [each for each in {**older, **newer} if each in sketches]:
@@ -409,7 +403,7 @@ class Watch(Closing):
         return causes_of(columns, plan, self._usual.table, self._recent.table)
 
     def cells(self) -> list[Cell]:
-        """What was counted of each segment."""
+        """Counts of each segment."""
         return [] if self.segments is None else self.segments.cells()
 
     def restart(self) -> None:

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from objectstore import Explained
-from runtime.workers.errors import ChannelClosed, WorkersError
+from runtime.errors import ChannelClosed, WorkersError
 
 log = logging.getLogger("pretzel.workers")
 
@@ -74,7 +74,7 @@ class Channel:
 
     @property
     def closed(self) -> bool:
-        """Whether the other process has ended, or closed its end."""
+        """True if the other process has ended, or closed its end."""
         return self._closed
 
     def ask(self, kind: str, body: object = None) -> Future[Any]:

@@ -34,9 +34,9 @@ class Name:
     muted: str = ""
     """Why nothing answers under the name until its route can be read; else empty."""
     counted: Mapping[str, Any] = field(default_factory=dict)
-    """What each worker counts of its requests, for a rollout; empty where there is none."""
+    """Each worker's counts of its requests, for a rollout; empty where there is none."""
     compared: bool = False
-    """Whether each worker compares what a shadow answers."""
+    """True if each worker compares what a shadow answers."""
 
     def having(self, version: str, plan: Version, *, activate: bool) -> Name:
         """With a new version, or another plan for an existing one."""
@@ -56,7 +56,7 @@ class Name:
         return replace(self, versions=left, current=current)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, for a channel."""
+        """Plain data of it, for a channel."""
         return {
             "current": self.current,
             "route": self.route,

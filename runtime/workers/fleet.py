@@ -20,11 +20,10 @@ from typing import Any
 
 from flour.core.errors import FlourError
 from flour.language.graph_file import is_graph_file, models_of
-from runtime.errors import UnknownEndpoint, in_use
+from runtime.errors import ChannelClosed, NotInStep, Rejected, UnknownEndpoint, in_use
 from runtime.http.wire.interfaces import ModelState
 from runtime.workers.channel import Refused
 from runtime.workers.desired import NOTHING, Name, Version
-from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
 from runtime.workers.judging import FleetExperiments, Line
 
 #: Time limit for a worker to load a plan that it tries.
@@ -41,9 +40,9 @@ class Member:
     def __init__(self, number: int, line: Line) -> None:
         self.number, self.line = number, line
         self.serving = False
-        """Whether it takes requests, or will before the next change reaches it."""
+        """True if it takes requests, or will before the next change reaches it."""
         self.opened = False
-        """Whether it has confirmed that it takes requests."""
+        """True if it has confirmed that it takes requests."""
         self.last: Future[Any] | None = None
         """The answer to the last change sent to it."""
         self.late: Future[Any] | None = None

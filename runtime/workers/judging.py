@@ -72,7 +72,7 @@ class FleetExperiments(FleetRoutes):
         raise NotImplementedError
 
     def question(self, kind: str, body: Mapping[str, Any]) -> Callable[[], object] | None:
-        """What answers a worker's question of routes and experiments; it may take long."""
+        """Answer a worker's question of routes and experiments; it may take long."""
         match kind:
             case "route":
                 return partial(self.put, body["name"], body["text"])
@@ -145,12 +145,12 @@ class FleetExperiments(FleetRoutes):
                 )
 
     def reports(self, name: str) -> Iterator[Report]:
-        """What workers have counted for the rollout of an endpoint."""
+        """Workers' counts for the rollout of an endpoint."""
         for reports in self._asked("reports", {"name": name}, TELL_SECONDS):
             yield from reports
 
     def claims(self, name: str, request: str, names: list[str]) -> Iterator[Claim]:
-        """Which version answered a request, by each worker that remembers it."""
+        """Versions that answered a request, by the workers that remember it."""
         body = {"name": name, "request": request, "names": names}
         for claims in self._asked("claims", body, TELL_SECONDS):
             yield from claims
@@ -191,7 +191,7 @@ class FleetExperiments(FleetRoutes):
         return found
 
     def _asked(self, kind: str, body: object, seconds: float) -> Iterator[Any]:
-        """What those workers answer that take requests, and answer in time."""
+        """Answers of the workers that take requests, and answer in time."""
         end = time.monotonic() + seconds
         known = [each for each in self.serving() if each.late is None or each.late.done()]
         for member, future in [(each, each.line.ask(kind, body)) for each in known]:

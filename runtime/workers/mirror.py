@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from flour.core.errors import FlourError
+from runtime.errors import ChannelClosed
 from runtime.http.wire.interfaces import ModelState
 from runtime.http.wire.problems import HttpError
 from runtime.workers.channel import End, Refused
-from runtime.workers.errors import ChannelClosed
 
 #: HTTP status for errors from the supervisor.
 _STATUS = {"UnknownModel": 404, "UnknownEndpoint": 404, "NotLoaded": 400, "NotInStep": 504}

@@ -24,7 +24,7 @@ class Options:
     owner: str = "worker"
     """Prefix of owners in the store; differs between servers that share a store."""
     trust_code: bool = False
-    """Whether machine code in the files of plans is used."""
+    """True if machine code in the files of plans is used."""
     allow_python: Sequence[str] = ()
     """The modules that coroutines of graphs are imported from."""
     private: str | None = None
@@ -34,7 +34,7 @@ class Options:
         check_options(self.executors, self.memory_budget, self.trust_code, self.allow_python)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, for a channel."""
+        """Plain data of it, for a channel."""
         data = asdict(self)
         if not self.allow_python:  # a worker of a former release does not know it
             del data["allow_python"]

@@ -115,11 +115,13 @@ class Worker:
             case "stop":
                 self._ended.set()
             case _:
-                return self._later(kind, body)
+                done: Future[Any] = Future()
+                self._tasks.put((lambda: self._do(kind, body), done))
+                return done
         return None
 
     def _compared(self, runtime: Runtime, name: str) -> Future[Any]:
-        """What was compared here; computed on a thread of its own, as it may take long."""
+        """Comparison made here, computed on a thread of its own, as it may take long."""
         done: Future[Any] = Future()
 
         def compute() -> None:
@@ -129,12 +131,6 @@ class Worker:
                 done.set_exception(problem)
 
         threading.Thread(target=compute, name="pretzel-compared", daemon=True).start()
-        return done
-
-    def _later(self, kind: str, body: object) -> Future[Any]:
-        """Queue a task: slow ones are done in the order of their messages."""
-        done: Future[Any] = Future()
-        self._tasks.put((lambda: self._do(kind, body), done))
         return done
 
     def _follow(self) -> None:
@@ -178,7 +174,11 @@ class Worker:
         store = None if options.store is None else FileStore(options.store, durable=False)
         self._store = store
         if store is not None:
-            _release(store, owner)
+            # Free what killed workers have left, with this number or any.
+            for name in store.holdings():
+                if name.startswith(owner):
+                    store.release(name)
+            store.gc()
         if options.private is not None:
             self._private = Private(Path(options.private))
         self._runtime = Runtime(
@@ -235,14 +235,6 @@ class Worker:
             "failed": dict(self._failed()),
             "compiling": Compiling.of(versions),
         }
-
-
-def _release(store: FileStore, owner: str) -> None:
-    """Free what killed workers have left, with this number or any."""
-    for name in store.holdings():
-        if name.startswith(owner):
-            store.release(name)
-    store.gc()
 
 
 class Private:

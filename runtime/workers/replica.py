@@ -11,12 +11,11 @@ from typing import Any
 
 from flour.language.graph_file import is_graph_file
 from objectstore import Explained
-from runtime.errors import InUse, UnknownEndpoint
+from runtime.errors import InUse, NotInStep, Rejected, UnknownEndpoint
 from runtime.repository.listing import reason_of, without_directories
 from runtime.routing.written import EDITED, from_data, from_toml
 from runtime.service.runtime import Runtime
 from runtime.workers.desired import NOTHING, Name, Version
-from runtime.workers.errors import NotInStep, Rejected
 
 log = logging.getLogger("pretzel.workers")
 

@@ -12,17 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 
-from runtime.errors import UnknownEndpoint
+from runtime.errors import Overtaken, UnknownEndpoint
 from runtime.routing.history import History
 from runtime.routing.route import Route
 from runtime.routing.written import EDITED, as_data, as_toml, from_toml
 from runtime.service.endpoint import Endpoint
 from runtime.workers.desired import NOTHING, Name
-from runtime.workers.errors import Overtaken
 
 
 class FleetRoutes:
-    """Which version of an endpoint answers, in every worker."""
+    """The version of an endpoint that answers, in every worker."""
 
     def __init__(self) -> None:
         self._histories: dict[str, History] = {}
@@ -54,7 +53,7 @@ class FleetRoutes:
         )
 
     def has_route(self, name: str) -> bool:
-        """Whether an endpoint was given a route."""
+        """True if an endpoint was given a route."""
         return name in self._histories
 
     def history(self, name: str) -> History:

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any
 
 from flour.core.errors import FlourError
+from runtime.errors import ChannelClosed
 from runtime.workers.channel import Channel
-from runtime.workers.errors import ChannelClosed
 from runtime.workers.fleet import Fleet, Member
 
 #: Seconds between checks of a worker; without an answer it gets no connections; it is killed.
@@ -82,7 +82,7 @@ class Slot:
         self._begin = begin | {"worker": number}
         self._handle, self._on_event = handle, on_event
         self.ready = threading.Event()
-        """Whether it takes requests."""
+        """True if it takes requests."""
         self.ended = 0
         """The number of its processes that have ended."""
         self.channel: Channel | None = None
@@ -91,7 +91,7 @@ class Slot:
         self._backoff = Backoff()
         self._trouble = ""
         self.leaving = False
-        """Whether it takes no more connections, and ends when it has answered its requests."""
+        """True if it takes no more connections, and ends when it has answered its requests."""
         self._thread = threading.Thread(target=self._run, name=f"pretzel-slot-{number}")
         self._thread.daemon = True
 
@@ -136,7 +136,14 @@ class Slot:
         """Start a process and watch it to its end; returns how it ended."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self.process = process = self._spawn(theirs)
+            inherited = theirs.fileno(), *(each.fileno() for each in self._listeners)
+            module_path = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
+            self.process = process = subprocess.Popen(  # noqa: S603 (our own program)
+                [sys.executable, "-c", _PROGRAM, module_path, *map(str, inherited)],
+                pass_fds=inherited,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
         self._on_event(WorkerEvent("started", self.number, process.pid))
         self._trouble, self.leaving = "", False
         self.channel = channel = Channel(ours, partial(self._handle, self), lambda: None)
@@ -151,16 +158,6 @@ class Slot:
             self.set_ready(ready=False)
             self._fleet.leave(member)
             channel.close()
-
-    def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        inherited = theirs.fileno(), *(each.fileno() for each in self._listeners)
-        module_path = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
-        return subprocess.Popen(  # noqa: S603 (our own program)
-            [sys.executable, "-c", _PROGRAM, module_path, *map(str, inherited)],
-            pass_fds=inherited,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
 
     def _loaded(self, member: Member, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
         """The process has loaded all models; open it, after the changes sent meanwhile."""

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Self
 
 from flour.core.errors import FlourError
+from runtime.errors import NoWorker
 from runtime.http.assembly import check
 from runtime.http.server import listen, url_of
 from runtime.http.wire.interfaces import Repository
@@ -24,7 +25,6 @@ from runtime.http.wire.settings import ServerSettings
 from runtime.rollout import STEP_SECONDS
 from runtime.service.version import Compiling
 from runtime.workers.channel import Channel
-from runtime.workers.errors import NoWorker
 from runtime.workers.fleet import Fleet
 from runtime.workers.options import Options
 from runtime.workers.slot import Slot, WorkerEvent

@@ -55,7 +55,7 @@ class Code:
             return parities
 
     def loses(self, found: Rows, answers: Mapping[int, Rows], parities: Mapping[int, Rows]) -> bool:
-        """Whether rounding of the other answers is more than what was reconstructed may differ by.
+        """True if rounding of the other answers is more than what was reconstructed may differ by.
 
         An answer of 0.5 cannot be told from the sum of itself and 1e17.
         """
@@ -102,7 +102,7 @@ class Code:
     def _remainder(
         self, row: int, answers: Mapping[int, Rows], parity: Rows, constant: Rows | float
     ) -> Rows:
-        """What the missing answers add up to, weighted as in this row."""
+        """Sum of the missing answers, weighted as in this row."""
         weights = self._plain[row]
         rest: Rows = parity - (1.0 - sum(weights)) * constant
         for item, answer in answers.items():
@@ -117,7 +117,7 @@ def _numbers(arrays: list[Any]) -> Rows:
 
 @contextmanager
 def _explained(where: str) -> Iterator[None]:
-    """What numpy refuses inside is told as ours."""
+    """Raise numpy's errors inside as ours."""
     try:
         with np.errstate(all="ignore"):  # a sum that is infinite is found out where it is decoded
             yield

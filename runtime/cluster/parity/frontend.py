@@ -123,7 +123,16 @@ class Coded(Closing):
             raise ClusterError("this front end is closed", where="Coded")
         rows = _query(rows, finite=self._affine)
         loop = asyncio.get_running_loop()
-        group = self._group(loop, rows)
+        # The group that a query joins; one that cannot be added up is in no group with others.
+        key = loop, rows.shape[1:]
+        group = self._open.get(key)
+        if not self._affine and not np.isfinite(rows).all():
+            group = _Group()
+            group.pending = 0
+        elif group is None or group.pending is not None:
+            for ended in [each for each in list(self._open) if each[0].is_closed()]:
+                self._open.pop(ended, None)
+            group = self._open[key] = _Group()
         number, future = len(group.queries), _Future(loop=loop)
         group.queries.append(rows)
         group.waiting.append(future)
@@ -147,19 +156,6 @@ class Coded(Closing):
                 problem = ClusterError("this front end is closed", where="Coded")
                 future.get_loop().call_soon_threadsafe(_fail, future, problem)
                 future.get_loop().call_soon_threadsafe(task.cancel)
-
-    def _group(self, loop: asyncio.AbstractEventLoop, rows: Rows) -> _Group:
-        """The group that a query joins; one that cannot be added up is in no group with others."""
-        key = loop, rows.shape[1:]
-        group = self._open.get(key)
-        if not self._affine and not np.isfinite(rows).all():
-            group = _Group()
-            group.pending = 0
-        elif group is None or group.pending is not None:
-            for ended in [each for each in list(self._open) if each[0].is_closed()]:
-                self._open.pop(ended, None)
-            group = self._open[key] = _Group()
-        return group
 
     def _start(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -225,7 +221,7 @@ class Coded(Closing):
                 _fail(group.waiting[number], problem)
 
     def _decoded(self, group: _Group) -> Iterator[tuple[int, Answer]]:
-        """What is missing, if enough answers of one version are there."""
+        """Missing answers, if enough answers of one version are there."""
         every = (*group.answers.values(), *group.parities.values())
         answers = [each.values for each in every]
         shapes = {each.shape[1:] if each.dtype.kind in "biuf" else None for each in answers}

@@ -1,4 +1,4 @@
-"""Whether a program's answers can be reconstructed exactly, told from the program alone.
+"""True if a program's answers can be reconstructed exactly, told from the program alone.
 
 An answer is exact where all outputs are computed from one value, the scores, which is an affine
 function of one earlier value, the features, in float64 throughout: F(Σ x) = Σ F(x) + (1 - k) b.
@@ -58,7 +58,7 @@ class Recovery:
 
 
 def recoverable(flow: Flow) -> Recovery:
-    """Whether answers of a program can be reconstructed from a parity query."""
+    """True if answers of a program can be reconstructed from a parity query."""
     if not isinstance(flow, Flow):
         raise ClusterError(
             "what can be recovered is told of a program",
@@ -79,7 +79,7 @@ def recoverable(flow: Flow) -> Recovery:
 
 
 def _affine(item: Node) -> bool:
-    """Whether the node is an affine function of its inputs, in float64, dense or not."""
+    """True if the node is an affine function of its inputs, in float64, dense or not."""
     if type(item.op) not in _AFFINE or not _wide(item.type) or not _finite(item):
         return False
     linear = isinstance(item.op, Linear)
@@ -93,7 +93,7 @@ def _wide(kind: Type, *, sparse: bool = False) -> bool:
 
 
 def _finite(item: Node) -> bool:
-    """Whether all parameters are finite, and none is divided by that is zero."""
+    """True if all parameters are finite, and none is divided by that is zero."""
     values = [value.array for value in vars(item.op).values() if isinstance(value, Blob)]
     if isinstance(item.op, RequireFinite):
         return True  # its limits are no part of what it answers
@@ -103,7 +103,7 @@ def _finite(item: Node) -> bool:
 
 
 def _sources_without(roots: Iterable[Node], without: Node) -> bool:
-    """Whether a source, or a value without inputs, can be reached other than through a node."""
+    """True if a source, or a value without inputs, can be reached other than through a node."""
     seen, stack = {without}, list(roots)
     while stack:
         item = stack.pop()

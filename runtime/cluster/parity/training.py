@@ -32,11 +32,11 @@ class ParityModel:
     encoder: Encoder
     group: int
     accuracy: float
-    """Of the deployed model, on the rows that were held back."""
+    """Share of right labels of the deployed model, on the rows that were held back."""
     degraded: float
-    """Of reconstructed answers, on the same rows."""
+    """Share of right labels of reconstructed answers, on these rows."""
     default: float
-    """Of always answering the most frequent label."""
+    """Share of right labels of always answering the most frequent one."""
 
     def flow(self) -> Flow:
         """The parity model as a program, to be baked and served like any other."""

@@ -1,4 +1,4 @@
-"""Which models live on which node of a network, decided online from the requests that are seen.
+"""Placement of models on the nodes of a network, decided online from the requests that are seen.
 
 Network     nodes with budgets of bytes, and the way from each to the repository
 Catalogue   models: their tasks, bytes, inference delays and accuracies, and what they share
@@ -15,9 +15,8 @@ from __future__ import annotations
 from runtime.cluster.placement.baselines import LRU, OLAG, OnlineGreedy, Static, greedy
 from runtime.cluster.placement.catalogue import Catalogue, shared, variants
 from runtime.cluster.placement.gain import Market
-from runtime.cluster.placement.mirror import Mirror, project
+from runtime.cluster.placement.mirror import Mirror, Rounding, project
 from runtime.cluster.placement.network import CHAIN, TREE, Network
-from runtime.cluster.placement.rounding import Rounding
 from runtime.cluster.placement.simulator import (
     Demand,
     Policy,

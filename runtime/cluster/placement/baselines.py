@@ -72,19 +72,16 @@ class LRU(Static):
     def observe(self, requests: Numbers) -> None:
         """Note what was asked for; of one slot, what was asked for more often is more recent."""
         self._slots += 1
-        asked = self._market.by_place(requests[:, None] * self._cheapest_of_each_node())
-        recent = self._slots + asked / (1.0 + asked.max(initial=0.0))
-        self._used = np.where(asked > 0, recent, self._used)
-        self._placement = _packed(self._market, self._used)
-
-    def _cheapest_of_each_node(self) -> NDArray[np.float64]:
         nodes = np.where(self._market.real, self._market.places // self._market.shape[1], -1)
         first = np.zeros(nodes.shape)
         for node in range(self._market.shape[0]):
             there = nodes == node
             rows = np.flatnonzero(there.any(axis=1))
             first[rows, there[rows].argmax(axis=1)] = 1.0
-        return first
+        asked = self._market.by_place(requests[:, None] * first)
+        recent = self._slots + asked / (1.0 + asked.max(initial=0.0))
+        self._used = np.where(asked > 0, recent, self._used)
+        self._placement = _packed(self._market, self._used)
 
 
 class OLAG(Static):

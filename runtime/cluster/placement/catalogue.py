@@ -64,7 +64,7 @@ class Catalogue:
         return self.sizes + (self.parts / together) @ self.holds.T
 
     def ignoring_sharing(self) -> Catalogue:
-        """The same models, as if each had copies of its own."""
+        """These models, as if each had copies of its own."""
         return Catalogue(self.tasks, self.alone, self.delays, self.accuracies, self.defaults)
 
 

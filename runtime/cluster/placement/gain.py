@@ -1,4 +1,4 @@
-"""What a placement gains for requests, over the defaults in the repository.
+"""Gain of a placement for requests, over the defaults in the repository.
 
 A request costs the round trip, the inference delay, and `inaccuracy` for each part of accuracy it
 misses. The options of a request type are the models of its task on its path, the cheapest first,

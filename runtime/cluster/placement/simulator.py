@@ -67,10 +67,10 @@ def alternating(slots: int, rate: float = 100.0) -> Demand:
 
 
 class Policy(Protocol):
-    """What decides where models are, before it sees the requests of a slot."""
+    """A policy that places models before it sees the requests of a slot."""
 
     def placement(self) -> NDArray[np.bool_]:
-        """Which models are on which node in this slot."""
+        """Models on each node in this slot."""
 
     def observe(self, requests: Numbers) -> None:
         """Learn from the requests of a slot."""

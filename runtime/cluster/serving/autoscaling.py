@@ -12,7 +12,7 @@ from runtime.errors import ClusterError
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a replica reports with each beat."""
+    """Report of a replica with each beat."""
 
     waiting: int = 0
     """Requests whose answers are awaited."""
@@ -40,7 +40,7 @@ class Scale:
     up_seconds: float = 2.0
     """For how long more replicas must be needed before there are more."""
     down_seconds: float = 30.0
-    """The same for fewer."""
+    """For how long fewer replicas must suffice before there are fewer."""
     zero_seconds: float = 60.0
     """Time without a request after which no replica is left, if `least` is 0."""
 

@@ -69,10 +69,24 @@ def predict_block(
         raise ClusterError("a block has rows, as many in each column", found=str(sorted(counts)))
     count = counts.pop()
     if shard is None:
-        cuts = _cuts(count, replicas)
+        shards = max(1, min(replicas, count // LEAST_ROWS))
+        ends = [count * place // shards for place in range(shards + 1)]
+        cuts = [slice(*each) for each in pairwise(ends)]
         parts = [{key: column[cut] for key, column in columns.items()} for cut in cuts]
         return _answered(ask, replicas, name, columns, parts)
-    places = _sharded(shard, rows, count)
+    # The rows of each shard, by what the function says of them.
+    said = np.asarray(shard(rows) if callable(shard) else shard)
+    if said.shape != (count,):
+        raise ClusterError(
+            "a sharding function says something of each row",
+            found=f"shape {said.shape} for {count} rows" if callable(shard) else repr(shard)[:80],
+            hint="an array of a number or a text for each row",
+        )
+    if said.dtype == object:
+        said = np.array([repr(each) for each in said])
+    _, numbers = np.unique(said, return_inverse=True)
+    order = np.argsort(numbers, kind="stable")
+    places = np.split(order, np.cumsum(np.bincount(numbers))[:-1])
     parts = [{key: column[place] for key, column in columns.items()} for place in places]
     back = np.argsort(np.concatenate(places), kind="stable")
     merged = _answered(ask, replicas, name, columns, parts)
@@ -136,29 +150,6 @@ def _answered(
         found=", ".join(sorted({f"{shard.version} ({shard.plan})" for shard in found})),
         hint="where a route chooses by row, ask for NAME@VERSION",
     )
-
-
-def _cuts(rows: int, replicas: int) -> list[slice]:
-    """The rows of shards: as many as replicas, of nearly equal size."""
-    shards = max(1, min(replicas, rows // LEAST_ROWS))
-    ends = [rows * place // shards for place in range(shards + 1)]
-    return [slice(*each) for each in pairwise(ends)]
-
-
-def _sharded(shard: Sharding, rows: Rows, count: int) -> list[NDArray[np.int64]]:
-    """The rows of each shard, by what the function says of them."""
-    said = np.asarray(shard(rows) if callable(shard) else shard)
-    if said.shape != (count,):
-        raise ClusterError(
-            "a sharding function says something of each row",
-            found=f"shape {said.shape} for {count} rows" if callable(shard) else repr(shard)[:80],
-            hint="an array of a number or a text for each row",
-        )
-    if said.dtype == object:
-        said = np.array([repr(each) for each in said])
-    _, numbers = np.unique(said, return_inverse=True)
-    order = np.argsort(numbers, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(numbers))[:-1])
 
 
 def _columns(rows: Rows) -> dict[str, NDArray[Any]]:

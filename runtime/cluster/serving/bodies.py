@@ -1,4 +1,4 @@
-"""What a cluster tells its clients, at `GET /v2/cluster`, and what they are answered."""
+"""Bodies that a cluster sends its clients, at `GET /v2/cluster` and as answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Members(msgspec.Struct):
         return msgspec.convert(data, cls)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, for a channel."""
+        """Plain data of it, for a channel."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
@@ -54,7 +54,7 @@ class Members(msgspec.Struct):
 
 
 class Homes(msgspec.Struct):
-    """Which replicas should be asked first for a model; `number` rises with each change."""
+    """The replicas to ask first for a model; `number` rises with each change."""
 
     number: int = 0
     models: dict[str, list[int]] = {}
@@ -66,7 +66,7 @@ class Homes(msgspec.Struct):
         return msgspec.convert(data, cls)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, for a channel."""
+        """Plain data of it, for a channel."""
         return {"number": self.number, "models": self.models}
 
 

@@ -213,13 +213,13 @@ class ClusterClient(Closing):
         return ClusterClient(attempts=1, timeout=timeout, headers=self._headers, look=lambda: only)
 
     def members(self) -> Members:
-        """What a replica, or the front, says about the cluster now."""
+        """The cluster's current state, as a replica or the front tells it."""
         if self._members is not None:
             return self._members()
         return self._told(PATH, _MEMBERS)
 
     def _told(self, path: str, decoder: msgspec.json.Decoder[T]) -> T:
-        """What somebody says; who does not answer is asked last from now on."""
+        """Ask members in turn; one that does not answer is asked last from now on."""
         known = [*self._targets.values(), *self._seeds]
         for target in sorted(known, key=lambda each: each.down_until):
             try:

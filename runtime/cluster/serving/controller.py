@@ -27,13 +27,12 @@ from runtime.cluster.serving.link import BEATS, Address, admitted
 from runtime.cluster.serving.membership import ClusterFleet, ClusterMember, Seat
 from runtime.cluster.serving.settings import ClusterSettings, Launcher
 from runtime.cluster.serving.state import ClusterState
-from runtime.errors import ClusterError
+from runtime.errors import ChannelClosed, ClusterError
 from runtime.repository import Event, Repository
 from runtime.repository.errors import UnknownModel
 from runtime.repository.object_storage import RemotePlans
 from runtime.rollout import STEP_SECONDS
 from runtime.workers.channel import Channel
-from runtime.workers.errors import ChannelClosed
 from runtime.workers.slot import HUNG_SECONDS
 from runtime.workers.supervisor import gathered
 
@@ -410,9 +409,22 @@ class Controller:
                 return
         with self._lock:
             for seat in list(self._seats.values()):
-                self._look_at(seat, now, passed)
+                # Give up one that is stuck, and close the connection to one that reports nothing.
+                patience = AWAY_SECONDS if seat.number in self._known else STUCK_SECONDS
+                if seat.state not in {"ready", "spare"} and now - seat.since > patience:
+                    self._end(seat)
+                seat.quiet += passed
+                if seat.channel is not None and seat.quiet > max(HUNG_SECONDS, self.settings.lease):
+                    seat.channel.close()
+                self._resend(seat)
             if not self._stopped.is_set():
-                self._autoscale(now)
+                scale, seats = self.settings.scale, self._seats.values()
+                if scale.least != scale.most:
+                    loads = [seat.load for seat in seats if seat.state == "ready"]
+                    away = bool(self._known) or any(seat.state == "lost" for seat in seats)
+                    self.wanted = self._autoscaler.wanted(now, self.wanted, loads, away=away)
+                with suppress(ClusterError):  # the next look notes it
+                    self.state.change(wanted=self.wanted)
                 self._reconcile()
             self._publish()
             nodes: dict[str, list[int]] = {}
@@ -431,16 +443,6 @@ class Controller:
         self._known, self._grace = set(self._seats), now + self.settings.lease
         return 0.0
 
-    def _look_at(self, seat: Seat, now: float, passed: float) -> None:
-        """Give up one that is stuck, and close the connection to one that reports nothing."""
-        patience = AWAY_SECONDS if seat.number in self._known else STUCK_SECONDS
-        if seat.state not in {"ready", "spare"} and now - seat.since > patience:
-            self._end(seat)
-        seat.quiet += passed
-        if seat.channel is not None and seat.quiet > max(HUNG_SECONDS, self.settings.lease):
-            seat.channel.close()
-        self._resend(seat)
-
     def _let_go(self) -> None:
         """Another controller has taken over: let all replicas go to that one."""
         log.error("another controller has taken over")
@@ -454,15 +456,6 @@ class Controller:
             self._seats.clear()
         self.front.stop()
         self.fleet.close()
-
-    def _autoscale(self, now: float) -> None:
-        scale, seats = self.settings.scale, self._seats.values()
-        if scale.least != scale.most:
-            loads = [seat.load for seat in seats if seat.state == "ready"]
-            away = bool(self._known) or any(seat.state == "lost" for seat in seats)
-            self.wanted = self._autoscaler.wanted(now, self.wanted, loads, away=away)
-        with suppress(ClusterError):  # the next look notes it
-            self.state.change(wanted=self.wanted)
 
     def _reconcile(self) -> None:
         """One step to as many replicas and spare processes as there should be."""
@@ -528,7 +521,7 @@ class Controller:
             self.fleet.again(member)
 
     def _awaits(self) -> bool:
-        """Whether replicas may yet come back, so that clients should go on with what they know."""
+        """True if replicas may yet come back, so that clients should go on with what they know."""
         self._passed(self._clock())
         self._known &= self._seats.keys()
         return bool(self._known) and (self._clock() < self._grace or not self._ready())

@@ -103,7 +103,16 @@ class HAProxy:
         path = self._place / "haproxy.cfg"
         same = path.exists() and path.read_text("utf-8") == self._text
         if same and self._runs():
-            self._held = self._found()
+            # The replicas that an earlier controller has put into places.
+            found = {}
+            lines = self._say("show servers state replicas").splitlines()
+            names = next(line for line in lines if line.startswith("# ")).split()[1:]
+            for line in lines:
+                server = dict(zip(names, line.split(), strict=False))
+                name, port = server.get("srv_name", ""), server.get("srv_port", "1")
+                if name[:1] == "r" and name[1:].isdigit() and port != "1":
+                    found[int(name[1:])] = f"http://{server['srv_addr']}:{port}"
+            self._held = found
             return
         self.stop()
         self._wait_free()
@@ -182,18 +191,6 @@ class HAProxy:
             self._say(f"add map @{version} {path} <<\n" + "\n".join(part) + "\n")
         self._say(f"commit map @{version} {path}")
         self._placed = placed
-
-    def _found(self) -> dict[int, str]:
-        """The replicas that an earlier controller has put into places."""
-        found = {}
-        lines = self._say("show servers state replicas").splitlines()
-        names = next(line for line in lines if line.startswith("# ")).split()[1:]
-        for line in lines:
-            server = dict(zip(names, line.split(), strict=False))
-            name, port = server.get("srv_name", ""), server.get("srv_port", "1")
-            if name[:1] == "r" and name[1:].isdigit() and port != "1":
-                found[int(name[1:])] = f"http://{server['srv_addr']}:{port}"
-        return found
 
     def _runs(self) -> bool:
         try:

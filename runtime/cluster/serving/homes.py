@@ -142,14 +142,10 @@ def sizes_in(path: str) -> dict[str, int]:
     try:
         with Archive.open(path, verify=False) as archive:
             found = {digest: archive.nbytes(digest) for digest in archive.digests()}
-            found[f"structure {_structure(archive.manifest.get('nodes'))}"] = CODE_BYTES
+            nodes = archive.manifest.get("nodes")
+            shape = _DIGEST.sub("", json.dumps(nodes))
+            found[f"structure {blake2b(shape.encode(), digest_size=16).hexdigest()}"] = CODE_BYTES
             found[f"plan {path}"] = PLAN_BYTES
             return found
     except (OSError, StoreError):
         return {}
-
-
-def _structure(nodes: object) -> str:
-    """The digest of the operators and their inputs, whatever the parameters are."""
-    shape = _DIGEST.sub("", json.dumps(nodes))
-    return blake2b(shape.encode(), digest_size=16).hexdigest()

@@ -16,10 +16,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
+from runtime.errors import ChannelClosed
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import refusal
 from runtime.workers.channel import Channel, Handler
-from runtime.workers.errors import ChannelClosed
 
 #: Beats in the time of a lease.
 BEATS = 5
@@ -66,7 +66,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether it may answer."""
+        """True if it may answer."""
         return self.clock() < self._until
 
     def __call__(self, request: Request) -> Response | None:

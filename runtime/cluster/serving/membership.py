@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 from runtime.cluster.serving.autoscaling import Load
 from runtime.cluster.serving.bodies import MemberState
 from runtime.cluster.serving.state import ClusterState
+from runtime.errors import NotInStep
 from runtime.repository.object_storage import RemotePlans
 from runtime.workers.channel import Channel
-from runtime.workers.errors import NotInStep
 from runtime.workers.fleet import Fleet, Member
 
 State = Literal["starting", "spare", "loading", "ready", "leaving", "lost"]
@@ -55,7 +55,7 @@ class Seat:
         self.state, self.since = state, now
 
     def told(self) -> MemberState:
-        """What clients are told of it."""
+        """State of a member as clients see it."""
         return MemberState(
             *(self.number, self.url, self.state, self.process, self.node, self.generation)
         )

@@ -247,7 +247,7 @@ def running(name: str) -> Any:
 
 
 def asked(reference: object, seconds: float) -> Any:
-    """What an actor answers; its errors are raised as they were there."""
+    """An actor's answer; its errors are raised as they were there."""
     try:
         return ray.get(reference, timeout=seconds + _FIND_SECONDS)
     except ray.exceptions.GetTimeoutError:

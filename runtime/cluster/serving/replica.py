@@ -106,7 +106,7 @@ class Replica(Worker):
 
     @property
     def orphaned(self) -> bool:
-        """Whether it ended because a controller had given it up."""
+        """True if it ended because a controller had given it up."""
         return self._alone
 
     def _finish(self) -> None:
@@ -149,7 +149,10 @@ class Replica(Worker):
     def _begin(self, body: dict[str, Any]) -> None:
         replica = self._replica
         if replica is None:
-            options = self._placed(body["options"])
+            options = body["options"]
+            found = Options.of_json(options)
+            store = found.store or str(Path(gettempdir()) / f"pretzel-store-{found.owner}")
+            options = replace(found, store=store).to_json()
             if body["plans"]:
                 directory = Path(gettempdir()) / f"pretzel-plans-{options['owner']}"
                 self._plans = RemotePlans(body["plans"], directory)
@@ -162,12 +165,6 @@ class Replica(Worker):
     def _located(self, path: str) -> Path:
         """A plan of the controller, or the copy on this machine of one on object storage."""
         return Path(path) if self._plans is None else self._plans.get(path)
-
-    def _placed(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options here: the store of parameters is one for each machine."""
-        found = Options.of_json(options)
-        store = found.store or str(Path(gettempdir()) / f"pretzel-store-{found.owner}")
-        return replace(found, store=store).to_json()
 
     def _assembled(
         self, options: Options, listener: socket.socket, more: Mapping[str, Any] | None = None

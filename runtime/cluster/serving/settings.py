@@ -27,7 +27,7 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What a cluster serves, and how."""
+    """Settings of a cluster."""
 
     folder: str
     staging: str
@@ -35,12 +35,12 @@ class ClusterSettings:
     host: str = "127.0.0.1"
     """The address of the controller for replicas, and of the front."""
     port: int = 0
-    """Of the front; 0 lets the system choose one."""
+    """Port of the front; 0 lets the system choose one."""
     scale: Scale = field(default_factory=Scale)
     standby: int = 0
     """Processes without models that become replicas in milliseconds."""
     options: Options = field(default_factory=Options)
-    """Of each replica."""
+    """Settings of each replica."""
     lease: float = 5.0
     """Seconds for which a replica may answer until it has asked again whether it may."""
     poll: float = 2.0
@@ -53,7 +53,7 @@ class ClusterSettings:
 
     @property
     def trusted(self) -> dict[str, Any]:
-        """Whose code may run, as a repository is told it."""
+        """Code that may run, as a repository is told it."""
         own = self.options
         code = {"trust_code": own.trust_code, "allow_python": own.allow_python}
         return {"trust_pickle": self.trust_pickle, **code}

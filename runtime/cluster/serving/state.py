@@ -49,7 +49,7 @@ class ClusterState:
 
     @property
     def is_current(self) -> bool:
-        """Whether no other controller has taken over."""
+        """True if no other controller has taken over."""
         found = self._read()
         return found is None or found.epoch == self.record.epoch
 
@@ -85,7 +85,7 @@ class ClusterState:
             self.change(answering={number: key for number, key in held if key not in keys})
 
     def allows(self, number: int, key: str) -> bool:
-        """Whether a process may answer without a controller, as far as can be read."""
+        """True if a process may answer without a controller, as far as can be read."""
         try:
             found = self._read()
         except ClusterError:

@@ -103,7 +103,7 @@ class RowPieces(NamedTuple):
 
     pieces: ArrayPieces
     instances: bool
-    """Whether the array stands in an object, as `instances`."""
+    """True if the array stands in an object, as `instances`."""
 
 
 def rows_in_pieces(body: bytes | memoryview) -> RowPieces | None:

@@ -55,7 +55,7 @@ class ModelMetadata(Struct):
 
 
 class ModelReady(Struct):
-    """Whether calls of a model compile nothing, as its code is there; they are answered anyway."""
+    """True if calls of a model compile nothing, as its code is there; they are answered anyway."""
 
     name: str
     ready: bool
@@ -227,7 +227,7 @@ class RolloutRequest(Struct, forbid_unknown_fields=True):
 
 
 class RolloutAction(Struct, forbid_unknown_fields=True):
-    """What is done to a rollout, and why."""
+    """An action on a rollout, with its reason."""
 
     action: Literal["pause", "resume", "abort"]
     why: str = ""
@@ -258,7 +258,7 @@ class ReportRequest(Struct, forbid_unknown_fields=True):
 
 
 class Reported(Struct):
-    """Whether the request was remembered."""
+    """True if the request was remembered."""
 
     known: bool
 

@@ -29,18 +29,18 @@ _MOST_ROWS = 8
 
 
 def is_stream(body: bytes | memoryview) -> bool:
-    """Whether a body is an IPC stream."""
+    """True if a body is an IPC stream."""
     return body[:4] == _OPENING
 
 
 def is_wanted(request: Request) -> bool:
-    """Whether the answer is to be a stream."""
+    """True if the answer is to be a stream."""
     accepted = request.headers.get(b"accept", b"").lower()
     return ARROW.encode() in accepted or (JSON.encode() not in accepted and is_stream(request.body))
 
 
 def is_loaded() -> bool:
-    """Whether pyarrow is there; importing it takes some tenths of a second."""
+    """True if pyarrow is there; importing it takes some tenths of a second."""
     return "pyarrow" in sys.modules
 
 

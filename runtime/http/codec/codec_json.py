@@ -48,7 +48,7 @@ class RequestInput(Struct):
 
 
 class LooseInput(Struct):
-    """The same from text with bare NaN or Infinity; its data is decoded already."""
+    """An input from text with bare NaN or Infinity; its data is decoded already."""
 
     name: str
     shape: list[int]
@@ -74,7 +74,7 @@ class InferRequest(Struct):
 
 
 class LooseRequest(Struct):
-    """The same from text with bare NaN or Infinity."""
+    """A request from text with bare NaN or Infinity."""
 
     inputs: list[LooseInput]
     id: str | None = None
@@ -146,7 +146,7 @@ def _with_numbers(body: bytes | memoryview) -> Envelope | None:
 def _data(
     item: RequestInput, array: Numbers | ArrayPieces, body: bytes | memoryview
 ) -> Raw | NDArray[Any] | ArrayPieces:
-    """What was read of an input as its data: numbers, pieces, or text again."""
+    """Data of an input as it was read: numbers, pieces, or text again."""
     if isinstance(array, ArrayPieces):
         return array
     if item.datatype in _FLOAT_NAMES and array.fits(item.shape):

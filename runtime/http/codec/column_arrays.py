@@ -34,7 +34,7 @@ class ColumnPieces:
     """Arrays and lists by name, or by the name of an input and of a column."""
     rows: int
     instances: bool = False
-    """As of rows: whether they stand in an object, as `instances`."""
+    """True if they stand in an object, as `instances`."""
 
     @property
     def pieces(self) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,7 @@ _OBJECT = np.dtype(object)
 
 
 class DirectInputs:
-    """What arrays fit one version."""
+    """Matches arrays to the entry of one version."""
 
     __slots__ = ("_columns", "_numbers", "_version")
 

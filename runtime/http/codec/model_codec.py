@@ -19,7 +19,6 @@ from flour.core.errors import FlourError
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.batch import Batch, Kind, row_batch
 from runtime.http.codec import codec_binary, codec_json
-from runtime.http.codec.classification import top_classes
 from runtime.http.codec.codec_json import (
     Envelope,
     LooseInput,
@@ -39,7 +38,7 @@ from runtime.http.codec.response_options import (
 )
 from runtime.http.codec.row_decoder import RowDecoder
 from runtime.http.codec.signature import TensorSpec, call_data, specs
-from runtime.http.codec.tensors import BYTES, DTYPES, Tensor, datatype_of, objects
+from runtime.http.codec.tensors import BYTES, DTYPES, Tensor, datatype_of, objects, top_classes
 from runtime.http.wire.messages import (
     HEADER_LENGTH,
     OCTETS,
@@ -59,7 +58,7 @@ _ARRAY = np.ndarray
 
 
 class Counts:
-    """What was done for one version; only the event loop's thread counts."""
+    """Calls of one version; only the event loop's thread counts."""
 
     __slots__ = ("calls", "failed", "rows", "seconds")
 
@@ -75,7 +74,7 @@ class Counts:
 
 
 class ModelCodec:
-    """What the front end has worked out for one version."""
+    """The front end's prepared decoding and encoding for one version."""
 
     __slots__ = (
         *("class_names", "counts", "direct", "inputs", "origin", "outputs", "places", "prefix"),
@@ -344,8 +343,10 @@ def _places(version: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
 
 
 def is_dense(kind: Type) -> bool:
-    """Whether its values for a block of rows are one array."""
-    return _is_single(kind) or (isinstance(kind, Vector) and not kind.sparse)
+    """True if its values for a block of rows are one array."""
+    return isinstance(kind, Scalar | Category | Text) or (
+        isinstance(kind, Vector) and not kind.sparse
+    )
 
 
 def _block(kind: Type, value: Any) -> Any:
@@ -357,11 +358,6 @@ def _block(kind: Type, value: Any) -> Any:
         return {name: _block(part, value[name]) for name, part in kind.fields if name in value}
     dtype = kind.dtype if isinstance(kind, Scalar | Category) else "string"
     return objects([value], [1]) if dtype == "string" else np.array([value], dtype)
-
-
-def _is_single(kind: Type) -> bool:
-    """Whether a row has one value of it."""
-    return isinstance(kind, Scalar | Category | Text)
 
 
 def _header_size(text: str, body: int) -> int:

@@ -223,7 +223,7 @@ class Numbers(NamedTuple):
     """Where the text goes on behind the array."""
 
     def fits(self, shape: list[int]) -> bool:
-        """Whether the array has this shape, or is flat and has as many numbers."""
+        """True if the array has this shape, or is flat and has as many numbers."""
         if self.width and (len(shape) != 2 or shape[1] != self.width):
             return False
         return min(shape, default=0) >= 0 and int(np.prod(shape, dtype=object)) == len(self.values)

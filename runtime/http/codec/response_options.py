@@ -31,7 +31,7 @@ class ResponseOptions:
     id: str | None = None
     outputs: tuple[OutputOptions, ...] | None = None
     binary: bool = False
-    """Whether outputs are binary when the request names none."""
+    """True if outputs are binary when the request names none."""
     timeout: float | None = None
     priority: int | None = None
     content: str | None = None
@@ -39,7 +39,7 @@ class ResponseOptions:
     explain: str | None = None
     """The output whose scores are attributed to columns; empty for the usual one."""
     attribution: Mapping[str, Any] | None = None
-    """What was asked for by `explain`, for the answer."""
+    """The attribution that a request's `explain` asks for."""
 
 
 NOTHING = ResponseOptions()
@@ -130,7 +130,7 @@ def timeout(known: Mapping[str, Any], request: Request) -> float | None:
 
 
 def tells(request: Request) -> bool:
-    """Whether a header says how the body is to be read, or how soon it has to be answered."""
+    """True if a header says how the body is to be read, or how soon it has to be answered."""
     return _LENGTH in request.headers or _TIMEOUT in request.headers
 
 

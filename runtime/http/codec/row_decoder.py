@@ -64,7 +64,7 @@ class RowDecoder:
         self._read = self._datatypes.keys() - set(getattr(only, "unread", ()) or self._datatypes)
 
     def __bool__(self) -> bool:
-        """Whether there is anything that it could read."""
+        """True if there is anything that it could read."""
         return self._count > 0
 
     def read(self, body: bytes | memoryview) -> tuple[Any, str | None] | None:

@@ -69,7 +69,7 @@ def _rows(values: _Values, rows: int, classes: Sequence[object]) -> bytes:
 
 
 def _parts(values: _Values, classes: Sequence[object], name: str = "") -> Iterator[_Part]:
-    """What a row is put together of."""
+    """Parts that a row is put together of."""
     if isinstance(values, Mapping):
         before = b"{"
         for key, part in values.items():

@@ -1,4 +1,4 @@
-"""What a version takes and gives, as tensors; and from tensors to the data of a call.
+"""Inputs and outputs of a version as tensors, and the data of a call from tensors.
 
 input             tensors
 Vector            one [n, width] of any name, or its columns as separate [n] or [n, 1]
@@ -57,16 +57,6 @@ def _specs(name: str, kind: Type, *, alone: bool) -> Iterator[TensorSpec]:
 
 def call_data(inputs: Mapping[str, Type], tensors: Sequence[Tensor]) -> Any:
     """The data of a call from the tensors of its request."""
-    by_name = _by_name(tensors)
-    if len(inputs) == 1:
-        return _one(next(iter(inputs.values())), by_name)
-    data = {name: _several(name, kind, by_name) for name, kind in inputs.items()}
-    read = [name for name in by_name if name in inputs or name.split(".")[0] in inputs]
-    _refuse_others(by_name, read, list(inputs))
-    return data
-
-
-def _by_name(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
     by_name = {tensor.name: tensor for tensor in tensors}
     if len(by_name) != len(tensors):
         names = [tensor.name for tensor in tensors]
@@ -74,7 +64,12 @@ def _by_name(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
         raise HttpError("two inputs have the same name", where="$.inputs", found=repr(double)[:80])
     if not by_name:
         raise HttpError("there is no input", where="$.inputs", hint="send one tensor at least")
-    return by_name
+    if len(inputs) == 1:
+        return _one(next(iter(inputs.values())), by_name)
+    data = {name: _several(name, kind, by_name) for name, kind in inputs.items()}
+    read = [name for name in by_name if name in inputs or name.split(".")[0] in inputs]
+    _refuse_others(by_name, read, list(inputs))
+    return data
 
 
 def _one(kind: Type, by_name: Mapping[str, Tensor]) -> Any:

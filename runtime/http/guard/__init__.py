@@ -1,1 +1,1 @@
-"""Who may ask, and how much."""
+"""Guards: clients' rights, rates and budgets."""

@@ -24,7 +24,7 @@ _CLIENTS, _BODIES = 10_000, 4096
 
 
 class _Spent:
-    """What a client has asked since its day began."""
+    """Questions of a client since its day began."""
 
     __slots__ = ("began", "left", "seen")
 

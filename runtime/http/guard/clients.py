@@ -1,4 +1,4 @@
-"""Who sent a request, what it may change, and changes that come from the buttons of a page."""
+"""Senders of requests, their right to change things, and changes by the buttons of a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sender(service: HandlerContext, request: Request) -> Client:
 
 
 def may_change(service: HandlerContext, request: Request) -> bool:
-    """Whether the client may change routes."""
+    """True if the client may change routes."""
     tokens = _tokens(service)
     return tokens is None or "change" in tokens.rights(tokens.client(request))
 
@@ -31,7 +31,7 @@ def _tokens(service: HandlerContext) -> Tokens | None:
 
 
 def asked_of(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """What a change is asked for: the body, or without one the query, as buttons have no JSON."""
+    """Arguments of a change: the body, or without one the query, as buttons have no JSON."""
     if (request.header("sec-fetch-site") or "") in {"cross-site", "same-site"}:
         raise HttpError("pages of other sites change nothing here", 403)
     if request.body or not request.query:

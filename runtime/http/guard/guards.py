@@ -91,7 +91,7 @@ class Tokens:
         return None if allowed else _NO_RIGHT
 
     def rights(self, client: Client) -> frozenset[str]:
-        """What a client may do."""
+        """Rights of a client."""
         if not client.known:
             return _USUAL
         return next((each.rights for each in self._digests if each.name == client.name), _NONE)

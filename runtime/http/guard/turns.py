@@ -26,7 +26,7 @@ _MOST_PATHS = 4096
 
 
 class Turns:
-    """Who is at work, and who waits; for one event loop."""
+    """Clients at work and clients waiting, for one event loop."""
 
     def __init__(self, at_once: int | None = None, least: int = 512 << 10) -> None:
         """`least` is how many bytes a large body has more than."""

@@ -49,7 +49,7 @@ def _route(runtime: Runtime, rollouts: _Rollouts, name: str, *, changes: bool) -
 def _buttons(
     name: str, history: tuple[Change, ...], running: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, str]]:
-    """What may be done now."""
+    """Actions that are possible now, with their addresses."""
     model = f"/v2/models/{quote(name, safe='')}"
     if running is not None and running["state"] not in OVER:
         other = "resume" if running["state"] == "paused" else "pause"

@@ -179,7 +179,7 @@ def open_target(target: str) -> IO[bytes]:
 
 
 def _is_replaced(target: str, stream: IO[bytes]) -> bool:
-    """Whether another file, or none, has the name now."""
+    """True if another file, or none, has the name now."""
     if target == STANDARD_ERROR:
         return False
     try:

@@ -1,4 +1,4 @@
-"""What endpoints cost: seconds of computing, joules, grams of carbon dioxide.
+"""Costs of endpoints: seconds of computing, joules, grams of carbon dioxide.
 
 Seconds are measured for one call in so many, and for each chunk of executors. Joules are those of
 the processor's packages (RAPL, a root's folder on most systems), divided by what endpoints took of
@@ -38,7 +38,7 @@ class Packages:
 
     @property
     def readable(self) -> bool:
-        """Whether there are counters that this process may read."""
+        """True if there are counters that this process may read."""
         return bool(self._zones)
 
     def joules(self) -> float:

@@ -1,12 +1,19 @@
-"""Metrics of the runtime: models, engines, queues, memory, shared results, caches."""
+"""Metrics of the runtime: models, engines, queues, memory, shared results, caches.
+
+Bytes of parameters by version: own ones, and those shared with other versions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from objectstore import MemoryStore
+from objectstore.accounting import report
 from runtime.http.codec.model_codec import Counts, ModelCodec
 from runtime.http.routes import HandlerContext
 from runtime.http.snapshots import Family
@@ -16,10 +23,50 @@ from runtime.routing import ShadowStats
 from runtime.service.materialise import GroupStats
 from runtime.service.memory import MemoryStats
 from runtime.service.stats import RuntimeStats, VersionStats
+from runtime.service.version import ModelVersion
 from scheduler import Engine, Latency, PoolStats
 
-if TYPE_CHECKING:
-    from runtime.http.watch.parameters import Parameters
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Bytes: own and shared ones by owner, all without duplicates, and all with duplicates."""
+
+    by_owner: Mapping[str, tuple[int, int]]
+    unique: int
+    copies: int
+
+
+class Accountant:
+    """Adds up the parameters of plans in memory; those of a plan are looked up once."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[ModelVersion, dict[str, int]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def __call__(self, versions: Mapping[str, ModelVersion]) -> Parameters:
+        """The bytes of these versions, as far as their plans are in memory."""
+        with self._lock:
+            by_version = {
+                owner: self._sizes_of(served) for owner, served in gently(versions.items())
+            }
+        held = {owner: each for owner, each in by_version.items() if each is not None}
+        sizes = {digest: nbytes for each in held.values() for digest, nbytes in each.items()}
+        holdings = {owner: frozenset(each) for owner, each in held.items()}
+        totals = report(holdings, (), sizes.__getitem__)
+        by_owner = {each.owner: (each.own_bytes, each.shared_bytes) for each in totals.owners}
+        return Parameters(by_owner, totals.unique_bytes, totals.held_bytes)
+
+    def _sizes_of(self, served: ModelVersion) -> dict[str, int] | None:
+        """Bytes by digest; None while the plan is dropped."""
+        plan = served.plan
+        if plan is None:
+            return None
+        sizes = self._known.get(served)
+        if sizes is None:
+            sizes = {item.digest: item.nbytes for item in plan.resident()}
+            self._known[served] = sizes
+        return sizes
+
 
 _counter = partial(Family, kind="counter")
 _gauge = partial(Family, kind="gauge")
@@ -135,7 +182,7 @@ def _single(make: Callable[..., Family], name: str, text: str, value: float) -> 
 
 
 def _shadows(every: Iterable[ShadowStats]) -> Family:
-    """What shadows were asked, and what they were spared."""
+    """Requests that shadows were asked, and those they were spared."""
     requests = _counter("pretzel_shadow_requests_total", help="Requests for shadows, by their end.")
     for each in every:
         name, _, version = each.challenger.rpartition("@")

@@ -84,43 +84,36 @@ class Tracing:
         if route is not None:
             span.update_name(f"{request.method} {route}")
             span.set_attribute("http.route", route)
-        span.set_attributes(_facts(request, response))
+        # Attributes by OpenTelemetry's naming conventions.
+        attributes: dict[str, str | int] = {
+            "http.request.method": request.method,
+            "url.path": request.path,
+            "http.response.status_code": response.status,
+            "client.address": request.peer,
+        }
+        if request.front is not None:
+            attributes["pretzel.model"] = request.front.version.name
+            attributes["pretzel.version"] = request.front.version.version
+        span.set_attributes(attributes)
         if response.status >= 500:
             span.set_status(StatusCode.ERROR)
         if traced.ended:
-            self._plan(traced)
+            inside = trace.set_span_in_context(traced.span)
+            plan = self._tracer.start_span(
+                f"plan {traced.owner}",
+                inside,
+                attributes={"pretzel.rows": traced.rows} if traced.rows else None,
+                start_time=_wall(traced.began),
+            )
+            within = trace.set_span_in_context(plan)
+            for number, each in enumerate(traced.stages):
+                name = f"stage {label(number, each.stage)}"
+                stage = self._tracer.start_span(name, within, start_time=_wall(each.began))
+                operators = [item.op.name for item in each.stage.nodes]
+                stage.set_attribute("pretzel.operators", operators)
+                stage.end(_wall(each.ended))
+            plan.end(_wall(traced.ended))
         span.end(_wall(request.started + seconds))
-
-    def _plan(self, traced: Traced) -> None:
-        inside = trace.set_span_in_context(traced.span)
-        plan = self._tracer.start_span(
-            f"plan {traced.owner}",
-            inside,
-            attributes={"pretzel.rows": traced.rows} if traced.rows else None,
-            start_time=_wall(traced.began),
-        )
-        within = trace.set_span_in_context(plan)
-        for number, each in enumerate(traced.stages):
-            name = f"stage {label(number, each.stage)}"
-            stage = self._tracer.start_span(name, within, start_time=_wall(each.began))
-            operators = [item.op.name for item in each.stage.nodes]
-            stage.set_attribute("pretzel.operators", operators)
-            stage.end(_wall(each.ended))
-        plan.end(_wall(traced.ended))
-
-
-def _facts(request: Request, response: Response) -> dict[str, str | int]:
-    """Attributes by OpenTelemetry's naming conventions."""
-    attributes: dict[str, str | int] = {
-        "http.request.method": request.method,
-        "url.path": request.path,
-        "http.response.status_code": response.status,
-        "client.address": request.peer,
-    }
-    if request.front is not None:
-        attributes["pretzel.model"] = request.front.version.name
-        attributes["pretzel.version"] = request.front.version.version
-    return attributes
 
 
 def _wall(moment: float) -> int:

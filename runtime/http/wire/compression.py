@@ -35,21 +35,17 @@ def unpack(request: Request, most: int) -> None:
                 hint="gzip, deflate or none",
                 headers={"Accept-Encoding": "gzip, deflate"},
             )
-        request.body = _unpacked(request.body, name, most)
-
-
-def _unpacked(body: bytes | memoryview, name: str, most: int) -> bytes:
-    try:
-        content, ended = _inflated(body, _WINDOW[name], most)
-        if name == "deflate" and content is None:  # some send it without its header
-            content, ended = _inflated(body, -zlib.MAX_WBITS, most)
-    except zlib.error:
-        content, ended = None, True
-    if content is None or not ended:
-        raise HttpError(f"the body is no {name} data, or cut off")
-    if len(content) > most:
-        raise HttpError(f"a body may have {most} bytes when it is unpacked", 413)
-    return content
+        try:
+            content, ended = _inflated(request.body, _WINDOW[name], most)
+            if name == "deflate" and content is None:  # some send it without its header
+                content, ended = _inflated(request.body, -zlib.MAX_WBITS, most)
+        except zlib.error:
+            content, ended = None, False
+        if content is None or not ended:
+            raise HttpError(f"the body is no {name} data, or cut off")
+        if len(content) > most:
+            raise HttpError(f"a body may have {most} bytes when it is unpacked", 413)
+        request.body = content
 
 
 def _inflated(body: bytes | memoryview, window: int, most: int) -> tuple[bytes | None, bool]:
@@ -74,24 +70,20 @@ def _inflated(body: bytes | memoryview, window: int, most: int) -> tuple[bytes |
 
 def pack(request: Request, response: Response) -> Response:
     """The response, compressed if the client accepts it."""
-    name = _preferred_encoding(request.header("accept-encoding") or "")
-    if name is None or response.status != 200:
-        return response
-    stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW[name])
-    body = stream.compress(response.body) + stream.flush()
-    encoding = (("Content-Encoding", name), ("Vary", "Accept-Encoding"))
-    headers = (*response.headers, *encoding)
-    return Response(body, response.status, response.content_type, headers)
-
-
-def _preferred_encoding(header: str) -> str | None:
-    """The encoding that a client prefers among ours."""
+    # The encoding that a client prefers among ours.
+    header = request.header("accept-encoding") or ""
     weights: dict[str, float] = {}
     for part in header.lower().split(","):
         name, _, weight = part.partition(";")
         weights[name.strip()] = _weight(weight)
     best = max(("gzip", "deflate"), key=lambda each: weights.get(each, weights.get("*", 0.0)))
-    return best if weights.get(best, weights.get("*", 0.0)) > 0 else None
+    if weights.get(best, weights.get("*", 0.0)) <= 0 or response.status != 200:
+        return response
+    stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW[best])
+    body = stream.compress(response.body) + stream.flush()
+    encoding = (("Content-Encoding", best), ("Vary", "Accept-Encoding"))
+    headers = (*response.headers, *encoding)
+    return Response(body, response.status, response.content_type, headers)
 
 
 def _weight(text: str) -> float:

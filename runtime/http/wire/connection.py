@@ -19,8 +19,7 @@ import httptools
 
 from runtime.http.wire import problems
 from runtime.http.wire.body_reading import drop, place_for
-from runtime.http.wire.headers import Spelling, repeated, spelling
-from runtime.http.wire.heads import Heads
+from runtime.http.wire.headers import Heads, Spelling, repeated, spelling
 from runtime.http.wire.interfaces import App
 from runtime.http.wire.lag import Lag
 from runtime.http.wire.messages import Request, Response
@@ -150,7 +149,21 @@ class Connection(asyncio.BufferedProtocol):
         if self._mute:
             return
         if not self._length or self._place is not None:
-            self._timed()
+            # Note when bytes were read, and when they may have come.
+            before, self._now = self._now, perf_counter()
+            lag = self._server.lag
+            if lag.behind:
+                since = lag.since(self._now, self._loop)
+                # After a full read in this round, these bytes came with the ones before; on a new
+                # connection, before it was accepted, unless the loop waited for them.
+                again = self._full and before >= lag.began
+                if not again and (self._asked or lag.idle > before):
+                    self._since = max(since, before)
+                if self._length <= _LONG:
+                    began = max(self._since, before) if self._asked else self._since
+                    self._waited += self._now - began
+            else:
+                self._since = self._now
         out: list[bytes] = []
         self._out, self._fed = out, nbytes
         if self._length:
@@ -167,23 +180,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._close or self._busy or self._ended or self._held or self._line:
             self._settle()
 
-    def _timed(self) -> None:
-        """Note when bytes were read, and when they may have come."""
-        before, self._now = self._now, perf_counter()
-        lag = self._server.lag
-        if lag.behind:
-            since = lag.since(self._now, self._loop)
-            # After a full read in this round, these bytes came with the ones before; on a new
-            # connection, before it was accepted, unless the loop waited for them.
-            again = self._full and before >= lag.began
-            if not again and (self._asked or lag.idle > before):
-                self._since = max(since, before)
-            if self._length <= _LONG:
-                began = max(self._since, before) if self._asked else self._since
-                self._waited += self._now - began
-        else:
-            self._since = self._now
-
     def _parse(self, data: bytes) -> None:
         self._began, pieces = False, len(self._body)
         self._data, self._at = self._part + data if self._part else data, 0
@@ -195,22 +191,19 @@ class Connection(asyncio.BufferedProtocol):
             self._mute = True  # other protocols are not supported
         except httptools.HttpParserError as problem:
             if self._refusal is None and self._state is HEADERS and self._parser.should_upgrade():
-                self._parse_without_upgrade()
+                # Read a request that offers another protocol again, as one that offers none.
+                head, end, rest = self._data[self._at :].partition(b"\r\n\r\n")
+                self._target.clear()
+                self._fields.clear()
+                self._state, self._part = IDLE, b""
+                self._parser = httptools.HttpRequestParser(self)
+                self._parse(_UPGRADE.sub(b"", head) + end + rest)
                 return
             self._refuse(self._refusal or _misframed(str(problem)))
         self._part = b""
         if self._state is not IDLE:
             self._part_came(0 if self._began else pieces)
         self._data = b""
-
-    def _parse_without_upgrade(self) -> None:
-        """Read a request that offers another protocol again, as one that offers none."""
-        head, end, rest = self._data[self._at :].partition(b"\r\n\r\n")
-        self._target.clear()
-        self._fields.clear()
-        self._state, self._part = IDLE, b""
-        self._parser = httptools.HttpRequestParser(self)
-        self._parse(_UPGRADE.sub(b"", head) + end + rest)
 
     def _part_came(self, before: int) -> None:
         """Check the size of a request that has begun and not ended."""
@@ -316,7 +309,14 @@ class Connection(asyncio.BufferedProtocol):
         if names.repeated:
             self._stop(_misframed(f"two headers {names.repeated}"))
         if names.host is None or names.encoding is not None:
-            self._check_version(headers, names)
+            # Without Host a request is of HTTP/1.0, and with a transfer coding it is not.
+            modern = self._parser.get_http_version() != "1.0"
+            if names.host is None and modern:
+                self._stop(_misframed("no header host"))
+            coding = b"chunked" if names.encoding is None else headers[names.encoding].lower()
+            if coding != b"chunked" or not (modern or names.encoding is None):
+                found = f"transfer-encoding: {coding[:40].decode('latin-1')}"
+                self._stop(_misframed(found, 501 if modern else 400))
         if self._at >= 0:  # the last of two headers with the same name is all that is left of them
             data, start = self._data, self._at
             end = data.find(b"\r\n\r\n", start)
@@ -326,16 +326,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._stop(_misframed(f"two headers {twice}"))
             length = 0 if names.length is None else int(headers[names.length])
             self._at = -1 if names.encoding is not None or end < 0 else end + 4 + length
-
-    def _check_version(self, headers: dict[bytes, bytes], names: Spelling) -> None:
-        """Without Host a request is of HTTP/1.0, and with a transfer coding it is not."""
-        modern = self._parser.get_http_version() != "1.0"
-        if names.host is None and modern:
-            self._stop(_misframed("no header host"))
-        coding = b"chunked" if names.encoding is None else headers[names.encoding].lower()
-        if coding != b"chunked" or not (modern or names.encoding is None):
-            found = f"transfer-encoding: {coding[:40].decode('latin-1')}"
-            self._stop(_misframed(found, 501 if modern else 400))
 
     def _body_left(self) -> int:
         """Where the next request begins in what has just come; -1 if that is not known."""
@@ -388,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         return dict(zip(self._spelling.names, headers.values(), strict=True))
 
     def _will_be_late(self) -> bool:
-        """Whether the request that has begun to come will be refused."""
+        """True if the request that has begun to come will be refused."""
         name = self._spelling.deadline
         deadline = None if name is None else self._headers[name]
         return self._app.is_late(self._waited, deadline) and self._parser.get_method() == b"POST"

@@ -1,15 +1,19 @@
-"""Headers as received, looked up by lower-case name only when needed.
+"""Headers of requests as received, and the heads of responses.
 
 Most requests of a client have the same header names in the same order, and few names matter for
-handling a request. So the names are analysed once for each spelling, and cached.
+handling a request. So the names are analysed once for each spelling, and cached. Most responses of
+a second differ in their length only, so their heads are made once a second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from email.utils import formatdate
+from http import HTTPStatus
 from typing import NamedTuple
 
-from runtime.http.wire.messages import HEADER_LENGTH, TIMEOUT_HEADER
+from runtime.http.wire.messages import HEADER_LENGTH, JSON, TIMEOUT_HEADER, Response
+from runtime.http.wire.problems import LATE
 
 #: Headers that change how a request's body is read, or how soon it has to be answered.
 _TELLING = {b"content-encoding", HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()}
@@ -25,7 +29,7 @@ class Spelling(NamedTuple):
     names: tuple[bytes, ...]
     """The names in lower case."""
     plain: bool
-    """Whether none of them changes how the body is read, or how soon it has to be answered."""
+    """True if none of them changes how the body is read, or how soon it has to be answered."""
     length: bytes | None
     """The name of the content-length header, as it was spelled."""
     expect: bytes | None
@@ -72,3 +76,45 @@ def repeated(head: bytes) -> str:
     lines = head.lower().split(b"\n")[1:]
     names = [line.partition(b":")[0].strip() for line in lines]
     return next((name.decode() for name in _FRAMING if names.count(name) > 1), "")
+
+
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+class Heads:
+    """Makes the heads of a server's responses."""
+
+    __slots__ = ("_date", "_late", "_usual")
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Take the time anew; called once a second."""
+        self._date = formatdate(usegmt=True)
+        self._late = b""
+        usual = f"HTTP/1.1 200 OK\r\ndate: {self._date}\r\ncontent-type: {JSON}\r\ncontent-length: "
+        self._usual = usual.encode()
+
+    def head(self, response: Response, *, close: bool) -> bytes:
+        """The head of a response; `close` if it is the last one of its connection."""
+        if response.status == 200 and response.content_type is JSON and not response.headers:
+            end = b"\r\nconnection: close\r\n\r\n" if close else b"\r\n\r\n"
+            return b"%b%d%b" % (self._usual, len(response.body), end)
+        if response is LATE and not close:
+            self._late = self._late or self._any(response, close=False)
+            return self._late
+        return self._any(response, close=close)
+
+    def _any(self, response: Response, *, close: bool) -> bytes:
+        lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Other')}"]
+        lines += [f"{name}: {value}" for name, value in response.headers]
+        if response.status != 204:
+            lines += [
+                f"content-type: {response.content_type}",
+                f"content-length: {len(response.body)}",
+            ]
+        if close:
+            lines.append("connection: close")
+        lines.append(f"date: {self._date}")
+        return "\r\n".join((*lines, "\r\n")).encode("latin-1")

@@ -34,9 +34,9 @@ class ModelState:
     """READY, UNAVAILABLE, LOADING or UNLOADING."""
     reason: str = ""
     wanted: bool = True
-    """Whether it should be in service: not, where it was unloaded on purpose."""
+    """True if it should be in service: not, where it was unloaded on purpose."""
     refused: bool = False
-    """Whether its files cannot be served, whichever process tries it."""
+    """True if its files cannot be served, whichever process tries it."""
 
     @property
     def address(self) -> str:
@@ -93,7 +93,7 @@ class Attributing(Protocol):
     """Answers requests that ask what each column added to a score."""
 
     async def of(self, version: ModelVersion, batch: Batch, wanted: str) -> dict[str, Any]:
-        """What each column adds to the scores of a batch; `wanted` names the output, or none."""
+        """Contributions of columns to the scores of a batch; `wanted` names the output, or none."""
         ...
 
 
@@ -123,7 +123,7 @@ class App(Protocol):
         """Answer a request."""
 
     def is_late(self, waited: float, deadline: bytes | None) -> bool:
-        """Whether a request will be refused, as it was unread for so long."""
+        """True if a request will be refused, as it was unread for so long."""
 
     def observed(self, request: Request, response: Response, seconds: float) -> None:
         """Called when a response has been handed to the system."""
@@ -133,7 +133,7 @@ class Peers(Protocol):
     """The other worker processes of this port; from any thread."""
 
     number: int
-    """Which of them this one is, from 0."""
+    """Number of this process among them, from 0."""
     count: int
     """How many there should be, this one included."""
 
@@ -144,7 +144,7 @@ class Peers(Protocol):
         """
 
     async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
-        """What the others answer, by their number; who takes longer, or ends, is left out."""
+        """Answers of the others by their number; those that take longer, or end, are left out."""
 
     async def settled(self) -> None:
         """Return when all have followed the changes of models and routes so far."""

@@ -28,7 +28,7 @@ class Lag:
     """The rounds of one event loop, and the waits of what it has read."""
 
     def __init__(self) -> None:
-        #: Whether rounds are watched, as one of the last ones was long.
+        #: True if rounds are watched, as one of the last ones was long.
         self.behind = False
         #: When what is read now may have come, at the earliest.
         self._since = 0.0

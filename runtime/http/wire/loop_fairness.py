@@ -42,7 +42,7 @@ def lock_shared() -> Iterator[None]:
 
 
 def gently(items: Iterable[Item], every: int = 64) -> Iterator[Item]:
-    """The same items, with a short sleep after each `every`."""
+    """Yield `items` with a short sleep after each `every` of them."""
     for number, item in enumerate(items, 1):
         yield item
         if not number % every:
@@ -68,7 +68,7 @@ def uncollected() -> Iterator[None]:
                 gc.enable()
 
 
-#: Whether `uncollected` has disabled the collector.
+#: True if `uncollected` has disabled the collector.
 _stopped = threading.Event()
 
 

@@ -28,7 +28,7 @@ TIMEOUT_HEADER = "x-request-timeout-ms"
 
 
 class Addressed(Protocol):
-    """What a request was found to mean."""
+    """The meaning of a request, as its handler found it."""
 
     @property
     def version(self) -> ModelVersion:
@@ -56,13 +56,13 @@ class Request:
         """Make a request; `names` are those of `headers`, where these are not in lower case."""
         self.method, self.path, self.query = method, path, query
         self._headers, self._names, self.body = headers, names, body
-        #: Whether no header changes how the body is read, or how soon it has to be answered.
+        #: True if no header changes how the body is read, or how soon it has to be answered.
         self.plain = False
         #: By `time.perf_counter`: when it had arrived, which may be long before it was read.
         self.started = started or perf_counter()
         #: Seconds for which its bytes lay in the system's buffers, as the event loop was busy.
         self.waited = 0.0
-        #: Whether that is so long that it is refused.
+        #: True if that is so long that it is refused.
         self.late = False
         #: The address of the client; empty where it has none.
         self.peer = ""

@@ -67,14 +67,14 @@ class ServerSettings:
     port: int = 8000
     """0 lets the system choose one."""
     reuse_port: bool = False
-    """Whether other processes may listen on the same port (SO_REUSEPORT)."""
+    """True if other processes may listen on the same port (SO_REUSEPORT)."""
     backlog: int = 1024
     max_connections: int = 10_000
 
     max_header: int = 32 << 10
     """The request line and all headers together."""
     max_body: int = 64 << 20
-    """Of a body as received, and again after decompression."""
+    """Limit of a body as received, and again after decompression."""
 
     header_seconds: float = 10.0
     """From the first byte of a request to the end of its headers."""
@@ -105,7 +105,7 @@ class ServerSettings:
     tokens: str | Path | None = None
     """A file with a line `name token` for each client; tokens have 16 characters or more."""
     tokens_required: bool = True
-    """Whether requests without a valid token are refused, if there is such a file."""
+    """True if requests without a valid token are refused, if there is such a file."""
     anonymous_rate: float = 0.0
     """Requests a second of each address without a token; 0 is no limit."""
     known_rate: float = 0.0
@@ -135,23 +135,23 @@ class ServerSettings:
     unread. A deadline in a header replaces it: half of that. 0 is no limit."""
 
     ready_needs_all: bool = False
-    """Whether a model whose files cannot be served makes the server not ready."""
+    """True if a model whose files cannot be served makes the server not ready."""
     metrics: bool = True
-    """Whether requests are counted and `/metrics` answers."""
+    """True if requests are counted and `/metrics` answers."""
     core_watts: float = 0.0
     """Watts of a busy core, for the energy of endpoints where the machine does not tell it."""
     carbon_grams: float = 0.0
     """Grams of carbon dioxide for each kilowatt-hour; 0 leaves that out of the metrics."""
     triton_metrics: bool = False
-    """Whether metrics also appear under Triton's names."""
+    """True if metrics also appear under Triton's names."""
     status_page: bool = True
-    """Whether `/` and `/explain` answer."""
+    """True if `/` and `/explain` answer."""
     access_log: str | Path = ""
     """A file for a line of JSON for each request; "-" is standard error, empty is no log."""
     access_log_share: float = 1.0
     """Share of successful requests that are logged; failed ones always are."""
     tracing: bool = False
-    """Whether requests become spans of OpenTelemetry."""
+    """True if requests become spans of OpenTelemetry."""
     trace_stages: float = 0.0
     """Share of traced requests that are computed stage by stage, with a span for each."""
 

@@ -18,7 +18,7 @@ from flour.core.errors import OtherVersionWarning
 from runtime.cli.comparing import _of_original
 from runtime.cli.errors import CommandError
 from runtime.repository import formats
-from runtime.repository.written_by import written_by
+from runtime.repository.formats import written_by
 from tests.flour.old_models.make import FOLDER, ROWS, X
 from tests.runtime.cli.conftest import Place, Pretzel
 

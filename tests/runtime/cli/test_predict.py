@@ -26,7 +26,7 @@ from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from runtime.cli import reading
 from runtime.cli.blocks import Block, Options
 from runtime.cli.errors import BadTable
-from runtime.cli.progress import bar
+from runtime.cli.output import bar
 from tests.runtime.cli.conftest import Place, Pretzel
 from tests.runtime.repository.folders import X, lgb, scorer
 

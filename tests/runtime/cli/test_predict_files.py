@@ -25,7 +25,7 @@ import oven
 from flour.core.types import Category, Scalar, Type
 from runtime.bulk.files import Source, parts_of, reads
 from runtime.bulk.journal import Journal
-from runtime.cli.progress import Rate
+from runtime.cli.output import Rate
 from runtime.errors import OutputInUse
 from tests.house import ROOT
 from tests.runtime.cli.conftest import Place, Pretzel

@@ -23,10 +23,9 @@ from runtime.cluster.serving.autoscaling import Autoscaler, Load
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.haproxy import configuration
-from runtime.errors import ClusterError
+from runtime.errors import ClusterError, NotInStep
 from runtime.http import Server, ServerSettings
 from runtime.http.server import ServerError
-from runtime.workers.errors import NotInStep
 from tests.house import until
 from tests.runtime.cluster.clusters import ROW, Asking, Processes, cluster, lost, only
 from tests.runtime.plans import shift

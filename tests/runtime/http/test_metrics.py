@@ -21,7 +21,7 @@ from runtime.http.snapshots import (
     merge,
     to_json,
 )
-from runtime.http.watch.metrics_meters import Meters
+from runtime.http.watch.metrics import Meters
 from runtime.http.watch.metrics_text import exposition
 from runtime.http.wire.messages import Request, Response
 from tests.runtime.http.client import Client

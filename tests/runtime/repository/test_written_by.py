@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 import flour
 from runtime.repository import formats
-from runtime.repository.written_by import written_by
+from runtime.repository.formats import written_by
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 3)), RNG.integers(0, 2, 60)

@@ -26,7 +26,7 @@ from oven import Plan
 from runtime import Runtime
 from runtime.http.watch.metrics_watch import families
 from runtime.watch import Adwin, PageHinkley, Reference, Tap, Watch
-from runtime.watch.distinct import numbered_objects
+from runtime.watch.rows import numbered_objects
 from runtime.watch.segments import OVERFLOW, Segments
 from runtime.watch.sketch import Numbers, Words
 from runtime.watch.statistics import chi_square, drift, ks

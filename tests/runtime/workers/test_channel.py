@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flour.core.errors import ParameterError
+from runtime.errors import ChannelClosed
 from runtime.workers.channel import Channel, Refused
-from runtime.workers.errors import ChannelClosed
 from runtime.workers.mirror import WorkerPeers
 from runtime.workers.supervisor import gathered
 

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from runtime import Runtime
-from runtime.errors import UnknownEndpoint
+from runtime.errors import ChannelClosed, NotInStep, Rejected, UnknownEndpoint
 from runtime.http.wire.interfaces import ModelState
 from runtime.workers.channel import Refused
-from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
 from runtime.workers.fleet import Fleet, Member
 from runtime.workers.replica import Replica
 from tests.runtime.plans import offset_of

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 
 from runtime import Runtime
-from runtime.errors import InUse, UnknownEndpoint
+from runtime.errors import InUse, Overtaken, UnknownEndpoint
 from runtime.routing.history import History
 from runtime.routing.route import Route
 from runtime.routing.written import as_toml, from_toml
-from runtime.workers.errors import Overtaken
 from runtime.workers.fleet import Fleet
 from tests.house import until
 from tests.runtime.repository.folders import save_plan
