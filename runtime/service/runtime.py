@@ -141,7 +141,7 @@ class Runtime(RoutedEndpoints):
         except BaseException:
             self._endpoints.disclaim(model)
             raise
-        self._endpoints.add(model, activate=activate)
+        self._endpoints.add(model, activate=activate and not self.has_route(name))
         if former is not None or model.private:
             self.mirrors.refresh(name)
             self._conceal(name)

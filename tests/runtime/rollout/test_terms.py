@@ -48,7 +48,7 @@ def runtime() -> Iterator[Runtime]:
         ({"least": "x"}, "least='x'"),
         ({"webhook": 5}, "webhook=5"),
         ({"by": 5}, "by=5"),
-        ({"to": 4}, "fraud@4"),
+        ({"to": 4}, "no version '4'"),
         ({"who": 5}, "who=5"),
         ({"require": None}, "'p99 < 5 ms'"),
         ({"require": 5}, "'p99 < 5 ms'"),
