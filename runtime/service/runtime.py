@@ -124,6 +124,8 @@ class Runtime(RoutedEndpoints):
         start, compiled = time.perf_counter(), cache.counters.compile_seconds
         plan, path, linked = self._plan(source, exact, background, f"{name}@{number}")
         compiled = cache.counters.compile_seconds - compiled
+        if replace:
+            self._graphs.check_fits(f"{name}@{number}", plan)
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         written = None
         if path is None:
