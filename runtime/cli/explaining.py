@@ -47,9 +47,9 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from pathlib import Path
 
     from flour.core.hidden import hiding
-    from runtime.cli.models import open_model
+    from runtime.cli.models import open_asked
 
-    opened = open_model(options.model, trust_pickle=options.trust_pickle)
+    opened = open_asked(options)
     facts: dict[str, Any] = {"model": opened.model.name}
     if options.rows:
         made = _attributed(opened.plan, options).hiding(opened.private)

@@ -178,6 +178,16 @@ def test_a_worker_that_comes_has_all_before_it_takes_requests(tmp_path: Path) ->
         assert runtime.predict("a", ROW)["value"] == [1001.0]
 
 
+def test_the_reason_has_what_to_write_instead(place: Place) -> None:
+    graph(place.folder, "a", "b", 1)
+    text = (place.folder / "a" / "graph.toml").read_text()
+    (place.folder / "a" / "graph.toml").write_text(text.replace('"number"', '"nomber"'))
+    place.load()
+    (reason,) = (each.reason for each in place.repository.index())
+    assert "there is no such type" in reason
+    assert "number, whole, bool, category, text, vector 12" in reason
+
+
 def test_a_worker_tells_once_and_in_a_line_that_it_cannot_load_something(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
