@@ -207,13 +207,15 @@ class _Arguments:
             else:
                 loose += _cells(flow)
         self._named, self._rest = {}, []
+        named = f" and {', '.join(columns)[:80]}" if columns else ""
         missing = [name for name in kind.names if name not in columns]
         columns.update(zip(missing, loose, strict=False))
         if len(loose) > len(missing) or any(
             name not in columns and name not in kind.unread for name in kind.names
         ):
             wanted = ", ".join(missing)[:80] or "no more columns"
-            raise self._wrong(f"needs {wanted}, and was given {len(loose)} columns without names")
+            given = f"{len(loose)} columns without names{named}"
+            raise self._wrong(f"needs {wanted}, and was given {given}")
         known = [name for name in kind.names if name in columns]
         flows = [self._fit(columns[name], kind[name], name) for name in known]
         bundle = extension("bundle")

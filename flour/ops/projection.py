@@ -137,11 +137,13 @@ def _additive(fit: Fitted, x: Flow, to: Importer) -> Flow:
     interval = fit.sample_interval
     if interval is None:
         interval = {1: 0.8, 2: 0.5, 3: 0.4}[fit.sample_steps]
+    dtype = vector(to.matrix(x).type, "AdditiveChi2Sampler").dtype
     x = above(to.floats(x), 0.0, "AdditiveChi2Sampler")
     parts = [x.chi_wave(step=0, interval=interval, sine=False)]
     for step in range(1, fit.sample_steps):
         parts += [x.chi_wave(step=step, interval=interval, sine=sine) for sine in (False, True)]
-    return concat(*parts)
+    waves = concat(*parts)
+    return waves if dtype.startswith("float") else waves.cast(dtype)  # it keeps the rows' dtype
 
 
 @adapts("sklearn.kernel_approximation.PolynomialCountSketch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -9,7 +10,9 @@ from flour.language.flow import Flow
 from flour.language.graph_file import TEXT
 from oven import Plan
 from runtime.errors import BadCall
+from runtime.repository.files import Folder
 from runtime.repository.repository import Repository
+from runtime.repository.walk import scan
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
@@ -17,10 +20,7 @@ from runtime.service.version import ModelVersion
 def graph_plan(source: Flow | Path) -> Plan:
     """The plan of a graph of plans, or of a graph's file in the folder of its models."""
     if isinstance(source, Path):
-        path = source.absolute()
-        inside = path.name == TEXT
-        name = path.parent.name if inside else path.stem.removesuffix(".graph")
-        version = in_folder(path.parents[inside], name if "@" in name else f"{name}@1")
+        version = in_folder(*_place(source.absolute()))
     else:
         runtime = Runtime()  # what it names is in another one, or in a folder
         runtime.register("graph", source, background=False)
@@ -28,18 +28,32 @@ def graph_plan(source: Flow | Path) -> Plan:
     return answers_blocks(version.plan)
 
 
-def in_folder(root: Path, address: str, *, trust_pickle: bool = False) -> ModelVersion:
+def _place(path: Path) -> tuple[Path, str]:
+    """The folder of models that a graph's file is in, and the graph's address there."""
+    is_version = path.parent.name[:1].isdigit()
+    depths = ((2, 1) if is_version else (1, 2)) if path.name == TEXT else (0,)
+    for root in (path.parents[depth] for depth in depths if depth < len(path.parents)):
+        found = [each for each in scan(Folder(root)).models if each.path == path]
+        if found:
+            return root, found[0].address
+    raise BadCall("this is no file of a graph in a folder of models", where=str(path))
+
+
+def in_folder(
+    root: Path, address: str, *, trust_pickle: bool = False, allow_python: Sequence[str] = ()
+) -> ModelVersion:
     """A graph with the models of its folder."""
-    runtime = Runtime()  # it stays open, as a graph may wait on its event loop
-    with Repository(root, runtime, trust_pickle=trust_pickle) as folder:
+    runtime = Runtime(allow_python=allow_python)  # it stays open, for graphs that wait
+    given = {"trust_pickle": trust_pickle, "allow_python": allow_python}
+    with Repository(root, runtime, **given) as folder:
         events = [each for each in folder.load_all() if f"{each.name}@{each.version}" == address]
     version = runtime.versions().get(address)
     if version is None or version.plan is None:
         raise BadCall(
             "this graph cannot be opened",
             where=f"{root}, {address}",
-            found="; ".join(each.reason for each in events)[:400] or "its models are not there",
-            hint="a graph is opened with the folder of its models: FOLDER/NAME",
+            found="; ".join(each.reason for each in events)[:600] or "its models are not there",
+            hint="a graph and its models are in one folder: FOLDER/NAME",
         )
     return version
 

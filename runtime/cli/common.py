@@ -14,6 +14,7 @@ def model(parser: argparse.ArgumentParser) -> None:
     """The model that a command is about."""
     parser.add_argument("model", metavar="MODEL", help="a model's file, or DIR/NAME[@VERSION]")
     trust(parser)
+    allow_python(parser)
 
 
 def trust(parser: argparse.ArgumentParser) -> None:

@@ -46,10 +46,10 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from pathlib import Path
 
     from flour.core.hidden import hiding
-    from runtime.cli.models import open_model
+    from runtime.cli.models import open_asked
     from runtime.graph.explained import explained
 
-    opened = open_model(options.model, trust_pickle=options.trust_pickle)
+    opened = open_asked(options)
     facts: dict[str, Any] = {"model": opened.model.name}
     if options.rows:
         from oven.explain import attribute

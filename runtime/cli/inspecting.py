@@ -31,10 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, out: Output) -> int:
     """Show the facts."""
     from oven.plans.background import NEVER
-    from runtime.cli.models import open_model
+    from runtime.cli.models import open_asked
 
-    trust = options.trust_pickle
-    facts = describe(open_model(options.model, trust_pickle=trust, background=NEVER))
+    facts = describe(open_asked(options, background=NEVER))
     out.result(facts, _text(facts))
     return Exit.OK
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection
+from argparse import Namespace
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -88,7 +89,13 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
     )
 
 
-def open_model(reference: str, *, trust_pickle: bool, background: Executor | None = None) -> Opened:
+def open_model(
+    reference: str,
+    *,
+    trust_pickle: bool,
+    allow_python: Sequence[str] = (),
+    background: Executor | None = None,
+) -> Opened:
     """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
     private: Any = model.notes.get("private", ())
@@ -97,7 +104,7 @@ def open_model(reference: str, *, trust_pickle: bool, background: Executor | Non
     if model.form == formats.PLAN and model.layout == "file":
         plan = oven.load(model.path, background=background)
     elif model.form == formats.GRAPH:
-        plan, hidden = _linked(folder, model, trust_pickle=trust_pickle)
+        plan, hidden = _linked(folder, model, trust_pickle, allow_python)
         private = hidden.union(private)
     else:
         with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
@@ -108,6 +115,12 @@ def open_model(reference: str, *, trust_pickle: bool, background: Executor | Non
     return Opened(model, folder, plan, spelt(private, plan.inputs))
 
 
+def open_asked(options: Namespace, background: Executor | None = None) -> Opened:
+    """The model of a command's options."""
+    allowed = {"trust_pickle": options.trust_pickle, "allow_python": options.allow_python}
+    return open_model(options.model, background=background, **allowed)
+
+
 def hide(private: Collection[str], plan: Plan | None = None) -> None:
     """Let errors of this command quote no values, if there are private columns."""
     inputs, outputs = ({}, ()) if plan is None else (plan.inputs, plan.outputs)
@@ -115,11 +128,17 @@ def hide(private: Collection[str], plan: Plan | None = None) -> None:
     concealing.set(conceal if private else None)
 
 
-def _linked(folder: Folder, model: Model, *, trust_pickle: bool) -> tuple[Plan, frozenset[str]]:
+def _linked(
+    folder: Folder,
+    model: Model,
+    trust_pickle: bool,  # noqa: FBT001 (as it was given to the command)
+    allow_python: Sequence[str],
+) -> tuple[Plan, frozenset[str]]:
     """The plan of a graph, with the models of its folder, and its private columns."""
     from runtime.bulk.graphs import in_folder
 
-    version = in_folder(folder.root, model.address, trust_pickle=trust_pickle)
+    given = {"trust_pickle": trust_pickle, "allow_python": allow_python}
+    version = in_folder(folder.root, model.address, **given)
     plan = version.plan
     assert plan is not None, "it was opened"
     return plan.wait(), version.private

@@ -58,10 +58,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Execute the command."""
-    from runtime.cli.models import open_model
+    from runtime.cli.models import open_asked
     from runtime.cluster.parity import recoverable
 
-    plan = open_model(options.model, trust_pickle=options.trust_pickle).plan.wait()
+    plan = open_asked(options).plan.wait()
     found = recoverable(plan.flow)
     if options.action == "check":
         out.result({"verdict": found.verdict, "reason": found.reason}, str(found))

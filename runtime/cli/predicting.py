@@ -148,7 +148,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from runtime.bulk.refused import check_policy
     from runtime.cli import reading
     from runtime.cli.blocks import ARROW, Options
-    from runtime.cli.models import open_model
+    from runtime.cli.models import open_asked
 
     _check_output(options.output)
     _check_refused(options)
@@ -160,7 +160,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     how = Options(form, rows, options.header, options.separator, keep, options.where)
     answers = _output_format(options, how)
     how = replace(how, tolerant=bool(options.on_error), typed=answers not in {"csv", "tsv"})
-    opened = open_model(options.model, trust_pickle=options.trust_pickle)
+    opened = open_asked(options)
     outputs = chosen(opened.plan, options.outputs.split(",") if options.outputs else None)
     _check_names(options, outputs)
     check_policy(opened.plan, NULL if options.on_error else None)

@@ -33,11 +33,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Verify the model."""
-    from runtime.cli.models import open_model
+    from runtime.cli.models import open_asked
 
     if bool(options.against) != bool(options.rows):
         raise ArgumentError("--against needs --rows, and --rows needs --against")
-    opened = open_model(options.model, trust_pickle=options.trust_pickle)
+    opened = open_asked(options)
     answers = opened.verified_rows()
     facts: dict[str, Any] = {"model": opened.model.name, "answers_beside": answers}
     text = f"{opened.model.name}: loads and answers"

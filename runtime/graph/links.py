@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flour.core.errors import FlourError
 from flour.language.flow import Flow, without_unread
 from flour.language.late import addresses, is_graph
 from flour.language.link import link
 from oven import Plan
-from runtime.errors import BadRegistration, in_use
+from runtime.errors import BadRegistration, InUse, in_use
 from runtime.graph.loop_thread import LoopThread
 from runtime.graph.plan import GraphPlan, graph_plan
 from runtime.graph.threads import Threads
@@ -103,6 +104,26 @@ class Links:
         users = [each for each in self.users(owner) if each not in leaving]
         if users:
             raise in_use(owner, users)
+
+    def check_fits(self, owner: str, flow: Flow) -> None:
+        """Raise InUse unless the graphs that use a version can be linked with another program."""
+        with self._lock:
+            using = [each for each in self._graphs.values() if owner in each.uses.values()]
+        for each in using:
+
+            def find(address: str, uses: Mapping[str, str] = each.uses) -> Flow:
+                found: Flow = flow if uses[address] == owner else self._take(address)[2].flow
+                return found
+
+            try:
+                _linked(each.graph, find)
+            except FlourError as problem:
+                raise InUse(
+                    "a graph uses this version, and the model in its place does not fit",
+                    where=owner,
+                    found=f"{each.owner}: {problem.what}",
+                    hint="register the model under another version or name, or mend the graph first",
+                ) from problem
 
     def stale(self, digest: Digest) -> list[Linked]:
         """The graphs that were linked with other versions than answer now."""

@@ -115,7 +115,7 @@ def wrong_name(name: str, version: str) -> str:
 def reason_of(problem: BaseException) -> str:
     """An error in one line, for an index and a log."""
     if isinstance(problem, Explained):
-        parts = (problem.what, problem.where, problem.found)
+        parts = (problem.what, problem.where, problem.found, problem.hint)
         return "; ".join(part for part in parts if part)
     return f"{type(problem).__name__}: {problem}"[:300]
 

@@ -14,6 +14,7 @@ from runtime.rollout.owner import Owner
 from runtime.rollout.rollout import ABORTING, OVER, Rollout
 from runtime.rollout.terms import Terms
 from runtime.routing import Route
+from runtime.routing.route import address
 from runtime.routing.written import from_data
 
 #: A change over HTTP is answered when all processes have followed, or after this time.
@@ -32,7 +33,7 @@ class Tallied(Protocol):
 def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
     runtime: Owner,
     name: str,
-    to: str | None = None,
+    to: str | int | None = None,
     *,
     steps: Sequence[float] = (5, 20, 50, 100),
     dwell: str | float = "10 min",
@@ -56,12 +57,14 @@ def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
         _check_none(runtime, name)
         base = _base(runtime, name)
         terms = Terms.of_data(
-            {"champion": base.champion, "to": to, "steps": steps, "dwell": dwell, "by": by}
+            {"champion": base.champion, "to": address(name, to), "steps": steps, "dwell": dwell, "by": by}
             | {"header": header, "alpha": alpha, "least": least, "webhook": webhook}
             | {"require": require, "who": who}
         )
         made = Rollout(runtime, name, terms, base, clock=clock)
         _check(runtime, made)
+        if not runtime.has_route(name):  # a refused rollout leaves none behind
+            runtime.put_route(name, base)
         made.begin(watch=watch)
     return made
 
@@ -164,7 +167,7 @@ def _check_none(runtime: Owner, name: str) -> None:
 def _base(runtime: Owner, name: str) -> Route:
     """The route of an endpoint without an experiment of its own."""
     if not runtime.has_route(name):
-        runtime.put_route(name, Route(runtime.champion(name), salt=name))
+        return Route(runtime.champion(name), salt=name)
     base = runtime.history(name)[-1].route
     if base.split:
         raise BadCall(

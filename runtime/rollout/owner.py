@@ -26,7 +26,7 @@ class Owner(Routed, Protocol):
     def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
         """Give an endpoint this route."""
 
-    def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
+    def promote(self, name: str, version: str | int | None = None, *, who: str = "") -> Route:
         """Make a version the champion."""
 
     def settle(self, seconds: float) -> None:

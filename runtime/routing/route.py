@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from math import isfinite
 from types import MappingProxyType
 from typing import Any
@@ -270,8 +271,27 @@ def only_challenger(name: str, route: Route) -> str:
     return next(iter(challengers))
 
 
-def promoted(name: str, route: Route, version: str | None) -> Route:
+def address(name: str, version: str | int) -> str:
+    """The address of a version of an endpoint, given by its address or by its number alone."""
+    known = isinstance(version, str) and ("@" in version or version == name)
+    return str(version) if known else f"{name}@{version}"
+
+
+def addressed(name: str, route: Route) -> Route:
+    """The route of an endpoint, with the addresses of versions that were given by number."""
+    full = partial(address, name)
+    return replace(
+        route,
+        champion=full(route.champion),
+        split={full(version): share for version, share in route.split.items()},
+        rules={condition: full(version) for condition, version in route.rules.items()},
+        tenants={tenant: full(version) for tenant, version in route.tenants.items()},
+        shadow=None if route.shadow is None else full(route.shadow),
+    )
+
+
+def promoted(name: str, route: Route, version: str | int | None) -> Route:
     """The route when a challenger is the champion; tenants keep their own."""
-    champion = version or only_challenger(name, route)
+    champion = only_challenger(name, route) if version is None else address(name, version)
     without: Any = {"shadow": None, "sample": 1.0, "inline": None, "where": None}
     return replace(route, champion=champion, split={}, rules={}, **without)

@@ -51,7 +51,7 @@ class Experiments:
     def _find(self, name: str | ModelVersion) -> ModelVersion:
         raise NotImplementedError
 
-    def rollout(self, name: str, to: str | None = None, **terms: object) -> Any:
+    def rollout(self, name: str, to: str | int | None = None, **terms: object) -> Any:
         """Give a challenger more of the requests, step by step; see runtime.rollout.rollout."""
         self._check_open()
         check_names(f"rollout({name!r})", extension("rollout"), terms)

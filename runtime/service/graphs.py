@@ -112,6 +112,11 @@ class Graphs:
             self._links.add(linked)
         self.changed()
 
+    def check_fits(self, owner: str, plan: Plan) -> None:
+        """Raise InUse if graphs use a version, and another plan in its place does not fit them."""
+        if self._links is not None:
+            self._links.check_fits(owner, plan.flow)
+
     def check_free(self, name: str, version: str | None) -> None:
         """Raise InUse for a version that a graph needs."""
         if self._links is None:

@@ -21,7 +21,7 @@ from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
 from runtime.routing.blocks import Places, length, merged, taken
 from runtime.routing.history import Change, History, extended, rolled_back
 from runtime.routing.pairs import Answers
-from runtime.routing.route import Route, promoted
+from runtime.routing.route import Route, addressed, promoted
 from runtime.routing.row import names_by_position
 from runtime.routing.shadows import Shadows, ShadowStats, is_sampled, kept
 from runtime.service.asking import asked_by
@@ -245,7 +245,7 @@ class RoutedEndpoints(Experiments):
     ) -> Route:
         """Give an endpoint a route, from the next request on; see runtime.routing.Route.
 
-        All versions are given as "name@version" and have to be registered. `otherwise` is another
+        Versions are given as "name@version", or by their number, and have to be registered. `otherwise` is another
         word for the champion; it is the version in service unless given. The `salt` is the
         endpoint's name unless given: keys fall differently in the splits of other endpoints.
         """
@@ -256,6 +256,7 @@ class RoutedEndpoints(Experiments):
             *(split or {}, by, header, name if salt is None else salt, where),
             *(rules or {}, tenants or {}, shadow, sample, inline),
         )
+        made = addressed(name, made)
         self.put_route(name, made, who=who)
         return made
 
@@ -264,7 +265,7 @@ class RoutedEndpoints(Experiments):
         with self._changing:
             self._put(name, extended(self._known(name), action, route, who, self._clock()))
 
-    def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
+    def promote(self, name: str, version: str | int | None = None, *, who: str = "") -> Route:
         """Let a challenger answer as the champion, and end the split, the rules and the shadow.
 
         Without a `version` it is the one challenger, or the shadow. Tenants keep their own.

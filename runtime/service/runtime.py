@@ -124,6 +124,8 @@ class Runtime(RoutedEndpoints):
         start, compiled = time.perf_counter(), cache.counters.compile_seconds
         plan, path, linked = self._plan(source, exact, background, f"{name}@{number}")
         compiled = cache.counters.compile_seconds - compiled
+        if replace:
+            self._graphs.check_fits(f"{name}@{number}", plan)
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         written = None
         if path is None:
@@ -141,7 +143,7 @@ class Runtime(RoutedEndpoints):
         except BaseException:
             self._endpoints.disclaim(model)
             raise
-        self._endpoints.add(model, activate=activate)
+        self._endpoints.add(model, activate=activate and not self.has_route(name))
         if former is not None or model.private:
             self.mirrors.refresh(name)
             self._conceal(name)

@@ -97,7 +97,7 @@ class FleetExperiments(FleetRoutes):
         with self._routing:
             self._extend(name, action, route, who)
 
-    def promote(self, name: str, version: str | None = None, *, who: str = "") -> Route:
+    def promote(self, name: str, version: str | int | None = None, *, who: str = "") -> Route:
         """Make a version the champion, in every worker."""
         with self._routing:
             made = promoted(name, self._histories[name][-1].route, version)

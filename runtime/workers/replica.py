@@ -34,6 +34,8 @@ class Replica:
         self.failed: dict[str, str] = {}
         #: Routes that this worker changed itself, as the supervisor will send them, too.
         self._own: list[tuple[str, str]] = []
+        #: The reason last logged for each version that cannot be loaded.
+        self._logged: dict[tuple[str, str], str] = {}
 
     def whole(self, generation: int, names: Mapping[str, Any]) -> None:
         """Apply the whole table, after any missed change."""
@@ -160,8 +162,11 @@ class Replica:
             raise
         # After a plan that cannot be loaded, the others are still served.
         except Exception as problem:
-            log.exception("%s@%s cannot be loaded", name, version)
             reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+            if self._logged.get((name, version)) != reason:  # it is tried again every second
+                trace = None if isinstance(problem, Explained) else problem
+                self._logged[name, version] = reason
+                log.error("%s@%s cannot be loaded: %s", name, version, problem, exc_info=trace)
             return without_directories(reason, "")
         self._held[name] = held.having(version, plan, activate=False)
         return ""

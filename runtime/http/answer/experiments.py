@@ -36,6 +36,7 @@ from runtime.http.wire.messages import (
 )
 from runtime.routing import Route
 from runtime.routing.blocks import Places, taken
+from runtime.routing.route import addressed
 from runtime.routing.shadows import is_sampled, kept
 from runtime.routing.written import as_data, from_data
 from runtime.service.asking import asked_by
@@ -306,7 +307,8 @@ def put_route(service: HandlerContext, request: Request) -> Answer:
     name, data = request.params["model"], msgspec.to_builtins(body)
     given = {part: value for part, value in data.items() if value is not None}
     service.runtime.find(name)
-    made = from_data({"salt": name, **given}, where=f"the route of {name!r}"[:200])
+    written = from_data({"salt": name, **given}, where=f"the route of {name!r}"[:200])
+    made = addressed(name, written)
     return _change(service, request, partial(_put, service.runtime, name, made))
 
 

@@ -192,7 +192,7 @@ class RouteBody(Struct, omit_defaults=True, forbid_unknown_fields=True):
 class PromoteRequest(Struct, forbid_unknown_fields=True):
     """The version that becomes the champion; without one, it is the only challenger."""
 
-    version: str | None = None
+    version: str | int | None = None
 
 
 class RouteChange(Struct, omit_defaults=True):
@@ -215,7 +215,7 @@ class RouteHistory(Struct):
 class RolloutRequest(Struct, forbid_unknown_fields=True):
     """A rollout that is to begin; see runtime.rollout."""
 
-    to: str
+    to: str | int
     steps: tuple[float, ...] = (5.0, 20.0, 50.0, 100.0)
     dwell: str | float = "10 min"
     require: tuple[str, ...] = ()

@@ -105,6 +105,15 @@ def test_additive_chi_squared(steps: int) -> None:
     check(ka.AdditiveChi2Sampler(sample_steps=4, sample_interval=0.3).fit(data), data)
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int64])
+def test_additive_chi_squared_in_the_dtype_of_its_rows(dtype: type) -> None:
+    data = (POSITIVE * 5).astype(dtype)
+    for form in (data, sp.csr_matrix(data)):
+        check(ka.AdditiveChi2Sampler().fit(form), form, sample=form, narrow=False)
+    model = make_pipeline(ka.AdditiveChi2Sampler(), StandardScaler()).fit(data)
+    check(model, data, sample=data, narrow=False)
+
+
 @pytest.mark.parametrize("pool", [np.mean, np.max, np.min, np.sum])
 def test_pooled_columns(pool: Any) -> None:
     check(FeatureAgglomeration(3, pooling_func=pool).fit(X), X)

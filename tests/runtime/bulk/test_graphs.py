@@ -91,3 +91,29 @@ def test_what_has_no_plan_says_what_to_use(tmp_path: Path) -> None:
         plan = runtime.find("decide").plan
         assert plan is not None
         assert len(pretzel.pandas.predict(plan, FRAME)) == len(FRAME)
+
+
+@pytest.mark.parametrize("place", ["decide/2/graph.toml", "decide/graph.toml", "decide@7.graph"])
+def test_a_file_of_a_graph_is_the_version_that_it_is(tmp_path: Path, place: str) -> None:
+    oven.bake(table_model(0)).save(tmp_path / "risk.pretzel")
+    text = """
+    [inputs]
+    age = "number"
+    income = "number"
+    city = "category"
+    [nodes.risk]
+    model = "risk"
+    reads = ["age", "income", "city"]
+    [outputs]
+    score = "risk.probabilities[1]"
+    """
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".toml":
+        path.write_text(text)
+    else:
+        (tmp_path / "text.toml").write_text(text)
+        flour.save_graph(flour.load_graph(tmp_path / "text.toml"), path)
+        (tmp_path / "text.toml").unlink()
+    found = pretzel.pandas.predict(pretzel.open_plan(path), FRAME)["score"]
+    assert np.array_equal(found, oven.bake(table_model(0)).run(FRAME)["probabilities"][:, 1])

@@ -11,6 +11,7 @@ import pytest
 import flour
 from flour.core.errors import FlourError, PythonRefused
 from runtime import Runtime
+from runtime.cli import main
 from runtime.cli.serving import arguments
 from runtime.repository.repository import Repository
 from runtime.workers.fleet import Fleet
@@ -163,3 +164,18 @@ def test_the_command_takes_modules() -> None:
     arguments(parser)
     given = parser.parse_args(["models", "--allow-python", "a", "--allow-python", "b.c"])
     assert given.allow_python == ["a", "b.c"]
+
+
+@pytest.mark.parametrize("command", ["predict", "inspect", "explain"])
+def test_commands_take_the_modules_that_they_may_import(
+    tmp_path: Path, module: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(tmp_path, f"{module}:load").parent
+    (tmp_path / "rows.csv").write_text("city\nOslo\nGraz\nParis\n")
+    asked = [command, str(folder), *([str(tmp_path / "rows.csv")] if command == "predict" else [])]
+    assert main(asked) == 1
+    assert f"--allow-python {module}" in capsys.readouterr().err
+    assert module not in sys.modules
+    assert main([*asked, "--allow-python", module]) == 0
+    out = capsys.readouterr().out
+    assert out.split() == ["size", "4.0", "4.0", "5.0"] if command == "predict" else "size" in out

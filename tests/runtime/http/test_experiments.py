@@ -112,10 +112,12 @@ def test_promotion_and_rollback(client: Client) -> None:
     assert client.post("/v2/models/m/promote").json["champion"] == "m@2"
     assert versions(asked(client, city="Oslo", amount=1.0)) == {None}
     assert asked(client, city="Oslo", amount=1.0)[0].json == {"score": 2.0}
-    assert client.post("/v2/models/m/promote", {"version": "m@3"}).json["champion"] == "m@3"
+    for version in ("m@2", "2", 2, "m@3"):
+        champion = client.post("/v2/models/m/promote", {"version": version}).json["champion"]
+        assert champion == f"m@{str(version)[-1]}"
     assert client.post("/v2/models/m/rollback").json["champion"] == "m@2"
     changes = client.get("/v2/models/m/history").json["changes"]
-    assert [each["action"] for each in changes] == ["route", "promote", "promote", "rollback"]
+    assert [each["action"] for each in changes] == ["route", *["promote"] * 5, "rollback"]
     assert {each["who"] for each in changes} == {"127.0.0.1"}
 
 

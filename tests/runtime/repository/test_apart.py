@@ -79,7 +79,7 @@ def test_a_crash_is_a_reason_and_others_are_served(tmp_path: Path, runtime: Runt
         }
         assert [runtime.predict(name, ROW)["top"] for name in "ae"] == [1.0, 5.0]
         found = reasons(repository)
-        assert found["b"] == "the process that imported this model has ended; b.pkl; SIGABRT"
+        assert found["b"].startswith("the process that imported this model has ended; b.pkl; SIGABRT")
         assert found["c"].endswith("code 3")
         assert "ended" not in found["d"]
         assert repository.poll() == ()  # it is not tried again before it changes
@@ -105,7 +105,7 @@ def test_one_that_takes_too_long_is_given_up(
     save_plan(tmp_path / "z.pretzel", 1.0)
     with opened(tmp_path, runtime) as repository:
         repository.load_all()
-        assert reasons(repository)["slow"].endswith("not done after 0.5 s")
+        assert "not done after 0.5 s" in reasons(repository)["slow"]
         assert runtime.predict("z", ROW)["top"] == 1.0
 
 
@@ -117,7 +117,7 @@ def test_closing_ends_what_is_on_its_way(tmp_path: Path, runtime: Runtime) -> No
     began = time.monotonic()
     repository.close()
     assert time.monotonic() - began < 60.0
-    assert reasons(repository)["slow"].endswith("the server ends")
+    assert "the server ends" in reasons(repository)["slow"]
 
 
 def test_a_process_that_went_to_rest_is_followed_by_another(
@@ -189,7 +189,7 @@ def test_without_room_it_is_said_once_and_tried_again(
             without.setattr(Staging, "bring", full)
             (event,) = repository.poll()
             what = "there is not enough disk space or memory to import it"
-            assert event.reason == f"{what}; a.pretzel; {os.strerror(28)}"
+            assert event.reason.startswith(f"{what}; a.pretzel; {os.strerror(28)}")
             assert repository.poll() == ()
             with pytest.raises(Exception, match="cannot be loaded"):
                 repository.load("a")

@@ -140,6 +140,27 @@ def test_a_model_is_damaged_and_mended_under_its_graph(place: Place) -> None:
     assert place.value("c") == 2000
 
 
+@pytest.mark.parametrize("place", ["runtime", "workers"], indirect=True)
+def test_a_model_that_does_not_fit_its_graph_does_not_take_its_place(place: Place) -> None:
+    graph(place.folder, "a", "b", 1)
+    model(place.folder / "b.pretzel", 1000)
+    place.load()
+    model(place.folder / "b.pretzel", 2000, "y")
+    assert place.poll() == {("b", "refused")}
+    reasons = {each.name: each.reason for each in place.repository.index()}
+    assert "a graph uses this version" in reasons["b"]
+    assert "a@1: model 'b' needs x, y" in reasons["b"]
+    with Runtime(executors=1) as runtime:  # as a worker that comes now
+        line = Line(runtime)
+        joined(place.fleet, line)
+        for each in (runtime, place.runtime) if place.fleet.table() else (place.runtime,):
+            assert each.predict("a", ROW)["value"] == [1001.0]
+            assert each.predict("b", ROW)["value"] == [1000.0]
+    model(place.folder / "b.pretzel", 3000)
+    assert place.poll() == {("b", "replaced")}
+    assert place.value("b") == 3000
+
+
 def test_a_worker_that_comes_has_all_before_it_takes_requests(tmp_path: Path) -> None:
     """As after a kill: its first answer to the supervisor says that all is there."""
     graph(tmp_path, "a", "z", 1)
@@ -155,3 +176,32 @@ def test_a_worker_that_comes_has_all_before_it_takes_requests(tmp_path: Path) ->
         assert line.asked == ["begin", "open"]
         assert not line.replica.failed
         assert runtime.predict("a", ROW)["value"] == [1001.0]
+
+
+def test_the_reason_has_what_to_write_instead(place: Place) -> None:
+    graph(place.folder, "a", "b", 1)
+    text = (place.folder / "a" / "graph.toml").read_text()
+    (place.folder / "a" / "graph.toml").write_text(text.replace('"number"', '"nomber"'))
+    place.load()
+    (reason,) = (each.reason for each in place.repository.index())
+    assert "there is no such type" in reason
+    assert "number, whole, bool, category, text, vector 12" in reason
+
+
+def test_a_worker_tells_once_and_in_a_line_that_it_cannot_load_something(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph(tmp_path, "a", "b", 1)
+    model(tmp_path / "b.pretzel", 1000, "y")
+    fleet = Fleet()
+    with Runtime(executors=1) as runtime, Repository(tmp_path, fleet) as repository:
+        repository.load_all()
+        line = Line(runtime)
+        joined(fleet, line)
+        for _ in range(3):  # as the supervisor does every second
+            line.replica.whole(1, {name: each.to_json() for name, each in fleet.table().items()})
+        assert line.replica.failed
+    told = [each for each in caplog.records if "a@1 cannot be loaded" in each.getMessage()]
+    assert len(told) == 1
+    assert told[0].exc_info is None
+    assert "needs x, y, and was given 1 columns without names" in told[0].getMessage()

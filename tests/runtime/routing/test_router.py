@@ -147,9 +147,13 @@ def test_a_champion_alone_stands_in_the_table(runtime: Runtime) -> None:
     assert answered(runtime.predict("m", ROW)) == "m@2"
 
 
-def test_a_new_version_waits_for_the_route(runtime: Runtime) -> None:
+@pytest.mark.parametrize("parts", [{}, {"split": {"m@2": 50}, "header": "x"}])
+def test_a_new_version_waits_for_the_route(runtime: Runtime, parts: dict[str, Any]) -> None:
     runtime.route("m", "m@1", split={"m@2": 50}, header="x")
-    runtime.register("m", shift(4.0), version=4, activate=False)
+    runtime.route("m", "m@1", **parts)
+    runtime.register("m", shift(4.0), version=4)
+    assert runtime.find("m").owner == "m@1" == answered(runtime.predict("m", ROW))
+    runtime.route("m", "m@1", split={"m@2": 50}, header="x")
     runtime.register("m", shift(10.0), version=1, replace=True)
     assert answered(runtime.predict("m", ROW)) == "m@10"
     assert runtime.routed("m") is not None
@@ -195,6 +199,19 @@ def test_promotion_and_rollback_keep_a_history(runtime: Runtime) -> None:
     ]
     times = [began, *(each.when for each in runtime.history("m")), time.time()]
     assert times == sorted(times)
+
+
+def test_versions_are_named_by_their_number_too(runtime: Runtime) -> None:
+    parts = {"rules": {"headers['x'] == 'no'": "2"}, "tenants": {"acme": "m@3"}, "shadow": "3"}
+    made = runtime.route("m", "1", split={"2": 5, "m@3": 5}, header="x", **parts)
+    assert made.addresses == ("m@1", "m@2", "m@3")
+    assert runtime.history("m")[-1].route == made
+    for version in ("2", 3, "m@1"):
+        made = runtime.promote("m", version)
+        assert answered(runtime.predict("m", ROW)) == made.champion == runtime.find("m").owner
+    for missing in ("9", 9, "m@9"):
+        with pytest.raises(UnknownEndpoint, match="'m' has no version '9'"):
+            runtime.promote("m", missing)
 
 
 def test_what_cannot_be_routed_changes_nothing(runtime: Runtime) -> None:
