@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
-from flour.core.emission import Emitter, ScalarValue, VectorValue
+from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from objectstore import Blob
 
 _OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
@@ -146,6 +146,8 @@ def write(e: Emitter, function: Callable[..., Any], *values: object, **named: ob
 def _called(
     e: Emitter, function: Callable[..., Any], values: Sequence[object], named: Mapping[str, object]
 ) -> Any:
+    if function in _MACROS:
+        return _MACROS[function](e, *map(_plain, values))
     if inspect.isfunction(function):
         return _Writer(e, function).call(values, named)
     given, name = [_plain(value) for value in values], function.__name__
@@ -163,6 +165,19 @@ def held(e: Emitter, memory: Memory, width: int, size: str | None = None) -> Vec
     """Return what is in memory as a vector."""
     at = partial(_load, e, memory)
     return e.dense(memory.dtype, width, at, size=size, stored=True)
+
+
+def columnwise(
+    e: Emitter, function: Callable[..., Any], x: RowValue, *values: object, dtype: str
+) -> RowValue:
+    """Return what a function makes of each number of a row, its column and these values."""
+
+    def at(j: str, v: str) -> str:
+        return str(write(e, function, Code(v, x.dtype), Code(j, "int64"), *values))
+
+    if isinstance(x, ScalarValue):
+        return e.let(at("0", x.expr), dtype)
+    return e.map(at, x, dtype=dtype, width=x.width)
 
 
 def _load(e: Emitter, memory: Memory, index: str) -> str:
@@ -342,7 +357,7 @@ class _Writer:
 
     def _attribute_value(self, item: ast.Attribute) -> Any:
         of = self.value(item.value)
-        return Code(f"math.{item.attr}") if of is math else getattr(of, item.attr)
+        return Code(f"math.{item.attr}") if of is math else _plain(getattr(of, item.attr))
 
     def _tuple_value(self, item: ast.Tuple) -> tuple[Any, ...]:
         return tuple(map(self.value, item.elts))
@@ -414,8 +429,6 @@ class _Writer:
     def _call_value(self, item: ast.Call) -> Any:
         function = self.value(item.func)
         values = [self.value(each) for each in item.args]
-        if function in _MACROS:
-            return _MACROS[function](self.e, *values)
         if function is len:
             return Code(values[0].size, "int64")
         if function is range:
