@@ -31,7 +31,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
-from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+import numpy as np
+
+from flour.core.emission import Emitter, Push, Room, RowValue, ScalarValue, VectorValue
 from objectstore import Blob
 
 _OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
@@ -68,10 +70,21 @@ _OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
 _NUMPY = {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 #: Functions of numpy that are operators.
 _INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/",
-    "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
-    "equal": "==", "not_equal": "!=", "logical_and": "and", "logical_or": "or",
-    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "greater": ">",
+    "greater_equal": ">=",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+    "not_equal": "!=",
+    "logical_and": "and",
+    "logical_or": "or",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
 }
 
 
@@ -101,6 +114,8 @@ class Memory(NamedTuple):
 
 #: Names that every function knows; `float64` and other dtypes are words of native code.
 _BUILT_IN: dict[str, Any] = {"len": len, "range": range}
+
+
 class Fitted(NamedTuple):
     """Numbers of an operator, read by index; a single number stands for all of them."""
 
@@ -180,6 +195,24 @@ def columnwise(
     return e.map(at, x, dtype=dtype, width=x.width)
 
 
+def sparse(
+    e: Emitter,
+    function: Callable[..., Any],
+    *values: object,
+    dtype: str,
+    width: int,
+    most: Room | None = None,
+) -> VectorValue:
+    """Return the vector whose stored columns, with their values, a function yields."""
+
+    def each(push: Push) -> None:
+        writer = _Writer(e, function)
+        writer.push = push
+        writer.call(values, {})
+
+    return e.sparse(dtype, width, each, most=most)
+
+
 def _load(e: Emitter, memory: Memory, index: str) -> str:
     return e.load(memory.address, index, memory.dtype, constant=memory.constant)
 
@@ -216,6 +249,7 @@ class _Writer:
         )
         self.read = _uses(self.tree)
         self.names: dict[str, Any] = {}
+        self.push: Push
 
     def call(self, values: Sequence[object], named: Mapping[str, object]) -> Any:
         """Bind the parameters and write the body."""
@@ -251,6 +285,9 @@ class _Writer:
         self.e.line("continue")
 
     def _expr(self, item: ast.Expr) -> None:
+        if isinstance(item.value, ast.Yield):
+            assert isinstance(item.value.value, ast.Tuple)
+            self.push(*map(_text, self.value(item.value.value)))
         if isinstance(item.value, ast.Call):
             made = self.value(item.value)
             if isinstance(made, Code):
@@ -278,7 +315,7 @@ class _Writer:
         elif name in self.names:
             self.e.line(f"{self.names[name]} = {_text(value)}")
         else:
-            dtype = value.dtype if isinstance(value, Code) else ""
+            dtype = value.dtype if isinstance(value, Code) else np.dtype(type(value)).name
             self.names[name] = Code(self.e.var(_text(value), name), dtype)
 
     def _augassign(self, item: ast.AugAssign) -> None:
