@@ -19,6 +19,9 @@ Number = Any
 #: Numbers of an operator, or memory: what is read by index.
 Numbers = Any
 
+_ONES = {"float64": "1.0", "float32": "float32(1.0)"}
+_ZEROS = {"float64": "0.0", "float32": "float32(0.0)"}
+
 
 @written_as(lambda e, row: e.indexable(row))
 def indexable(row: Row) -> Row:
@@ -53,7 +56,7 @@ def like(number: Number, value: Number) -> Number:
 @written_as(lambda _, number: 8 * np.dtype(number.dtype).itemsize)
 def bits(number: Number) -> int:
     """Return how many bits a number has."""
-    return 8 * number.dtype.itemsize
+    return 8 * int(number.dtype.itemsize)
 
 
 @written_as(lambda _, number: _narrowed(number))
@@ -96,10 +99,6 @@ def scratch(dtype: str, count: int) -> Any:
 def fitted(numbers: Any, dtype: str | None = None) -> Any:
     """Return an operator's numbers as one run of memory, in another dtype if one is given."""
     return np.asarray(numbers).astype(dtype or numbers.dtype).reshape(-1)
-
-
-_ONES = {"float64": "1.0", "float32": "float32(1.0)"}
-_ZEROS = {"float64": "0.0", "float32": "float32(0.0)"}
 
 
 def _narrowed(number: Code) -> Code:

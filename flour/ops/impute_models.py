@@ -127,17 +127,17 @@ def mean_of_nearest(
     length = 0
     for p in range(rows):
         value, distance = points[p * width + j], distances[p]
-        if not isnan(value) and not isnan(distance):
-            if not (length == count and near[count - 1] <= distance):
-                position = count - 1 if length == count else length
-                if length < count:
-                    length += 1
-                while position > 0 and near[position - 1] > distance:
-                    near[position] = near[position - 1]
-                    numbers[position] = numbers[position - 1]
-                    position = position - 1
-                near[position] = distance
-                numbers[position] = p
+        known = not isnan(value) and not isnan(distance)
+        if known and not (length == count and near[count - 1] <= distance):
+            position = count - 1 if length == count else length
+            if length < count:
+                length += 1
+            while position > 0 and near[position - 1] > distance:
+                near[position] = near[position - 1]
+                numbers[position] = numbers[position - 1]
+                position = position - 1
+            near[position] = distance
+            numbers[position] = p
     mean = op.means[j]
     if length > 0:
         total, weights = 0.0, 0.0
