@@ -31,7 +31,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
-from flour.core.emission import Emitter, ScalarValue, VectorValue
+import numpy as np
+
+from flour.core.emission import Emitter, Push, Room, RowValue, ScalarValue, VectorValue
 from objectstore import Blob
 
 _OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
@@ -63,7 +65,14 @@ _OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
     ast.NotIn: ("not in", lambda item, many: item not in many),
 }
 
-
+#: The method of `_Writer` for each part of a function.
+_METHODS = {
+    kind: f"_{name.lower()}{'_value' if issubclass(kind, ast.expr) else ''}"
+    for name, kind in vars(ast).items()
+    if isinstance(kind, type) and issubclass(kind, ast.expr | ast.stmt)
+}
+#: Names that every function knows; `float64` and other dtypes are words of native code.
+_BUILT_IN: dict[str, Any] = {"len": len, "range": range}
 #: Functions of numpy whose word is another name.
 _NUMPY = {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 #: Functions of numpy that are operators.
@@ -84,8 +93,6 @@ _INFIX = {
     "bitwise_or": "|",
     "bitwise_xor": "^",
 }
-
-
 #: What a block returns that does not end its function.
 _GOES_ON = object()
 
@@ -94,6 +101,7 @@ class Code(str):
     """An expression of native code, and its dtype where it is known."""
 
     __slots__ = ("dtype",)
+    dtype: str
 
     def __new__(cls, text: str, dtype: str = "") -> Self:
         """Make an expression."""
@@ -108,10 +116,6 @@ class Memory(NamedTuple):
     address: str
     dtype: str
     constant: bool = False
-
-
-#: Names that every function knows; `float64` and other dtypes are words of native code.
-_BUILT_IN: dict[str, Any] = {"len": len, "range": range}
 
 
 class Fitted(NamedTuple):
@@ -156,9 +160,18 @@ def write(e: Emitter, function: Callable[..., Any], *values: object, **named: ob
     return Code(_text(made)) if isinstance(made, int | float) else made
 
 
+def expression(e: Emitter, function: Callable[..., Any], *values: object) -> Code:
+    """Write a function that returns a number, and return its expression."""
+    made = write(e, function, *values)
+    assert isinstance(made, Code)
+    return made
+
+
 def _called(
     e: Emitter, function: Callable[..., Any], values: Sequence[object], named: Mapping[str, object]
 ) -> Any:
+    if function in _MACROS:
+        return _MACROS[function](e, *map(_plain, values))
     if inspect.isfunction(function):
         return _Writer(e, function).call(values, named)
     given, name = [_plain(value) for value in values], function.__name__
@@ -178,54 +191,98 @@ def held(e: Emitter, memory: Memory, width: int, size: str | None = None) -> Vec
     return e.dense(memory.dtype, width, at, size=size, stored=True)
 
 
+def columnwise(
+    e: Emitter, function: Callable[..., Any], x: RowValue, *values: object, dtype: str
+) -> RowValue:
+    """Return what a function makes of each number of a row, its column and these values."""
+
+    def at(j: str, v: str) -> str:
+        return str(write(e, function, Code(v, x.dtype), Code(j, "int64"), *values))
+
+    if isinstance(x, ScalarValue):
+        return e.let(at("0", x.expr), dtype)
+    return e.map(at, x, dtype=dtype, width=x.width)
+
+
+def sparse(
+    e: Emitter,
+    function: Callable[..., Any],
+    *values: object,
+    dtype: str,
+    width: int,
+    most: Room | None = None,
+) -> VectorValue:
+    """Return the vector whose stored columns, with their values, a function yields."""
+
+    def each(push: Push) -> None:
+        writer = _Writer(e, function)
+        writer.push = push
+        writer.call(values, {})
+
+    return e.sparse(dtype, width, each, most=most)
+
+
 def _load(e: Emitter, memory: Memory, index: str) -> str:
     return e.load(memory.address, index, memory.dtype, constant=memory.constant)
 
 
+class _Parsed(NamedTuple):
+    """A function's source: its body, and how often each name is assigned and read."""
+
+    body: list[ast.stmt]
+    signature: inspect.Signature
+    assigned: Counter[str]
+    read: Counter[str]
+
+
 @cache
-def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
-    (found,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
-    assert isinstance(found, ast.FunctionDef)
-    return found
-
-
-def _uses(tree: ast.AST) -> Counter[str]:
-    """Return how often each name is read, other than for its dtype."""
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-    read = Counter(node.id for node in found if isinstance(node.ctx, ast.Load))
-    for node in ast.walk(tree):
+def _parsed(function: Callable[..., Any]) -> _Parsed:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
+    assert isinstance(tree, ast.FunctionDef)
+    nodes = list(ast.walk(tree))
+    assigned = Counter(
+        name.id
+        for each in nodes
+        if isinstance(each, ast.Assign | ast.AugAssign)
+        for target in ([each.target] * 2 if isinstance(each, ast.AugAssign) else each.targets)
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    )
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    read = Counter(node.id for node in names if isinstance(node.ctx, ast.Load))
+    for node in nodes:  # a name is not read for its dtype
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             read[node.value.id] -= 1
-    return read
+    return _Parsed(tree.body, inspect.signature(function), assigned, read)
 
 
 class _Writer:
     """Writes one call of a function."""
 
     def __init__(self, e: Emitter, function: Callable[..., Any]) -> None:
-        self.e, self.function, self.tree = e, function, _definition(function)
-        targets = (n for n in ast.walk(self.tree) if isinstance(n, ast.Assign | ast.AugAssign))
-        self.assigned = Counter(
-            name.id
-            for each in targets
-            for target in ([each.target] * 2 if isinstance(each, ast.AugAssign) else each.targets)
-            for name in ast.walk(target)
-            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-        )
-        self.read = _uses(self.tree)
+        self.e, self.function, self.parsed = e, function, _parsed(function)
         self.names: dict[str, Any] = {}
+        self.push: Push
 
     def call(self, values: Sequence[object], named: Mapping[str, object]) -> Any:
         """Bind the parameters and write the body."""
-        bound = inspect.signature(self.function).bind(*values, **named)
-        bound.apply_defaults()
-        for name, value in bound.arguments.items():
+        for name, value in self.arguments(values, named).items():
             given = _plain(value)
-            if isinstance(given, Code) and self.read[name] > 1:
+            if isinstance(given, Code) and self.parsed.read[name] > 1:
                 given = Code(self.e.let(given, given.dtype).expr, given.dtype)
             self.names[name] = given
-        found = self.block(self.tree.body)
+        found = self.block(self.parsed.body)
         return None if found is _GOES_ON else found
+
+    def arguments(
+        self, values: Sequence[object], named: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """Return the values by the names of their parameters."""
+        if len(values) == len(self.parsed.signature.parameters):
+            return dict(zip(self.parsed.signature.parameters, values, strict=True))
+        bound = self.parsed.signature.bind(*values, **named)
+        bound.apply_defaults()
+        return bound.arguments
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -234,7 +291,7 @@ class _Writer:
         for each in statements:
             if isinstance(each, ast.Return):
                 return None if each.value is None else self.value(each.value)
-            found = getattr(self, f"_{type(each).__name__.lower()}")(each)
+            found = getattr(self, _METHODS[type(each)])(each)
             if found is not _GOES_ON and isinstance(each, ast.If):
                 return found
         return _GOES_ON
@@ -249,6 +306,9 @@ class _Writer:
         self.e.line("continue")
 
     def _expr(self, item: ast.Expr) -> None:
+        if isinstance(item.value, ast.Yield):
+            assert isinstance(item.value.value, ast.Tuple)
+            self.push(*map(_text, self.value(item.value.value)))
         if isinstance(item.value, ast.Call):
             made = self.value(item.value)
             if isinstance(made, Code):
@@ -269,14 +329,14 @@ class _Writer:
             return
         assert isinstance(target, ast.Name)
         name = target.id
-        if self.assigned[name] == 1:
+        if self.parsed.assigned[name] == 1:
             if isinstance(value, Code):
                 value = Code(self.e.let(value, value.dtype).expr, value.dtype)
             self.names[name] = value
         elif name in self.names:
             self.e.line(f"{self.names[name]} = {_text(value)}")
         else:
-            dtype = value.dtype if isinstance(value, Code) else ""
+            dtype = value.dtype if isinstance(value, Code) else np.dtype(type(value)).name
             self.names[name] = Code(self.e.var(_text(value), name), dtype)
 
     def _augassign(self, item: ast.AugAssign) -> None:
@@ -342,7 +402,7 @@ class _Writer:
 
     def value(self, item: ast.expr) -> Any:
         """Return an expression's code, or its value if that is known now."""
-        return getattr(self, f"_{type(item).__name__.lower()}_value")(item)
+        return getattr(self, _METHODS[type(item)])(item)
 
     def _constant_value(self, item: ast.Constant) -> Any:
         return item.value
@@ -355,7 +415,7 @@ class _Writer:
 
     def _attribute_value(self, item: ast.Attribute) -> Any:
         of = self.value(item.value)
-        return Code(f"math.{item.attr}") if of is math else getattr(of, item.attr)
+        return Code(f"math.{item.attr}") if of is math else _plain(getattr(of, item.attr))
 
     def _tuple_value(self, item: ast.Tuple) -> tuple[Any, ...]:
         return tuple(map(self.value, item.elts))
@@ -427,8 +487,6 @@ class _Writer:
     def _call_value(self, item: ast.Call) -> Any:
         function = self.value(item.func)
         values = [self.value(each) for each in item.args]
-        if function in _MACROS:
-            return _MACROS[function](self.e, *values)
         if function is len:
             return Code(values[0].size, "int64")
         if function is range:

@@ -5,7 +5,7 @@ Functions of numpy (`maximum`, `sqrt`, `floor`) are words of their own name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,11 @@ from flour.core.native import Code, Fitted, Memory, written_as
 Row = Any
 #: A number in native code.
 Number = Any
+#: Numbers of an operator, or memory: what is read by index.
+Numbers = Any
+
+_ONES = {"float64": "1.0", "float32": "float32(1.0)"}
+_ZEROS = {"float64": "0.0", "float32": "float32(0.0)"}
 
 
 @written_as(lambda e, row: e.indexable(row))
@@ -51,7 +56,7 @@ def like(number: Number, value: Number) -> Number:
 @written_as(lambda _, number: 8 * np.dtype(number.dtype).itemsize)
 def bits(number: Number) -> int:
     """Return how many bits a number has."""
-    return 8 * number.dtype.itemsize
+    return 8 * int(number.dtype.itemsize)
 
 
 @written_as(lambda _, number: _narrowed(number))
@@ -96,10 +101,6 @@ def fitted(numbers: Any, dtype: str | None = None) -> Any:
     return np.asarray(numbers).astype(dtype or numbers.dtype).reshape(-1)
 
 
-_ONES = {"float64": "1.0", "float32": "float32(1.0)"}
-_ZEROS = {"float64": "0.0", "float32": "float32(0.0)"}
-
-
 def _narrowed(number: Code) -> Code:
     wide = number.dtype in {"float64", "float32", "int64"}
     return number if wide else Code(f"{number.dtype}({number})", number.dtype)
@@ -114,3 +115,63 @@ def _added(e: Any, total: Code, value: Code) -> str:
     if e.exact or not total.dtype.startswith("float"):
         return f"{total} + {value}"
     return f"loose_add_{total.dtype}({total}, {value})"
+
+
+@written_as(lambda e: e.line("return 1"))
+def refuse() -> None:
+    """Leave these rows to the operator's definition, which says what is wrong with them."""
+    raise ValueError("these rows are refused")
+
+
+@written_as(lambda e, cell: (Memory(_half(e, cell, 0), "uint8"), Code(_half(e, cell, 1), "int64")))
+def string(cell: Any) -> tuple[bytes, int]:
+    """Return a string's bytes and their number: -1 for None, -2 for NaN."""
+    text = cell.encode() if isinstance(cell, str) else b""
+    return text, len(text) if isinstance(cell, str) else (-1 if cell is None else -2)
+
+
+def word(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function be a word of its own name."""
+
+    def written(_: Any, *values: Any) -> Code:
+        dtype = next((each.dtype for each in values if isinstance(each, Code)), "")
+        return Code(f"{function.__name__}({', '.join(map(str, values))})", dtype)
+
+    return written_as(written)(function)
+
+
+@word
+def wrap_mul(left: int, right: int) -> int:
+    """Return the product in 64 bits."""
+    return (left * right + 2**63) % 2**64 - 2**63
+
+
+@word
+def exp_alone(x: Number) -> Number:
+    """Return the exponential: as `exp`, where there are few numbers."""
+    return np.exp(x)
+
+
+@word
+def sigmoid(x: Number) -> Number:
+    """Return 1 / (1 + exp(-x))."""
+    return 1 / (1 + np.exp(-x))
+
+
+@word
+def sigmoid_alone(x: Number) -> Number:
+    """Return 1 / (1 + exp(-x)), where there are few numbers."""
+    return 1 / (1 + np.exp(-x))
+
+
+def _half(e: Any, cell: Code, half: int) -> str:
+    return str(e.let(f"ld_int64({cell}, {half})", "int64").expr)
+
+
+def _chosen(test: Any, yes: Any, no: Any) -> Code:
+    dtype = getattr(yes, "dtype", "") or getattr(no, "dtype", "")
+    return Code(f"({yes} if {test} else {no})", dtype)
+
+
+written_as(lambda _, *values: _chosen(*values))(np.where)
+written_as(lambda e, row: Memory(e.scratch(row.dtype, row.width), row.dtype))(np.empty_like)

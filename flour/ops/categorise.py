@@ -8,18 +8,21 @@ them. A negative code means no category.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import isnan
 from numpy.typing import NDArray
 
+from flour.core import native
 from flour.core.check import expect, fitted, numeric
-from flour.core.emission import Emitter, RowValue, ScalarValue
+from flour.core.emission import Emitter, RowValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Array, Columns, Op, Table
-from flour.core.types import Category, Scalar, Type, Vector, promote
+from flour.core.types import FLOATS, INTS, Category, Scalar, Type, Vector, promote
+from flour.core.words import Number, Numbers, cast, refuse, string, wrap_mul
 
 
 def check_runs(who: str, starts: Array, count: int, *columns: Array) -> None:
@@ -119,58 +122,41 @@ class Categorise(Encoding):
         return (self.values.dtype.name, self.strict)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        wide = promote(x.dtype, self.values.dtype.name)
-
-        def code(j: str, v: str) -> str:
-            value = e.let(e.cast(v, x.dtype, wide), wide).expr
-            low = e.var(e.at(self.starts, j), "lo")
-            end = e.let(e.at(self.starts, f"{j} + 1"), "int64").expr
-            high = e.var(end, "hi")
-            if wide.startswith(("float", "int")):
-                self._guess(e, value, low, high, wide)
-            with e.block(f"while {low} < {high}:"):
-                middle = e.let(f"({low} + {high}) >> 1", "int64").expr
-                with e.block(f"if {e.at(self.values, middle, wide)} < {value}:"):
-                    e.line(f"{low} = {middle} + 1")
-                with e.block("else:"):
-                    e.line(f"{high} = {middle}")
-            result = e.var(str(UNKNOWN) if self.strict else e.at(self.unknown, j))
-            hit = f"{low} < {end} and {e.at(self.values, low, wide)} == {value}"
-            with e.block(f"if {hit}:"):
-                e.line(f"{result} = {e.at(self.codes, low)}")
-            if wide.startswith("float"):
-                with e.block(f"if {value} != {value}:"):
-                    e.line(f"{result} = {e.at(self.missing, j)}")
-            return _settled(e, result, strict=self.strict)
-
-        return _each(e, x, code)
-
-    def _guess(self, e: Emitter, value: str, low: str, high: str, wide: str) -> None:
-        """Look first at the index the value has if the categories are consecutive whole numbers."""
-        with e.block(f"if {low} < {high}:"):
-            ahead = e.let(f"{value} - {e.at(self.values, low, wide)}", wide).expr
-            with e.block(f"if {ahead} >= 0 and {ahead} < {high} - {low}:"):
-                guess = e.let(f"{low} + int64({ahead})", "int64").expr
-                with e.block(f"if {e.at(self.values, guess, wide)} == {value}:"):
-                    e.line(f"{low} = {high} = {guess}")
-
-
-def _each(e: Emitter, x: RowValue, code: Callable[[str, str], str]) -> RowValue:
-    """The code of every value of a vector, or of the one of a scalar."""
-    if isinstance(x, ScalarValue):
-        return e.let(code("0", x.expr), "int64")
-    return e.map(code, x, dtype="int64", width=x.width)
+        values = native.Fitted(self.values, promote(x.dtype, self.values.dtype.name))
+        return native.columnwise(e, code_of, x, self, values, dtype="int64")
 
 
 #: Native code reports an unknown value of a strict encoding by this code, which no category has.
 UNKNOWN = -(2**62)
+_SIGNED = (*FLOATS, *(dtype for dtype in INTS if not dtype.startswith("u")))
 
 
-def _settled(e: Emitter, code: str, *, strict: bool) -> str:
-    """The code; with `strict`, an unknown value ends the call with a failure."""
-    if strict:
-        with e.block(f"if {code} == {UNKNOWN}:"):
-            e.line("return 1")
+def code_of(x: Number, j: int, op: Any, values: Numbers) -> Number:
+    """The code of a number among its column's values."""
+    value = cast(x, values.dtype)
+    low, end = op.starts[j], op.starts[j + 1]
+    high = end
+    if values.dtype in _SIGNED and low < high:
+        # Look first where the value is if the categories are consecutive whole numbers.
+        ahead = value - values[low]
+        if ahead >= 0 and ahead < high - low:
+            guess = low + cast(ahead, "int64")
+            if values[guess] == value:
+                low = guess
+                high = guess
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    code = UNKNOWN if op.strict else op.unknown[j]
+    if low < end and values[low] == value:
+        code = op.codes[low]
+    if values.dtype in FLOATS and isnan(value):
+        code = op.missing[j]
+    if op.strict and code == UNKNOWN:
+        refuse()
     return code
 
 
@@ -248,55 +234,64 @@ class CategoriseText(Encoding):
         return (self.strict,)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        slots, first, mask = hash_tables(self.texts, self.starts)
-
-        def code(j: str, v: str) -> str:
-            cell = e.let(v, "int64").expr
-            where, length = (e.var(f"ld_int64({cell}, {half})") for half in (0, 1))
-            result = e.var(str(UNKNOWN) if self.strict else e.at(self.unknown, j))
-            with e.block(f"if {length} < 0:"):
-                none, missing = e.at(self.none, j), e.at(self.missing, j)
-                e.line(f"{result} = {none} if {length} == -1 else {missing}")
-            with e.block("else:"):
-                table = e.address(slots)
-                start, limit = e.at(first, j), e.at(mask, j)
-                number = find_text(e, self.texts, where, length, f"{table} + 8 * {start}", limit)
-                with e.block(f"if {number} >= 0:"):
-                    e.line(f"{result} = {e.at(self.codes, number)}")
-            return _settled(e, result, strict=self.strict)
-
-        return _each(e, x, code)
+        tables = hash_tables(self.texts, self.starts)
+        return native.columnwise(e, code_of_text, x, self, tables, dtype="int64")
 
 
-def find_text(e: Emitter, texts: Table, where: str, length: str, table: str, mask: str) -> str:
-    """Emit a look-up of bytes in a hash table; the local holds the text's number, or -1."""
-    offsets, data = (e.address(blob) for blob in texts.blobs())
-    code, table, mask = e.var(str(_BASIS), "h"), e.var(table, "t"), e.var(mask, "m")
-    with e.loop(length) as b:
-        e.line(f"{code} = wrap_mul({code} ^ int64(ld_uint8({where}, {b})), {_PRIME})")
-    slot, found = e.var(f"({code} ^ ({code} >> {_FOLD})) & {mask}"), e.var("-1")
-    entry = e.var(f"ldc_int64({table}, {slot})")
-    with e.block(f"while {entry} >= 0:"):
-        start = e.let(f"{data} + ldc_int64({offsets}, {entry})", "int64").expr
-        size = f"{data} + ldc_int64({offsets}, {entry} + 1) - {start}"
-        with e.block(f"if {size} == {length}:"):
-            position = e.var("0")
-            same = f"ld_uint8({where}, {position}) == ldc_uint8({start}, {position})"
-            with e.block(f"while {position} < {length} and {same}:"):
-                e.line(f"{position} += 1")
-            with e.block(f"if {position} == {length}:"):
-                e.line(f"{found} = {entry}")
-                e.line("break")
-        e.line(f"{slot} = ({slot} + 1) & {mask}")
-        e.line(f"{entry} = ldc_int64({table}, {slot})")
+def code_of_text(cell: Number, j: int, op: Any, tables: HashTables) -> Number:
+    """The code of a string among its column's texts."""
+    text, length = string(cell)
+    code = UNKNOWN if op.strict else op.unknown[j]
+    if length < 0:
+        code = op.none[j] if length == -1 else op.missing[j]
+    else:
+        number = text_number(text, length, tables, j)
+        if number >= 0:
+            code = op.codes[number]
+    if op.strict and code == UNKNOWN:
+        refuse()
+    return code
+
+
+class HashTables(NamedTuple):
+    """An open-addressed table of texts for each column.
+
+    A slot holds the number of a text, or -1. Tables are at least half empty, so every search ends.
+    `first` has the first slot of each table, and `masks` its size less one.
+    """
+
+    slots: Numbers
+    first: Numbers
+    masks: Numbers
+    offsets: Numbers
+    data: Numbers
+
+
+def text_number(text: Numbers, length: int, tables: HashTables, j: int) -> Number:
+    """The number of a text in column j's table; -1 for one that is not there."""
+    first, mask = tables.first[j], tables.masks[j]
+    code = _BASIS
+    for b in range(length):
+        code = wrap_mul(code ^ text[b], _PRIME)
+    slot = (code ^ (code >> _FOLD)) & mask
+    found = -1
+    entry = tables.slots[first + slot]
+    while entry >= 0:
+        start = tables.offsets[entry]
+        if tables.offsets[entry + 1] - start == length:
+            position = 0
+            while position < length and text[position] == tables.data[start + position]:
+                position += 1
+            if position == length:
+                found = entry
+                break
+        slot = (slot + 1) & mask
+        entry = tables.slots[first + slot]
     return found
 
 
-def hash_tables(texts: Table, starts: Array) -> tuple[Array, Array, Array]:
-    """One open-addressed table per column: (slots, the first slot of each table, its mask).
-
-    A slot holds the number of a text, or -1. Tables are at least half empty, so every search ends.
-    """
+def hash_tables(texts: Table, starts: Array) -> HashTables:
+    """A table for each column's run of texts."""
     cuts = starts.array.tolist()
     masks = [_table_size(end - start) - 1 for start, end in pairwise(cuts)]
     first = np.cumsum([0, *(mask + 1 for mask in masks)])
@@ -311,7 +306,8 @@ def hash_tables(texts: Table, starts: Array) -> tuple[Array, Array, Array]:
             if steps > 64 * len(texts) + 4096:
                 raise ParameterError("these strings were made to share one place in a hash table")
             slots[first[j] + slot] = entry
-    return Array.of(slots), Array.of(first[:-1]), Array.of(np.array(masks, np.int64))
+    runs = (slots, first[:-1], np.array(masks, np.int64))
+    return HashTables(*map(Array.of, runs), *texts.blobs())
 
 
 def _table_size(entries: int) -> int:

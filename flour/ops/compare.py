@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric
 from flour.core.emission import Emitter, RowValue, ScalarValue
-from flour.core.native import Code, write
+from flour.core.native import Code, expression
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise
@@ -37,7 +37,7 @@ class Comparison(Elementwise, abstract=True):
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         wide = promote(x.dtype, self.operand.dtype.name)
         value, operand = e.cast(x.expr, x.dtype, wide), e.at(self.operand, j, wide)
-        return write(e, type(self).function, Code(value), Code(operand))
+        return expression(e, type(self).function, Code(value), Code(operand))
 
 
 class GreaterEqual(Comparison):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from flour.core import native
 from flour.core.check import fitted, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Type, Vector, dtype_name, promote
+from flour.core.words import Number, cast
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.categorise import ascends, check_runs, flatten
@@ -48,22 +52,23 @@ class Bins(Op):
         return (self.edges.dtype.name,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        wide = promote(x.dtype, self.edges.dtype.name)
+        edges = native.Fitted(self.edges, promote(x.dtype, self.edges.dtype.name))
+        return native.columnwise(e, edges_reached, x, edges, self.starts, dtype="int64")
 
-        def count(j: str, v: str) -> str:
-            value = e.let(e.cast(v, x.dtype, wide), wide).expr
-            start = e.let(e.at(self.starts, j), "int64").expr
-            low, high = e.var(start, "lo"), e.var(e.at(self.starts, f"{j} + 1"), "hi")
-            with e.block(f"while {low} < {high}:"):
-                middle = e.let(f"({low} + {high}) >> 1", "int64").expr
-                # Turned round, so that a NaN counts as above every edge.
-                with e.block(f"if {value} < {e.at(self.edges, middle, wide)}:"):
-                    e.line(f"{high} = {middle}")
-                with e.block("else:"):
-                    e.line(f"{low} = {middle} + 1")
-            return f"({low} - {start})"
 
-        return e.map(count, x, dtype="int64", width=x.width)
+def edges_reached(x: Number, j: int, edges: Any, starts: Any) -> Number:
+    """The number of column j's edges that are not above x."""
+    value = cast(x, edges.dtype)
+    start = starts[j]
+    low, high = start, starts[j + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        # Turned round, so that a NaN counts as above every edge.
+        if value < edges[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low - start
 
 
 @adapts("sklearn.preprocessing.KBinsDiscretizer")

@@ -17,7 +17,7 @@ from flour.core import words
 from flour.core.check import expect
 from flour.core.emission import Emitter, RowValue, ScalarValue
 from flour.core.errors import ParameterError
-from flour.core.native import Code, Fitted, write
+from flour.core.native import Code, Fitted, expression
 from flour.core.op import Array, Columns
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, FLOATS, Extent, Scalar, Type, Vector, promote
@@ -34,7 +34,7 @@ class WithParameter(FloatElementwise, abstract=True):
     """
 
     #: The operation on a number and the fitted one of its column, or on arrays of both.
-    native: ClassVar[Callable[[Number, Number], Number]]
+    native: ClassVar[Callable[..., Number]]
     operand: Array
     wide: bool = False
 
@@ -61,7 +61,7 @@ class WithParameter(FloatElementwise, abstract=True):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         operand = Fitted(self.operand, self._dtype(x.dtype))
-        return write(e, with_fitted, x, Code(j), operand, type(self).native)
+        return expression(e, with_fitted, x, Code(j), operand, type(self).native)
 
 
 def with_fitted(x: Number, j: int, fitted: Any, native: Callable[[Any, Any], Any]) -> Number:
@@ -138,7 +138,7 @@ class Clip(FloatElementwise):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         low, high = Fitted(self.low, x.dtype), Fitted(self.high, x.dtype)
-        return write(e, clipped, x, Code(j), low, high)
+        return expression(e, clipped, x, Code(j), low, high)
 
 
 def clipped(x: Number, j: int, low: Any, high: Any) -> Number:
@@ -159,7 +159,7 @@ class OneMinus(FloatElementwise):
         return 1 - x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, complement, x)
+        return expression(e, complement, x)
 
 
 def complement(x: Number) -> Number:
@@ -182,7 +182,7 @@ class Greater(Elementwise):
         return x > self.operand.array.reshape(-1)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, is_greater, x, Code(j), self.operand)
+        return expression(e, is_greater, x, Code(j), self.operand)
 
 
 def is_greater(x: Number, j: int, operand: Any) -> Any:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core import native
 from flour.core.check import expect, fitted, vector
-from flour.core.emission import Emitter, Push, Room, RowValue, VectorValue
+from flour.core.emission import Emitter, Room, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, INTS, Type, Vector, dtype_name
+from flour.core.words import Number, Numbers, Row, stored
+from flour.core.words import fitted as fitted_numbers
 from flour.language.adapters import Fitted, Importer, adapts, declines
 from flour.language.flow import Flow
 from flour.ops.categories import Coding, codes_of
 from flour.ops.categorise import check_runs, flatten
-from flour.ops.elementwise import one
+from flour.ops.elementwise import one as _one
 
 
 def _codes(kind: Type, width: int, who: str) -> Vector:
@@ -65,22 +68,18 @@ class OneHot(Op):
         return (self.dtype,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        def each(push: Push) -> None:
-            def put(j: str, code: str) -> None:
-                start = e.let(e.at(self.starts, j), "int64").expr
-                column = e.let(f"{start} + {code}", "int64").expr
-                end = e.at(self.starts, f"{j} + 1")
-                with e.block(f"if {start} <= {column} and {column} < {end}:"):
-                    push(column, _true(self.dtype))
-
-            x.each(put)
-
-        most = Room(0, len(self.starts) - 1)
-        return e.sparse(self.dtype, int(self.starts.array[-1]), each, most=most)
+        width, most = int(self.starts.array[-1]), Room(0, len(self.starts) - 1)
+        one = native.Code(_one(self.dtype) if self.dtype != "bool" else "True", self.dtype)
+        return native.sparse(e, hot, x, self.starts, one, dtype=self.dtype, width=width, most=most)
 
 
-def _true(dtype: str) -> str:
-    return "True" if dtype == "bool" else one(dtype)
+def hot(x: Row, starts: Numbers, one: Number) -> Iterator[tuple[int, Number]]:
+    """A one in the column of each code that is in range."""
+    for j, code in stored(x):
+        start = starts[j]
+        column = start + code
+        if start <= column < starts[j + 1]:
+            yield column, one
 
 
 class LookUp(Op):
@@ -114,20 +113,15 @@ class LookUp(Op):
         return (self.table.dtype.name,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        def entry(j: str, v: str) -> str:
-            code = e.let(v, x.dtype).expr
-            start = e.let(e.at(self.starts, j), "int64").expr
-            # Subtracted, not added: the sum with a huge code would wrap around.
-            fine = f"0 <= {code} and {code} < {e.at(self.starts, f'{j} + 1')} - {start}"
-            value = _entry(e, self.table, f"{start} + {code}")
-            return f"({value} if {fine} else {e.at(self.other, j)})"
-
-        return e.map(entry, x, dtype=self.table.dtype.name, width=x.width)
+        return native.columnwise(e, entry, x, self, dtype=self.table.dtype.name)
 
 
-def _entry(e: Emitter, table: Array, index: str) -> str:
-    """An entry of a table, read only where it is needed: never ahead."""
-    return e.load(e.address(table), index, table.dtype.name, constant=True)
+def entry(code: Number, j: int, op: Any) -> Number:
+    """The entry of column j's table for this code."""
+    start = op.starts[j]
+    table = fitted_numbers(op.table)  # read only where it is needed: never ahead
+    # Subtracted, not added: the sum with a huge code would wrap around.
+    return table[start + code] if 0 <= code < op.starts[j + 1] - start else op.other[j]
 
 
 # --- adapters ---------------------------------------------------------------------------------

@@ -9,15 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import isnan, where
 from numpy.typing import NDArray
 
+from flour.core import native
 from flour.core.check import expect, fitted
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op, Table
 from flour.core.types import FLOATS, Scalar, Type, Vector
+from flour.core.words import Number, number, string
 from flour.ops.bases import Elementwise
-from flour.ops.categorise import find_text, hash_tables
+from flour.ops.categorise import HashTables, hash_tables, text_number
 
 
 class Marked(Elementwise, abstract=True):
@@ -36,20 +39,15 @@ class Marked(Elementwise, abstract=True):
         )
         return super().output(kind)
 
-    def missing(self, x: NDArray[Any]) -> Any:
-        """Which values are missing."""
-        if np.isnan(self.marker):
-            return x != x  # noqa: PLR0124 (the definition of NaN)
-        return x == (x.dtype.type(self.marker) if x.dtype.kind == "f" else self.marker)
-
     def structure(self) -> tuple[object, ...]:
         return (bool(np.isnan(self.marker)),)
 
-    def is_missing(self, e: Emitter, x: ScalarValue) -> str:
-        """Whether the value is missing, as an expression."""
-        if np.isnan(self.marker):
-            return f"({x.expr} != {x.expr})"
-        return f"({x.expr} == {e.number(self.marker, x.dtype if x.dtype in FLOATS else 'float64')})"
+
+def is_marker(x: Number, marker: float) -> Any:
+    """Whether a number is the marker; NaN is NaN."""
+    if marker != marker:  # noqa: PLR0124 (the definition of NaN)
+        return isnan(x)
+    return x == number(marker, x.dtype if x.dtype in FLOATS else "float64")
 
 
 class IsMissing(Marked):
@@ -58,10 +56,10 @@ class IsMissing(Marked):
     result = "bool"
 
     def compute(self, x: NDArray[Any]) -> Any:
-        return self.missing(x)
+        return is_marker(x, self.marker)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return self.is_missing(e, x._replace(expr=e.let(x.expr, x.dtype).expr))
+        return native.write(e, is_marker, x, self.marker)
 
 
 class Impute(Marked):
@@ -72,13 +70,16 @@ class Impute(Marked):
     widest_at_ends = True  # of fitted values, none is near the end of a range
 
     def compute(self, x: NDArray[Any]) -> Any:
-        values = self.values.array.reshape(-1).astype(x.dtype)
-        return np.where(self.missing(x), values, x)
+        return imputed(x, self.values.array.reshape(-1).astype(x.dtype), self.marker)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = x._replace(expr=e.let(x.expr, x.dtype).expr)
-        fill = e.at(self.values, j, x.dtype)
-        return f"({fill} if {self.is_missing(e, value)} else {value.expr})"
+        value = ScalarValue(e.at(self.values, j, x.dtype), x.dtype)
+        return native.write(e, imputed, x, value, self.marker)
+
+
+def imputed(x: Number, value: Number, marker: float) -> Number:
+    """x, or the value where x is the marker."""
+    return where(is_marker(x, marker), value, x)
 
 
 # --- strings --------------------------------------------------------------------------------------
@@ -129,22 +130,24 @@ class IsMissingText(MarkedText):
         return self.missing(x)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        def missing(_: str, v: str) -> str:
-            cell = e.let(v, "int64").expr
-            if self.marker == TEXT:
-                return self._is_text(e, cell)
-            length = f"ld_int64({cell}, 1)"
-            if self.marker == EITHER:
-                return f"({length} < 0)"
-            return f"({length} == {-1 if self.marker == NONE else -2})"
+        if self.marker != TEXT:
+            return native.columnwise(e, is_lost, x, self.marker, dtype="bool")
+        table = hash_tables(self.text, Array.of(np.array([0, 1])))
+        return native.columnwise(e, is_text, x, table, dtype="bool")
 
-        return e.map(missing, x, dtype="bool", width=x.width)
 
-    def _is_text(self, e: Emitter, cell: str) -> str:
-        slots, _, mask = hash_tables(self.text, Array.of(np.array([0, 1])))
-        where, length = (e.var(f"ld_int64({cell}, {half})") for half in (0, 1))
-        limit = e.at(mask, "0")
-        return f"({find_text(e, self.text, where, length, e.address(slots), limit)} >= 0)"
+def is_lost(cell: Number, _: int, marker: str) -> Any:
+    """Whether there is no string: NaN, or None, or either."""
+    _, length = string(cell)
+    if marker == EITHER:
+        return length < 0
+    return length == (-1 if marker == NONE else -2)
+
+
+def is_text(cell: Number, _: int, table: HashTables) -> Any:
+    """Whether a string is the one text of a table."""
+    text, length = string(cell)
+    return text_number(text, length, table, 0) >= 0
 
 
 class ImputeText(MarkedText):

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import clip, empty_like, isnan, nan, sqrt
 from numpy.typing import NDArray
 
+from flour.core import native
 from flour.core.check import expect, fitted, is_float, vector
-from flour.core.emission import At, Emitter, RowValue, VectorValue
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Type, Vector
+from flour.core.words import Number, Numbers, Row, added, cast, indexable, scratch, size
+from flour.core.words import fitted as fitted_numbers
 
 
 class ImputeNearest(Op):
@@ -77,96 +81,79 @@ class ImputeNearest(Op):
         return (self.closeness,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, out = e.indexable(x), e.scratch(x.dtype, x.width)
-        distances = e.scratch("float64", self.points.shape[0])
-        missing = e.var("0")
-        with e.loop(x.size) as j:
-            value = e.let(at(j), x.dtype).expr
-            e.store(out, j, value, x.dtype)
-            with e.block(f"if {value} != {value}:"):
-                e.line(f"{missing} += 1")
-        with e.block(f"if {missing} > 0:"):
-            rows = e.size(self.points.shape[0])
-            self._measure(e, x, at, (distances, rows))
-            with e.loop(x.size) as j:
-                value = e.let(at(j), x.dtype).expr
-                with e.block(f"if {value} != {value}:"):
-                    mean = self._mean(e, x.size, j, (distances, rows))
-                    e.store(out, j, e.cast(mean, "float64", x.dtype), x.dtype)
-        return e.dense(
-            x.dtype, x.width, lambda j: e.load(out, j, x.dtype), size=x.size, stored=True
-        )
-
-    def _measure(self, e: Emitter, x: VectorValue, at: At, table: tuple[str, str]) -> None:
-        """Write the distance to every row of the table; NaN for one that cannot be compared."""
-        distances, rows = table
-        points = e.address(self.points)
-        with e.loop(rows) as p:
-            total, common = e.var("0.0"), e.var("0")
-            with e.loop(x.size) as j:
-                point = e.load(points, f"{p} * {x.size} + {j}", "float64", constant=True)
-                difference = e.let(f"{point} - {e.cast(at(j), x.dtype, 'float64')}", "float64").expr
-                with e.block(f"if {difference} == {difference}:"):
-                    e.line(f"{total} = {total} + {difference} * {difference}")
-                    e.line(f"{common} += 1")
-            scaled = f"sqrt({total} / float64({common}) * float64({x.size}))"
-            e.store(distances, p, f"{scaled} if {common} > 0 else float64(math.nan)", "float64")
-
-    def _mean(self, e: Emitter, width: str, j: str, table: tuple[str, str]) -> str:
-        """The weighted mean of column j over the nearest rows that have it."""
-        distances, rows = table
-        points, count = e.address(self.points), e.size(self.count)
-        near, numbers = e.scratch("float64", self.count), e.scratch("int64", self.count)
-        size = e.var("0")
-        with e.loop(rows) as p:
-            value = e.let(self._entry(e, points, p, width, j), "float64").expr
-            distance = e.let(e.load(distances, p, "float64"), "float64").expr
-            with e.block(f"if {value} == {value} and {distance} == {distance}:"):
-                _insert(e, (near, numbers), (size, count), (distance, p))
-        mean = e.var(e.at(self.means, j))
-        with e.block(f"if {size} > 0:"):
-            total, weights = e.var("0.0"), e.var("0.0")
-            nearest = e.let(e.load(near, "0", "float64"), "float64").expr
-            with e.loop(size) as i:
-                weight = self._weight(e, e.load(near, i, "float64"), nearest)
-                number = e.load(numbers, i, "int64")
-                value = self._entry(e, points, number, width, j)
-                e.line(f"{total} = {total} + {weight} * {value}")
-                e.line(f"{weights} = {weights} + {weight}")
-            e.line(f"{mean} = {total} / {weights}")
-        return mean
-
-    def _weight(self, e: Emitter, distance: str, nearest: str) -> str:
-        if not self.closeness:
-            return "1.0"
-        distance = e.let(distance, "float64").expr
-        same = f"(1.0 if {distance} == 0.0 else 0.0)"
-        return e.let(f"{same} if {nearest} == 0.0 else 1.0 / {distance}", "float64").expr
-
-    def _entry(self, e: Emitter, points: str, p: str, width: str, j: str) -> str:
-        return e.load(points, f"({p}) * {width} + {j}", "float64", constant=True)
+        filled = native.write(e, filled_by_nearest, x, self, len(self.points))
+        return native.held(e, filled, x.width, x.size)
 
 
-def _insert(
-    e: Emitter, lists: tuple[str, str], size: tuple[str, str], item: tuple[str, str]
-) -> None:
-    """Emit the insertion of (distance, row) into two ascending lists of bounded size."""
-    near, numbers = lists
-    length, count = size
-    distance, row = item
-    full = f"{length} == {count}"
-    with e.block(f"if not ({full} and {e.load(near, f'{count} - 1', 'float64')} <= {distance}):"):
-        position = e.var(f"{count} - 1 if {full} else {length}")
-        with e.block(f"if {length} < {count}:"):
-            e.line(f"{length} += 1")
-        with e.block(
-            f"while {position} > 0 and {e.load(near, f'{position} - 1', 'float64')} > {distance}:"
-        ):
-            e.store(near, position, e.load(near, f"{position} - 1", "float64"), "float64")
-            e.store(numbers, position, e.load(numbers, f"{position} - 1", "int64"), "int64")
-            e.line(f"{position} = {position} - 1")
-        e.store(near, position, distance, "float64")
-        e.store(numbers, position, row, "int64")
+def filled_by_nearest(x: Row, op: Any, count: int) -> Numbers:
+    """The row, with means in the place of NaN."""
+    columns, filled = indexable(x), empty_like(x)
+    distances = scratch("float64", count)
+    missing = 0
+    for j in range(len(x)):
+        value = columns[j]
+        filled[j] = value
+        if isnan(value):
+            missing += 1
+    if missing > 0:
+        rows = size(count)
+        points = fitted_numbers(op.points)
+        measure(columns, points, distances, rows, len(x))
+        for j in range(len(x)):
+            if isnan(columns[j]):
+                filled[j] = cast(mean_of_nearest(j, op, points, distances, rows, len(x)), x.dtype)
+    return filled
+
+
+def measure(columns: Row, points: Numbers, distances: Numbers, rows: int, width: int) -> None:
+    """Write the distance to every row of the table; NaN for one that cannot be compared."""
+    for p in range(rows):
+        total, common = 0.0, 0
+        for j in range(width):
+            difference = points[p * width + j] - cast(columns[j], "float64")
+            if not isnan(difference):
+                total = total + difference * difference
+                common += 1
+        all_columns = cast(width, "float64")
+        distances[p] = sqrt(total / cast(common, "float64") * all_columns) if common > 0 else nan
+
+
+def mean_of_nearest(
+    j: int, op: Any, points: Numbers, distances: Numbers, rows: int, width: int
+) -> Number:
+    """The weighted mean of column j over the nearest rows that have it."""
+    count = size(op.count)
+    near, numbers = scratch("float64", op.count), scratch("int64", op.count)
+    length = 0
+    for p in range(rows):
+        value, distance = points[p * width + j], distances[p]
+        known = not isnan(value) and not isnan(distance)
+        if known and not (length == count and near[count - 1] <= distance):
+            position = count - 1 if length == count else length
+            if length < count:
+                length += 1
+            while position > 0 and near[position - 1] > distance:
+                near[position] = near[position - 1]
+                numbers[position] = numbers[position - 1]
+                position = position - 1
+            near[position] = distance
+            numbers[position] = p
+    mean = op.means[j]
+    if length > 0:
+        total, weights = 0.0, 0.0
+        nearest = near[0]
+        for i in range(length):
+            weight = closeness(near[i], nearest) if op.closeness else 1.0
+            total = total + weight * points[numbers[i] * width + j]
+            weights = weights + weight
+        mean = total / weights
+    return mean
+
+
+def closeness(distance: Number, nearest: Number) -> Number:
+    """One over a distance; if any is zero, one for those that are."""
+    same = 1.0 if distance == 0.0 else 0.0
+    return same if nearest == 0.0 else 1.0 / distance
 
 
 class ImputeInTurn(Op):
@@ -214,30 +201,28 @@ class ImputeInTurn(Op):
         return result
 
     def emit(self, e: Emitter, x: VectorValue, filled: VectorValue) -> RowValue:
-        at, dtype = e.indexable(x), filled.dtype
-        out, present = e.scratch(dtype, filled.width), e.var("0")
-        first = e.indexable(filled)
-        with e.loop(x.size) as j:
-            value = e.let(at(j), x.dtype).expr
-            with e.block(f"if {value} == {value}:"):
-                e.line(f"{present} += 1")
-            e.store(out, j, first(j), dtype)
-        with e.block(f"if {present} > 0:"), e.loop(e.size(len(self.biases))) as s:
-            self._step(e, s, (at, x.dtype), (out, dtype, x.size))
-        return e.dense(
-            dtype, filled.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True
-        )
+        result = native.write(e, filled_in_turn, x, filled, self, len(self.biases))
+        return native.held(e, result, filled.width, x.size)
 
-    def _step(self, e: Emitter, s: str, x: tuple[At, str], out: tuple[str, str, str]) -> None:
-        base, dtype, width = out
-        target = e.let(e.at(self.targets, s), "int64").expr
-        old = e.let(x[0](target), x[1]).expr
-        with e.block(f"if {old} != {old}:"):
-            total, weights = e.var("0.0"), e.address(self.weights)
-            with e.loop(width) as j:
-                value = e.cast(e.load(base, j, dtype), dtype, "float64")
-                weight = e.load(weights, f"{s} * {width} + {j}", "float64", constant=True)
-                e.add(total, f"{value} * {weight}")
-            e.line(f"{total} = {total} + {e.at(self.biases, s)}")
-            limited = f"clip({total}, {e.at(self.low, target)}, {e.at(self.high, target)})"
-            e.store(base, target, e.cast(limited, "float64", dtype), dtype)
+
+def filled_in_turn(x: Row, filled: Row, op: Any, count: int) -> Numbers:
+    """The filled row after all steps."""
+    columns, result = indexable(x), empty_like(filled)
+    first = indexable(filled)
+    present = 0
+    for j in range(len(x)):
+        if not isnan(columns[j]):
+            present += 1
+        result[j] = first[j]
+    if present > 0:
+        for s in range(size(count)):
+            target = op.targets[s]
+            if isnan(columns[target]):
+                weights = fitted_numbers(op.weights)
+                total = 0.0
+                for j in range(len(x)):
+                    value = cast(result[j], "float64")
+                    total = added(total, value * weights[s * len(x) + j])
+                total = clip(total + op.biases[s], op.low[target], op.high[target])
+                result[target] = cast(total, filled.dtype)
+    return result

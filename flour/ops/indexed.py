@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy import empty_like
 
+from flour.core import native
 from flour.core.check import expect, numeric, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
-from flour.ops.unary import whole
+from flour.core.words import (
+    Number,
+    Row,
+    added,
+    cast,
+    indexable,
+    like,
+    narrowed,
+    refuse,
+    scratch,
+    size,
+    stored,
+)
 
-REDUCTIONS = ("none", "add", "mul", "max", "min")
+
+def _replaced(_: Number, new: Number) -> Number:
+    return new
+
+
+#: How an update meets what is there.
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "none": _replaced,
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 
 
 class PickAt(Op):
@@ -35,12 +61,14 @@ class PickAt(Op):
         return np.take_along_axis(x, inside, axis=1)
 
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
-        at, last = e.indexable(x), e.size(x.width - 1)
+        values = e.indexable(x), native.Code(e.size(x.width - 1))
+        return native.columnwise(e, nearest_column, places, *values, dtype=x.dtype)
 
-        def entry(_: str, index: str) -> str:
-            return at(e.let(f"min(max(int64({index}), 0), {last})", "int64").expr)
 
-        return e.map(entry, places, dtype=x.dtype, width=places.width)
+def nearest_column(place: Number, _: int, columns: Row, last: int) -> Number:
+    """The column of this number, or the nearest one."""
+    inside = min(max(cast(place, "int64"), 0), last)
+    return columns[inside]
 
 
 class InRange(Op):
@@ -71,18 +99,29 @@ class InRange(Op):
         return x
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        last = e.size(self.size - 1)
         if isinstance(x, ScalarValue):
-            bad = f"{x.expr} < 0 or {x.expr} > {last}"
+            native.write(e, check_index, x, self.size)
         else:
             if not all(part.stored for part in x.parts):
                 x = e.keep(x)
-            bad = e.var("0")
-            x.each(lambda _, v: e.line(f"{bad} |= int64(({v} < 0) | ({v} > {last}))"))
-            bad = f"{bad} != 0"
-        with e.block(f"if {bad}:"):
-            e.line("return 1")
+            native.write(e, check_indices, x, self.size)
         return x
+
+
+def check_index(x: Number, count: int) -> None:
+    """Refuse an index beyond so many."""
+    if x < 0 or x > size(count - 1):
+        refuse()
+
+
+def check_indices(x: Row, count: int) -> None:
+    """Refuse indices beyond so many."""
+    last = size(count - 1)
+    bad = 0
+    for _, index in stored(x):
+        bad |= cast((index < 0) | (index > last), "int64")
+    if bad != 0:
+        refuse()
 
 
 class PutAt(Op):
@@ -116,37 +155,27 @@ class PutAt(Op):
         rows = np.arange(len(x))
         for index, new in zip(places.T, updates.T, strict=True):
             cells = (rows, np.clip(index, 0, x.shape[1] - 1).astype(np.int64))
-            result[cells] = self._merged(result[cells], new)
+            result[cells] = REDUCTIONS[self.reduction](result[cells], new)
         return result
 
-    def _merged(self, old: NDArray[Any], new: NDArray[Any]) -> Any:
-        merge = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
-        return merge[self.reduction](old, new) if self.reduction in merge else new
-
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue, updates: VectorValue) -> Any:
-        where, new = e.indexable(places), e.indexable(updates)
-        out, at = e.scratch(x.dtype, x.width), e.indexable(x)
-        with e.loop(x.size) as j:
-            e.store(out, j, at(j), x.dtype)
-        last = e.size(x.width - 1)
-        with e.loop(places.size) as j:
-            index = e.let(f"min(max(int64({where(j)}), 0), {last})", "int64").expr
-            value = e.let(new(j), x.dtype).expr
-            e.store(out, index, self._code(e.load(out, index, x.dtype), value, x.dtype), x.dtype)
-        return e.dense(
-            x.dtype, x.width, lambda j: e.load(out, j, x.dtype), size=x.size, stored=True
-        )
+        updated = native.write(e, put_at, x, places, updates, REDUCTIONS[self.reduction], x.width)
+        return native.held(e, updated, x.width, x.size)
 
-    def _code(self, old: str, new: str, dtype: str) -> str:
-        if self.reduction == "none":
-            return new
-        code = {
-            "add": f"({old} + {new})",
-            "mul": f"({old} * {new})",
-            "max": f"maximum({old}, {new})",
-            "min": f"minimum({old}, {new})",
-        }[self.reduction]
-        return whole(code, dtype)
+
+def put_at(x: Row, places: Row, updates: Row, merged: Callable[..., Any], width: int) -> Any:
+    """The row with its updates."""
+    where, new = indexable(places), indexable(updates)
+    result = empty_like(x)
+    columns = indexable(x)
+    for j in range(len(x)):
+        result[j] = columns[j]
+    last = size(width - 1)
+    for j in range(len(places)):
+        index = min(max(cast(where[j], "int64"), 0), last)
+        value = new[j]
+        result[index] = narrowed(merged(result[index], value))
+    return result
 
 
 class MatrixProducts(Op):
@@ -176,20 +205,27 @@ class MatrixProducts(Op):
         return products.reshape(len(x), count * self.left * self.right)
 
     def emit(self, e: Emitter, x: VectorValue, y: VectorValue) -> RowValue:
-        dtype, count = x.dtype, x.width // (self.left * self.inner)
-        first, second = e.indexable(x), e.indexable(y)
+        count = x.width // (self.left * self.inner)
         width = count * self.left * self.right
-        out = e.scratch(dtype, width)
-        left, inner, right = (e.size(n) for n in (self.left, self.inner, self.right))
-        with e.loop(e.size(count)) as b, e.loop(left) as i, e.loop(right) as o:
-            row = e.let(f"({b} * {left} + {i})", "int64").expr
-            total = e.var(f"{dtype}(0)")
-            with e.loop(inner) as j:
-                one = e.let(first(f"{row} * {inner} + {j}"), dtype).expr
-                other = e.let(second(f"({b} * {inner} + {j}) * {right} + {o}"), dtype).expr
-                if dtype in FLOATS:
-                    e.add(total, f"{one} * {other}", dtype)
-                else:
-                    e.line(f"{total} = {dtype}({total} + {one} * {other})")
-            e.store(out, f"{row} * {right} + {o}", total, dtype)
-        return e.dense(dtype, width, lambda j: e.load(out, j, dtype), stored=True)
+        products = native.write(e, matrix_products, x, y, self, count, width)
+        return native.held(e, products, width)
+
+
+def matrix_products(x: Row, y: Row, op: Any, count: int, width: int) -> Any:
+    """The products of so many matrices."""
+    first, second = indexable(x), indexable(y)
+    products = scratch(x.dtype, width)
+    left, inner, right = size(op.left), size(op.inner), size(op.right)
+    for b in range(size(count)):
+        for i in range(left):
+            for o in range(right):
+                row = b * left + i
+                total = like(x, 0)
+                for j in range(inner):
+                    one, other = first[row * inner + j], second[(b * inner + j) * right + o]
+                    if x.dtype in FLOATS:
+                        total = added(total, one * other)
+                    else:
+                        total = like(x, total + one * other)
+                products[row * right + o] = total
+    return products

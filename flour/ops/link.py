@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import empty_like, exp, maximum
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core.native import Code, write
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Type
+from flour.core.words import Number, Row, added, exp_alone, indexable, sigmoid, sigmoid_alone, zero
 from flour.ops.bases import FloatElementwise
-from flour.ops.reduce import zero
+
+#: Exponentials of fewer numbers are computed one by one.
+SEVERAL = 8
 
 
 class Sigmoid(FloatElementwise):
@@ -23,21 +29,16 @@ class Sigmoid(FloatElementwise):
     restates = True
 
     def compute(self, x: NDArray[Any]) -> Any:
-        return 1 / (1 + np.exp(-x))
+        return sigmoid(x)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"sigmoid({x.expr})"
+        return write(e, sigmoid, x)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         if isinstance(x, ScalarValue):
-            return e.let(f"sigmoid_alone({x.expr})", x.dtype)
-        intrinsic = _for_width("sigmoid", x.width)
-        return e.map(lambda _, v: f"{intrinsic}({v})", x, dtype=x.dtype, width=x.width)
-
-
-def _for_width(intrinsic: str, width: int) -> str:
-    """The function for a loop of this length: below eight, numbers are computed one by one."""
-    return intrinsic if width >= 8 else f"{intrinsic}_alone"
+            return e.let(write(e, sigmoid_alone, x), x.dtype)
+        function, dtype = sigmoid if x.width >= SEVERAL else sigmoid_alone, x.dtype
+        return e.map(lambda _, v: write(e, function, Code(v, dtype)), x, dtype=dtype, width=x.width)
 
 
 class Softmax(Op):
@@ -59,14 +60,19 @@ class Softmax(Op):
         return result
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at = e.indexable(x)
-        top = e.var(at("0"))
-        with e.loop(x.size, "1") as j:
-            e.line(f"{top} = maximum({top}, {at(j)})")
-        out, total = e.scratch(x.dtype, x.width), e.var(zero(x.dtype))
-        intrinsic = _for_width("exp", x.width)
-        with e.loop(x.size) as j:
-            value = e.let(f"{intrinsic}({at(j)} - {top})", x.dtype).expr
-            e.store(out, j, value, x.dtype)
-            e.add(total, value, x.dtype)
-        return e.dense(x.dtype, x.width, lambda j: f"({e.load(out, j, x.dtype)} / {total})")
+        shares = write(e, softmax, x, exp if x.width >= SEVERAL else exp_alone)
+        return e.dense(x.dtype, x.width, shares.write)
+
+
+def softmax(x: Row, exponential: Callable[[Number], Number]) -> Any:
+    """The exponentials over their sum."""
+    columns = indexable(x)
+    top = columns[0]
+    for j in range(1, len(x)):
+        top = maximum(top, columns[j])
+    powers, total = empty_like(x), zero(x)
+    for j in range(len(x)):
+        value = exponential(columns[j] - top)
+        powers[j] = value
+        total = added(total, value)
+    return [powers[j] / total for j in range(len(x))]

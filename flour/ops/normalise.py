@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import exp, log, log1p, maximum
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
+from flour.core.native import write
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Scalar, Type
+from flour.core.words import Number, Row, cast, indexable, one, zero
 from flour.ops.bases import Reduction
-from flour.ops.elementwise import one
-from flour.ops.reduce import zero
 
 
 class Proportions(Op):
@@ -34,15 +35,18 @@ class Proportions(Op):
         return np.where(none, x.dtype.type(1), x) / np.where(none, x.dtype.type(x.shape[1]), total)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, total = e.indexable(x), e.var(zero(x.dtype))
-        with e.loop(x.size) as j:
-            e.line(f"{total} = {total} + {at(j)}")
-        equal, count = one(x.dtype), e.cast(x.size, "int64", x.dtype)
-        none = e.let(f"{total} == 0", "bool").expr
-        whole = e.let(f"{count} if {none} else {total}", x.dtype).expr
-        return e.dense(
-            x.dtype, x.width, lambda j: f"(({equal} if {none} else {at(j)}) / {whole})", size=x.size
-        )
+        return e.dense(x.dtype, x.width, write(e, shares, x).write, size=x.size)
+
+
+def shares(x: Row) -> Any:
+    """Each column over the sum of all; where that is zero, one over their number."""
+    columns = indexable(x)
+    total = zero(x)
+    for j in range(len(x)):
+        total = total + columns[j]
+    none = total == 0
+    whole = cast(len(x), x.dtype) if none else total
+    return [(one(x) if none else columns[j]) / whole for j in range(len(x))]
 
 
 class LogSumExp(Reduction):
@@ -67,19 +71,24 @@ class LogSumExp(Reduction):
         return np.log1p(rest) + np.log(count) + top[:, 0]
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, none = e.indexable(x), zero(x.dtype)
-        top = e.var(at("0"))
-        with e.loop(x.size, "1") as j:
-            e.line(f"{top} = maximum({top}, {at(j)})")
-        # An infinite maximum cannot be subtracted; a NaN one makes everything NaN as it should.
-        shift = e.let(f"{none} if {top} - {top} != 0 else {top}", x.dtype).expr
-        rest, count = e.var(none), e.var(none)
-        with e.loop(x.size) as j:
-            value = e.let(at(j), x.dtype).expr
-            with e.block(f"if {value} == {top}:"):
-                e.line(f"{count} = {count} + {one(x.dtype)}")
-            with e.block("else:"):
-                e.line(f"{rest} = {rest} + exp({value} - {shift})")
-        with e.block(f"if {rest} != 0:"):
-            e.line(f"{rest} = {rest} / {count}")
-        return e.let(f"(log1p({rest}) + log({count}) + {top})", x.dtype)
+        return e.let(write(e, log_sum_exp, x), x.dtype)
+
+
+def log_sum_exp(x: Row) -> Number:
+    """The logarithm of the sum of exponentials."""
+    columns = indexable(x)
+    top = columns[0]
+    for j in range(1, len(x)):
+        top = maximum(top, columns[j])
+    # An infinite maximum cannot be subtracted; a NaN one makes everything NaN as it should.
+    shift = zero(x) if top - top != 0 else top
+    rest, count = zero(x), zero(x)
+    for j in range(len(x)):
+        value = columns[j]
+        if value == top:
+            count = count + one(x)
+        else:
+            rest = rest + exp(value - shift)
+    if rest != 0:
+        rest = rest / count
+    return log1p(rest) + log(count) + top

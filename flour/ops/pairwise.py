@@ -30,7 +30,7 @@ class Pairwise(Op, abstract=True):
     result: ClassVar[str | None] = None
     #: The function on arrays of one dtype; `native` is the same of two numbers.
     function: ClassVar[np.ufunc]
-    native: ClassVar[Callable[[Number, Number], Number] | None] = None
+    native: ClassVar[Callable[..., Number] | None] = None
 
     def infer(self, x: Type, y: Type) -> Type:
         left, right = self._taken(x), self._taken(y)

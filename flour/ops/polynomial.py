@@ -11,11 +11,12 @@ import numpy as np
 from flour.core.check import expect, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import write
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Type, Vector
+from flour.core.words import Row, indexable, one, scratch, size
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
-from flour.ops.elementwise import one
 
 
 class Products(Op):
@@ -67,26 +68,29 @@ class Products(Op):
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         terms = x.width + len(self.left)
-        # A slot ahead of the terms holds the one of the bias where nothing is skipped.
-        start = e.scratch(x.dtype, terms + 1)
-        at = e.indexable(x)
-        with e.loop(x.size) as j:
-            e.store(start, f"1 + {j}", at(j), x.dtype)
-        with e.loop(e.size(len(self.left))) as i:
-            sides = (e.at(side, i) for side in (self.left, self.right))
-            left, right = (e.load(start, f"1 + {side}", x.dtype) for side in sides)
-            e.store(start, f"1 + {x.size} + {i}", f"{left} * {right}", x.dtype)
-        skip = e.size(self.skip)
-        if self.bias:
-            e.store(start, skip, one(x.dtype), x.dtype)
-        else:
-            skip = f"1 + {skip}"
         return e.dense(
             x.dtype,
             terms - self.skip + self.bias,
-            lambda j: e.load(start, f"{skip} + {j}", x.dtype),
+            write(e, products, x, self, terms, len(self.left)).write,
             stored=True,
         )
+
+
+def products(x: Row, op: Any, terms: int, pairs: int) -> Any:
+    """The columns and the products of terms, without those that are left out."""
+    # A slot ahead of the terms holds the one of the bias where nothing is skipped.
+    found = scratch(x.dtype, terms + 1)
+    columns = indexable(x)
+    for j in range(len(x)):
+        found[1 + j] = columns[j]
+    for i in range(size(pairs)):
+        found[1 + len(x) + i] = found[1 + op.left[i]] * found[1 + op.right[i]]
+    skip = size(op.skip)
+    if op.bias:
+        found[skip] = one(x)
+    else:
+        skip = 1 + skip
+    return [found[skip + j] for j in range(terms)]
 
 
 _MOST = 1 << 22

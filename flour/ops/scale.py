@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import exp, expm1, log, log1p, logical_or, where
 from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.emission import Emitter, ScalarValue
+from flour.core.native import write
 from flour.core.op import Array
 from flour.core.types import FLOATS, Scalar, Type, Vector
+from flour.core.words import Number, cast, like, number, one, zero
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.bases import Elementwise, FloatElementwise
-from flour.ops.elementwise import one
-from flour.ops.reduce import zero
 from flour.ops.require import above
 
 
@@ -34,14 +35,18 @@ class Binarize(Elementwise):
         return super().output(kind)
 
     def compute(self, x: NDArray[Any]) -> Any:
-        limit = x.dtype.type(self.threshold) if x.dtype.kind == "f" else self.threshold
-        return (x > limit).astype(x.dtype)
+        return binarized(x, self.threshold)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        limit = e.number(self.threshold, x.dtype if x.dtype in FLOATS else "float64")
-        if x.dtype == "bool":
-            return f"(float64({x.expr}) > {limit})"
-        return f"({one(x.dtype)} if {x.expr} > {limit} else {zero(x.dtype)})"
+        return write(e, binarized, x, self.threshold)
+
+
+def binarized(x: Number, threshold: float) -> Number:
+    """1 where x is above the threshold, else 0."""
+    limit = number(threshold, x.dtype if x.dtype in FLOATS else "float64")
+    if x.dtype == "bool":
+        return cast(x, "float64") > limit
+    return where(x > limit, one(x), zero(x))
 
 
 class OneIfTiny(FloatElementwise):
@@ -50,13 +55,15 @@ class OneIfTiny(FloatElementwise):
     epsilons: float
 
     def compute(self, x: NDArray[Any]) -> Any:
-        tiny = (x < self.epsilons * np.finfo(x.dtype).eps) | (x == 0)
-        return np.where(tiny, x.dtype.type(1), x)
+        return one_if_tiny(x, self.epsilons * float(np.finfo(x.dtype).eps))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        limit = e.number(self.epsilons * float(np.finfo(x.dtype).eps), x.dtype)
-        value = e.let(x.expr, x.dtype).expr
-        return f"({one(x.dtype)} if {value} < {limit} or {value} == 0 else {value})"
+        return write(e, one_if_tiny, x, self.epsilons * float(np.finfo(x.dtype).eps))
+
+
+def one_if_tiny(x: Number, limit: float) -> Number:
+    """x, or 1 where x is 0 or below the limit."""
+    return where(logical_or(x < number(limit, x.dtype), x == 0), one(x), x)
 
 
 class YeoJohnson(FloatElementwise):
@@ -77,23 +84,24 @@ class YeoJohnson(FloatElementwise):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         wide = str(np.result_type(x.dtype, self.exponents.dtype).name)
-        eps = e.number(float(np.finfo(wide).eps), wide)
-        power = e.let(e.at(self.exponents, j, wide), wide).expr
-        two = f"{wide}(2)"
-        result = e.var(x.expr)
-        with e.block(f"if {result} >= 0:"):
-            log = e.let(e.cast(f"log1p({result})", x.dtype, wide), wide).expr
-            e.line(f"{log} = expm1({power} * {log}) / {power} if abs({power}) >= {eps} else {log}")
-            e.line(f"{result} = {e.cast(log, wide, x.dtype)}")
-        with e.block("else:"):
-            log = e.let(e.cast(f"log1p(-{result})", x.dtype, wide), wide).expr
-            rest = f"({two} - {power})"
-            e.line(f"{log} = expm1({rest} * {log}) / {rest} if abs({rest}) > {eps} else {log}")
-            e.line(f"{result} = {e.cast(f'(-{log})', wide, x.dtype)}")
-        return result
+        tiny = ScalarValue(e.number(float(np.finfo(wide).eps), wide), wide)
+        return write(e, yeo_johnson, x, ScalarValue(e.at(self.exponents, j, wide), wide), tiny)
 
     def structure(self) -> tuple[object, ...]:
         return (self.exponents.dtype.name,)
+
+
+def yeo_johnson(x: Number, power: Number, tiny: Number) -> Number:
+    """The transform of x by an exponent; a logarithm where the exponent is tiny."""
+    result = x
+    if result >= 0:
+        above = cast(log1p(result), power.dtype)
+        result = cast(expm1(power * above) / power if abs(power) >= tiny else above, x.dtype)
+    else:
+        below = cast(log1p(-result), power.dtype)
+        rest = like(power, 2) - power
+        result = cast(-(expm1(rest * below) / rest if abs(rest) > tiny else below), x.dtype)
+    return result
 
 
 #: Beyond this, exp(x) overflows.
@@ -115,16 +123,20 @@ class BoxCox(FloatElementwise):
         return np.where(np.abs(powers) < 1e-19, log, result).astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
-        result = e.var(f"log({e.cast(x.expr, x.dtype, 'float64')})")
-        product = e.let(f"{power} * {result}", "float64").expr
-        with e.block(f"if abs({power}) >= 1e-19:"):
-            with e.block(f"if {product} < {_LARGE}:"):
-                e.line(f"{result} = expm1({product}) / {power}")
-            with e.block("else:"):
-                sign = f"(1.0 if {power} > 0.0 else -1.0)"
-                e.line(f"{result} = {sign} * exp({product} - log(abs({power}))) - 1.0 / {power}")
-        return e.cast(result, "float64", x.dtype)
+        return write(e, box_cox, x, ScalarValue(e.at(self.exponents, j, "float64"), "float64"))
+
+
+def box_cox(x: Number, power: Number) -> Number:
+    """The transform of x by an exponent; a logarithm where the exponent is tiny."""
+    result = log(cast(x, "float64"))
+    product = power * result
+    if abs(power) >= 1e-19:
+        if product < _LARGE:
+            result = expm1(product) / power
+        else:
+            sign = 1.0 if power > 0.0 else -1.0
+            result = sign * exp(product - log(abs(power))) - 1.0 / power
+    return cast(result, x.dtype)
 
 
 # --- adapters ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core import native
 from flour.core.check import expect, is_string, numeric
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError, TypeMismatch
@@ -15,6 +16,7 @@ from flour.core.op import Arity, Array, Columns, Op, Table
 from flour.core.raw_columns import Made
 from flour.core.sparse import Sparse, hstack
 from flour.core.types import INTS, Category, Scalar, Type, Vector, promote
+from flour.core.words import Number, Numbers
 
 
 class Concat(Op):
@@ -171,18 +173,18 @@ class Take(Op):
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         dtype = str(self.table.dtype.name)
-        address, last = e.address(self.table), e.size(len(self.table) - 1)
-
-        def entry(index: str) -> str:
-            return e.load(address, f"min(max({index}, 0), {last})", dtype, constant=True)
-
-        if isinstance(x, ScalarValue):
-            return e.let(entry(x.expr), dtype)
-        return e.map(lambda _, v: entry(v), x, dtype=dtype, width=x.width)
+        table = native.Memory(e.address(self.table), dtype, constant=True)
+        last = native.Code(e.size(len(self.table) - 1))
+        return native.columnwise(e, entry, x, table, last, dtype=dtype)
 
     def check(self) -> None:
         if self.table.array.ndim != 1 or not len(self.table):
             raise ParameterError("a table has at least one entry, in one dimension")
+
+
+def entry(index: Number, _: int, table: Numbers, last: int) -> Number:
+    """The table's entry of this number, or the nearest one."""
+    return table[min(max(index, 0), last)]
 
 
 class TakeText(Op):

@@ -7,11 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy import exp, log1p
 from numpy.typing import NDArray
 
 from flour.core.emission import Emitter, ScalarValue
+from flour.core.native import write
 from flour.core.op import Array
 from flour.core.types import Vector
+from flour.core.words import Number, cast
 from flour.language.adapters import Fitted, Importer, adapter_of, adapts, public_name
 from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
@@ -42,20 +45,25 @@ class UndoYeoJohnson(FloatElementwise):
         return np.where(np.isnan(wide), wide, result).astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
-        result = e.var(e.cast(x.expr, x.dtype, "float64"))
-        with e.block(f"if {result} >= 0.0:"):
-            with e.block(f"if abs({power}) < {_EPSILON!r}:"):
-                e.line(f"{result} = exp({result}) - 1.0")
-            with e.block("else:"):
-                e.line(f"{result} = ({result} * {power} + 1.0) ** (1.0 / {power}) - 1.0")
-        with e.block("else:"):
-            rest = e.let(f"2.0 - {power}", "float64").expr
-            with e.block(f"if abs({power} - 2.0) > {_EPSILON!r}:"):
-                e.line(f"{result} = 1.0 - (-{rest} * {result} + 1.0) ** (1.0 / {rest})")
-            with e.block("else:"):
-                e.line(f"{result} = 1.0 - exp(-{result})")
-        return e.cast(result, "float64", x.dtype)
+        power = ScalarValue(e.at(self.exponents, j, "float64"), "float64")
+        return write(e, yeo_johnson_undone, x, power)
+
+
+def yeo_johnson_undone(x: Number, power: Number) -> Number:
+    """The number whose transform is x."""
+    result = cast(x, "float64")
+    if result >= 0.0:
+        if abs(power) < _EPSILON:
+            result = exp(result) - 1.0
+        else:
+            result = (result * power + 1.0) ** (1.0 / power) - 1.0
+    else:
+        rest = 2.0 - power
+        if abs(power - 2.0) > _EPSILON:
+            result = 1.0 - (-rest * result + 1.0) ** (1.0 / rest)
+        else:
+            result = 1.0 - exp(-result)
+    return cast(result, x.dtype)
 
 
 class UndoBoxCox(FloatElementwise):
@@ -71,11 +79,17 @@ class UndoBoxCox(FloatElementwise):
         return result.astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
-        result = e.var(e.cast(x.expr, x.dtype, "float64"))
-        with e.block(f"if {power} != 0.0:"):
-            e.line(f"{result} = log1p({power} * {result}) / {power}")
-        return e.cast(f"exp({result})", "float64", x.dtype)
+        return write(
+            e, box_cox_undone, x, ScalarValue(e.at(self.exponents, j, "float64"), "float64")
+        )
+
+
+def box_cox_undone(x: Number, power: Number) -> Number:
+    """The number whose transform is x."""
+    result = cast(x, "float64")
+    if power != 0.0:
+        result = log1p(power * result) / power
+    return cast(exp(result), x.dtype)
 
 
 # --- adapters -------------------------------------------------------------------------------------

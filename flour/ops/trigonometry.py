@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.emission import Emitter, ScalarValue
-from flour.core.native import write
+from flour.core.native import expression
 from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
 from flour.core.words import Number, narrowed, number
 from flour.ops.bases import Elementwise
@@ -68,7 +68,7 @@ class IsInfinite(Elementwise):
         return (self.above, self.below)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, is_infinite, x, self.above, self.below)
+        return expression(e, is_infinite, x, self.above, self.below)
 
 
 def is_infinite(x: Number, above: bool, below: bool) -> Any:  # noqa: FBT001 (as the operator's)
@@ -96,7 +96,7 @@ class Not(Elementwise):
         return ~x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, negated, x)
+        return expression(e, negated, x)
 
 
 def negated(x: Number) -> Any:
@@ -115,7 +115,7 @@ class BitNot(Elementwise):
         return ~x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, inverted, x)
+        return expression(e, inverted, x)
 
 
 def inverted(x: Number) -> Number:

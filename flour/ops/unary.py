@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.emission import Column, Emitter, ScalarValue
-from flour.core.native import write
+from flour.core.native import expression, write
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.core.words import Number, narrowed, one, zero
 from flour.ops.bases import Elementwise, FloatElementwise
@@ -34,7 +34,7 @@ class FloatFunction(FloatElementwise, abstract=True):
         return type(self).function(x)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, type(self).function, x)
+        return expression(e, type(self).function, x)
 
 
 class ZeroToZero(FloatFunction, abstract=True):
@@ -180,7 +180,7 @@ class Reciprocal(FloatFunction):
     function = np.reciprocal
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, self.native, x)
+        return expression(e, self.native, x)
 
     @staticmethod
     def native(x: Number) -> Number:
@@ -199,7 +199,7 @@ class AnyFunction(Elementwise, abstract=True):
     keeps_zero = True
     function: ClassVar[np.ufunc]
     #: The function of one number in native code.
-    native: ClassVar[Callable[[Number], Number]]
+    native: ClassVar[Callable[..., Number]]
 
     def output(self, kind: Vector | Scalar) -> Type:
         expect(kind.dtype != "bool", f"{self.name} needs numbers, got bool", _BOOLS)
@@ -209,7 +209,7 @@ class AnyFunction(Elementwise, abstract=True):
         return type(self).function(x)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, type(self).native, x)
+        return expression(e, type(self).native, x)
 
 
 class Abs(AnyFunction):
@@ -319,7 +319,7 @@ class IsNan(Elementwise):
         return x != x  # noqa: PLR0124 (the definition of NaN)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, np.isnan, x)
+        return expression(e, np.isnan, x)
 
 
 def whole(expr: str, dtype: str) -> str:
