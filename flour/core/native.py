@@ -191,6 +191,11 @@ def held(e: Emitter, memory: Memory, width: int, size: str | None = None) -> Vec
     return e.dense(memory.dtype, width, at, size=size, stored=True)
 
 
+def as_row(e: Emitter, x: RowValue) -> VectorValue:
+    """Return a number as a row of one column, and a row as it is."""
+    return e.joined([x], x.dtype, 1) if isinstance(x, ScalarValue) else x
+
+
 def columnwise(
     e: Emitter, function: Callable[..., Any], x: RowValue, *values: object, dtype: str
 ) -> RowValue:
@@ -496,7 +501,8 @@ class _Writer:
             return function.write(*map(_text, values))
         if isinstance(function, str):  # a word of the vocabulary, or a dtype
             return Code(f"{function}({', '.join(map(_text, values))})", _dtype_of(function, values))
-        return _called(self.e, function, values, {})
+        named = {str(each.arg): self.value(each.value) for each in item.keywords}
+        return _called(self.e, function, values, named)
 
 
 def _plain(value: object) -> object:

@@ -5,7 +5,7 @@ Functions of numpy (`maximum`, `sqrt`, `floor`) are words of their own name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -130,38 +130,10 @@ def string(cell: Any) -> tuple[bytes, int]:
     return text, len(text) if isinstance(cell, str) else (-1 if cell is None else -2)
 
 
-def word(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function be a word of its own name."""
-
-    def written(_: Any, *values: Any) -> Code:
-        dtype = next((each.dtype for each in values if isinstance(each, Code)), "")
-        return Code(f"{function.__name__}({', '.join(map(str, values))})", dtype)
-
-    return written_as(written)(function)
-
-
-@word
+@written_as(lambda _, left, right: Code(f"wrap_mul({left}, {right})", "int64"))
 def wrap_mul(left: int, right: int) -> int:
     """Return the product in 64 bits."""
     return (left * right + 2**63) % 2**64 - 2**63
-
-
-@word
-def exp_alone(x: Number) -> Number:
-    """Return the exponential: as `exp`, where there are few numbers."""
-    return np.exp(x)
-
-
-@word
-def sigmoid(x: Number) -> Number:
-    """Return 1 / (1 + exp(-x))."""
-    return 1 / (1 + np.exp(-x))
-
-
-@word
-def sigmoid_alone(x: Number) -> Number:
-    """Return 1 / (1 + exp(-x)), where there are few numbers."""
-    return 1 / (1 + np.exp(-x))
 
 
 def _half(e: Any, cell: Code, half: int) -> str:
