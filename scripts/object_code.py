@@ -14,17 +14,21 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import oven  # noqa: E402 (the checkout comes first)
-from oven.compiler import native  # noqa: E402 (as above)
-from flour.core.source import Source  # noqa: E402 (as above)
-from flour.language.flow import source  # noqa: E402 (as above)
-from tests.cases import CASES  # noqa: E402 (as above)
+import oven
+from flour.core.source import Source
+from flour.language.flow import source
+from oven.compiler import native
+from tests.cases import CASES
 
 
 def digests(words: list[str]) -> Iterator[str]:
     """Return a line for each stage of each case whose name contains one of these words."""
     for case in CASES:
-        if isinstance(case.op, Source) or not case.native or (words and not any(word in case.name for word in words)):
+        if (
+            isinstance(case.op, Source)
+            or not case.native
+            or (words and not any(word in case.name for word in words))
+        ):
             continue
         flow = case.op(*(source(f"x{i}", kind) for i, kind in enumerate(case.inputs)))
         for exact in (False, True):

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.native import Code, Fitted, Memory, written_as
+from flour.core.native import Code, Fitted, Memory, indexable_row, written_as
 
 #: A vector of one row: it has a length, a dtype, and elements by their column.
 Row = Any
 #: A number in native code.
 Number = Any
-#: Numbers of an operator, or memory: what is read by index.
+#: Fitted numbers, read by index; or many rows of the same width.
 Numbers = Any
 
 _ONES = {"float64": "1.0", "float32": "float32(1.0)"}
 _ZEROS = {"float64": "0.0", "float32": "float32(0.0)"}
 
 
-@written_as(lambda e, row: e.indexable(row))
+@written_as(indexable_row)
 def indexable(row: Row) -> Row:
     """Return the row as one of which any element is read cheaply, any number of times."""
     return row
@@ -71,6 +71,12 @@ def added(total: Number, value: Number) -> Number:
     return total + value
 
 
+@written_as(lambda e, left, right: Code(_times(e, left, right), left.dtype))
+def times(left: Number, right: Number) -> Number:
+    """Return the product; it may be fused with the sum it is added to unless it must be exact."""
+    return left * right
+
+
 @written_as(lambda e, number, dtype: Code(e.cast(number, number.dtype, dtype), dtype))
 def cast(number: Number, dtype: str) -> Number:
     """Return the number in another dtype, as numpy converts it."""
@@ -95,6 +101,42 @@ def scratch(dtype: str, count: int) -> Any:
     return np.empty(count, dtype)
 
 
+@written_as(lambda e, memory, start: memory._replace(address=_offset(e, memory, start)))
+def behind(memory: Numbers, start: int) -> Any:
+    """Return the memory from an index on."""
+    return memory[start:]
+
+
+@written_as(lambda e, dtype, count: [_register(e, dtype) for _ in range(count)])
+def registers(dtype: str, count: int) -> Any:
+    """Return zeros in registers; which of them is meant is known when code is written."""
+    return np.zeros(count, dtype)
+
+
+@written_as(lambda e, _: Code(e.rows, "int64"))
+def rows(block: Numbers) -> int:
+    """Return the number of rows of a block."""
+    return len(block)
+
+
+@written_as(lambda _, block: Code(block.size, "int64"))
+def width(block: Numbers) -> int:
+    """Return the number of columns of a block."""
+    return int(block.shape[1])
+
+
+@written_as(lambda e, block, i: Memory(e.var(block.row(i), "r"), block.type.dtype, constant=True))
+def read_row(block: Numbers, i: int) -> Any:
+    """Return a row of a block that is only read."""
+    return block[i]
+
+
+@written_as(lambda e, block, i: Memory(e.var(block.row(i), "w"), block.type.dtype))
+def write_row(block: Numbers, i: int) -> Any:
+    """Return a row of a block that is written."""
+    return block[i]
+
+
 @written_as(lambda e, numbers, dtype=None: _fitted(e, numbers, dtype))
 def fitted(numbers: Any, dtype: str | None = None) -> Any:
     """Return an operator's numbers as one run of memory, in another dtype if one is given."""
@@ -113,8 +155,23 @@ def _fitted(e: Any, numbers: Fitted, dtype: str | None) -> Memory:
 
 def _added(e: Any, total: Code, value: Code) -> str:
     if e.exact or not total.dtype.startswith("float"):
-        return f"{total} + {value}"
+        return f"({total} + {value})"
     return f"loose_add_{total.dtype}({total}, {value})"
+
+
+def _times(e: Any, left: Code, right: Code) -> str:
+    if e.exact or not left.dtype.startswith("float"):
+        return f"({left} * {right})"
+    return f"loose_mul_{left.dtype}({left}, {right})"
+
+
+def _register(e: Any, dtype: str) -> Code:
+    return Code(e.var(_ZEROS.get(dtype, "0")), dtype)
+
+
+def _offset(e: Any, memory: Memory, start: Code) -> str:
+    size = np.dtype(memory.dtype).itemsize
+    return str(e.let(f"{memory.address} + {size} * ({start})", "int64").expr)
 
 
 @written_as(lambda e: e.line("return 1"))

@@ -35,8 +35,8 @@ def _replaced(_: Number, new: Number) -> Number:
 
 
 #: How an update meets what is there.
-REDUCTIONS = {"none": _replaced, "add": np.add, "mul": np.multiply, "max": np.maximum}
-REDUCTIONS["min"] = np.minimum
+REDUCTIONS: dict[str, Callable[..., Any]] = {"none": _replaced, "add": np.add, "mul": np.multiply}
+REDUCTIONS |= {"max": np.maximum, "min": np.minimum}
 
 
 class PickAt(Op):
@@ -57,7 +57,7 @@ class PickAt(Op):
         return np.take_along_axis(x, inside, axis=1)
 
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
-        values = e.indexable(x), native.Code(e.size(x.width - 1))
+        values = native.indexable_row(e, x), native.Code(e.size(x.width - 1))
         return native.columnwise(e, nearest_entry, places, *values, dtype=x.dtype)
 
 

@@ -17,7 +17,7 @@ from flour.core.node import Node, node
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Type, Vector
-from flour.core.words import Number, Row, added, cast, number, refuse, stored, string
+from flour.core.words import Number, Numbers, Row, added, cast, number, refuse, stored, string
 from flour.language.flow import Flow
 
 HINT = 'impute such values in a step before it, or import with on_missing="answer"'
@@ -190,8 +190,8 @@ class NumberCheck(NamedTuple):
     """What a number of a dtype must not be."""
 
     itemsize: int
-    limits: Fitted
-    nan: Array
+    limits: Numbers
+    nan: Numbers
     #: Whether NaN is refused in some column, and in all.
     refuses_nan: tuple[bool, bool]
     least: float | None
@@ -200,7 +200,7 @@ class NumberCheck(NamedTuple):
     alike: bool
     #: A float if all that has to be seen is whether numbers are finite: a sum of numbers times
     #: zero, which uses SIMD, is NaN if one is not.
-    nothing: Code
+    nothing: Number
 
 
 def is_refused(x: Number, j: int, test: NumberCheck) -> Any:
