@@ -176,8 +176,6 @@ def expression(e: Emitter, function: Callable[..., Any], *values: object, **name
 def _called(
     e: Emitter, function: Callable[..., Any], values: Sequence[object], named: Mapping[str, object]
 ) -> Any:
-    if function in _MACROS:
-        return _MACROS[function](e, *map(_plain, values), **named)
     if isinstance(function, type) and issubclass(function, tuple):  # a record
         return cast("Callable[..., Any]", function)(*values)
     if inspect.isfunction(function):
@@ -554,6 +552,8 @@ class _Writer:
         function = self.value(item.func)
         values = [self.value(each) for each in item.args]
         named = {str(each.arg): self.value(each.value) for each in item.keywords}
+        if function in _MACROS:
+            return _MACROS[function](self.e, *values, **named)
         if function in _STATIC:
             return _STATIC[function](*values)
         if isinstance(function, Spelled):
