@@ -153,10 +153,8 @@ def test_in_python_a_native_function_computes_what_the_reference_says(
 def test_in_python_a_check_refuses_what_the_operator_refuses(limit: float, refused: float) -> None:
     op = require.RequireFinite([True], [limit])
     nothing = np.float64(0) if limit == LARGEST else np.int64(0)
-    fields = np.array([limit]), np.array([True]), (True, True), None, False, True, nothing
-    test = require.NumberCheck(
-        8, *(np.repeat(each, 4) if isinstance(each, np.ndarray) else each for each in fields)
-    )
+    limits, nan = np.repeat(limit, 4), np.repeat(True, 4)
+    test = require.NumberCheck(8, limits, nan, (True, True), None, False, True, nothing)
     require.check_row(ROWS[0], test)
     row = np.append(ROWS[0, :3], refused)
     if limit == LARGEST and np.isfinite(refused):
