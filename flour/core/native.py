@@ -25,13 +25,12 @@ import ast
 import inspect
 import math
 import operator
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple, Self
-
-import numpy as np
+from typing import Any, NamedTuple, Self, cast
 
 from flour.core.emission import Emitter, Push, Room, RowValue, ScalarValue, VectorValue
 from objectstore import Blob
@@ -71,8 +70,10 @@ _METHODS = {
     for name, kind in vars(ast).items()
     if isinstance(kind, type) and issubclass(kind, ast.expr | ast.stmt)
 }
+#: The dtypes of numbers that a function spells out.
+_KINDS: dict[type, str] = {float: "float64", int: "int64", bool: "bool"}
 #: Names that every function knows; `float64` and other dtypes are words of native code.
-_BUILT_IN: dict[str, Any] = {"len": len, "range": range}
+_BUILT_IN = {"len": len, "range": range, "zip": zip}
 #: Functions of numpy whose word is another name.
 _NUMPY = {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 #: Functions of numpy that are operators.
@@ -126,14 +127,19 @@ class Fitted(NamedTuple):
 
 
 class Spelled(NamedTuple):
-    """A function of Python that writes code: what it is called with, it gets as text."""
+    """A function of Python that writes code: what it is called with, it gets as text.
+
+    As a row it says its number at an index; its size is None where its width is known.
+    """
 
     write: Callable[..., Any]
+    dtype: str = ""
+    size: str | None = None
 
 
 class _Range(NamedTuple):
     start: str
-    stop: str
+    stop: object
 
 
 #: What stands for a call while code is written: it takes the emitter and the arguments.
@@ -160,9 +166,9 @@ def write(e: Emitter, function: Callable[..., Any], *values: object, **named: ob
     return Code(_text(made)) if isinstance(made, int | float) else made
 
 
-def expression(e: Emitter, function: Callable[..., Any], *values: object) -> Code:
+def expression(e: Emitter, function: Callable[..., Any], *values: object, **named: object) -> Code:
     """Write a function that returns a number, and return its expression."""
-    made = write(e, function, *values)
+    made = write(e, function, *values, **named)
     assert isinstance(made, Code)
     return made
 
@@ -170,8 +176,8 @@ def expression(e: Emitter, function: Callable[..., Any], *values: object) -> Cod
 def _called(
     e: Emitter, function: Callable[..., Any], values: Sequence[object], named: Mapping[str, object]
 ) -> Any:
-    if function in _MACROS:
-        return _MACROS[function](e, *map(_plain, values))
+    if isinstance(function, type) and issubclass(function, tuple):  # a record
+        return cast("Callable[..., Any]", function)(*values)
     if inspect.isfunction(function):
         return _Writer(e, function).call(values, named)
     given, name = [_plain(value) for value in values], function.__name__
@@ -181,6 +187,8 @@ def _called(
     if name in _INFIX:
         left, right = map(_text, given)
         return Code(f"({left} {_INFIX[name]} {right})", _dtype_of("", given))
+    if name == "where":
+        return Code("({1} if {0} else {2})".format(*map(_text, given)), _dtype_of("", given[1:]))
     arguments = ", ".join(map(_text, given))
     return Code(f"{_NUMPY.get(name, name)}({arguments})", _dtype_of("", given))
 
@@ -189,6 +197,11 @@ def held(e: Emitter, memory: Memory, width: int, size: str | None = None) -> Vec
     """Return what is in memory as a vector."""
     at = partial(_load, e, memory)
     return e.dense(memory.dtype, width, at, size=size, stored=True)
+
+
+def as_row(e: Emitter, x: RowValue) -> VectorValue:
+    """Return a number as a row of one column, and a row as it is."""
+    return e.joined([x], x.dtype, 1) if isinstance(x, ScalarValue) else x
 
 
 def columnwise(
@@ -222,8 +235,30 @@ def sparse(
     return e.sparse(dtype, width, each, most=most)
 
 
+def indexable_row(e: Emitter, x: VectorValue) -> Spelled:
+    """Return a vector as one of which any element is read cheaply, any number of times."""
+    return Spelled(e.indexable(x), x.dtype, x.size)
+
+
+def listed(e: Emitter, found: Spelled, dtype: str, width: int) -> VectorValue:
+    """Return a list comprehension of a function as a vector: its numbers are computed when read."""
+    return e.dense(dtype, width, found.write, size=found.size)
+
+
 def _load(e: Emitter, memory: Memory, index: str) -> str:
     return e.load(memory.address, index, memory.dtype, constant=memory.constant)
+
+
+def _length(of: Any) -> object:
+    return len(of) if type(of) in (list, tuple) else Code(of.size, "int64")
+
+
+#: Functions of Python that are called while code is written.
+_STATIC: dict[object, Callable[..., Any]] = {
+    len: _length,
+    range: lambda *ends: _Range(_text(ends[0]) if len(ends) > 1 else "0", ends[-1]),
+    zip: lambda *many: list(zip(*many, strict=True)),
+}
 
 
 class _Parsed(NamedTuple):
@@ -248,12 +283,14 @@ def _parsed(function: Callable[..., Any]) -> _Parsed:
         for name in ast.walk(target)
         if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     )
+    signature = inspect.signature(function)
+    assigned.update(name for name in signature.parameters if name in assigned)
     names = [node for node in nodes if isinstance(node, ast.Name)]
     read = Counter(node.id for node in names if isinstance(node.ctx, ast.Load))
     for node in nodes:  # a name is not read for its dtype
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             read[node.value.id] -= 1
-    return _Parsed(tree.body, inspect.signature(function), assigned, read)
+    return _Parsed(tree.body, signature, assigned, read)
 
 
 class _Writer:
@@ -268,7 +305,9 @@ class _Writer:
         """Bind the parameters and write the body."""
         for name, value in self.arguments(values, named).items():
             given = _plain(value)
-            if isinstance(given, Code) and self.parsed.read[name] > 1:
+            if self.parsed.assigned[name]:  # a parameter that changes is a variable of its own
+                given = Code(self.e.var(_text(given), name), getattr(given, "dtype", ""))
+            elif isinstance(given, Code) and self.parsed.read[name] > 1:
                 given = Code(self.e.let(given, given.dtype).expr, given.dtype)
             self.names[name] = given
         found = self.block(self.parsed.body)
@@ -317,15 +356,22 @@ class _Writer:
     def _assign(self, item: ast.Assign) -> None:
         (target,) = item.targets
         if isinstance(target, ast.Tuple):
-            for each, value in zip(target.elts, self.value(item.value), strict=True):
+            values = [*self.value(item.value)]
+            for place, (each, value) in enumerate(zip(target.elts, values, strict=True)):
                 self._give(each, value)
+                name = str(self.names.get(each.id, "")) if isinstance(each, ast.Name) else ""
+                late = (_text(later) for later in values[place + 1 :] if isinstance(later, Code))
+                assert not any(name in re.findall(r"\w+", text) for text in late), name
         else:
             self._give(target, self.value(item.value))
 
     def _give(self, target: ast.expr, value: Any) -> None:
         if isinstance(target, ast.Subscript):
             memory, index = self.value(target.value), self.value(target.slice)
-            self.e.store(memory.address, _text(index), _text(value), memory.dtype)
+            if isinstance(memory, list):  # registers
+                self.e.line(f"{memory[index]} = {_text(value)}")
+            else:
+                self.e.store(memory.address, _text(index), _text(value), memory.dtype)
             return
         assert isinstance(target, ast.Name)
         name = target.id
@@ -336,7 +382,7 @@ class _Writer:
         elif name in self.names:
             self.e.line(f"{self.names[name]} = {_text(value)}")
         else:
-            dtype = value.dtype if isinstance(value, Code) else np.dtype(type(value)).name
+            dtype = value.dtype if isinstance(value, Code) else _KINDS[type(value)]
             self.names[name] = Code(self.e.var(_text(value), name), dtype)
 
     def _augassign(self, item: ast.AugAssign) -> None:
@@ -346,7 +392,12 @@ class _Writer:
             self.e.line(f"{name} = {name} {symbol} {value}")
             return
         assert isinstance(item.target, ast.Subscript)
-        memory, index = self.value(item.target.value), _text(self.value(item.target.slice))
+        memory, index = self.value(item.target.value), self.value(item.target.slice)
+        if isinstance(memory, list):
+            value = _text(self.value(item.value))
+            self.e.line(f"{memory[index]} = {memory[index]} {symbol} {value}")
+            return
+        index = _text(index)
         before = self.e.load(memory.address, index, memory.dtype)
         after = f"{before} {symbol} {_text(self.value(item.value))}"
         self.e.store(memory.address, index, after, memory.dtype)
@@ -371,7 +422,7 @@ class _Writer:
         values = self.value(item.iter)
         if isinstance(values, _Range):
             assert isinstance(item.target, ast.Name)
-            with self.e.loop(values.stop, values.start) as j:
+            with self.e.loop(_text(values.stop), values.start) as j:
                 self.names[item.target.id] = Code(j, "int64")
                 self.block(item.body)
             return
@@ -420,17 +471,30 @@ class _Writer:
     def _tuple_value(self, item: ast.Tuple) -> tuple[Any, ...]:
         return tuple(map(self.value, item.elts))
 
-    def _listcomp_value(self, item: ast.ListComp) -> Spelled:
-        """Return columns that are computed where they are read."""
+    def _list_value(self, item: ast.List) -> list[Any]:
+        return [self.value(each) for each in item.elts]
+
+    def _slice_value(self, item: ast.Slice) -> slice:
+        ends = (item.lower, item.upper, item.step)
+        return slice(*(end and self.value(end) for end in ends))
+
+    def _listcomp_value(self, item: ast.ListComp) -> Any:
+        """Return columns that are computed where they are read, or a list of what is known now."""
         (loop,) = item.generators
-        name = loop.target
+        over = self.value(loop.iter)
 
-        def at(j: str) -> str:
-            assert isinstance(name, ast.Name)
-            self.names[name.id] = Code(j, "int64")
-            return _text(self.value(item.elt))
+        def at(j: object) -> Any:
+            names = self.names
+            self.names = {**names}  # the names of a comprehension are its own
+            self._bind(loop.target, j)
+            value = self.value(item.elt)
+            self.names = names
+            return value
 
-        return Spelled(at)
+        if not isinstance(over, _Range):
+            return [at(each) for each in over]
+        size = str(over.stop) if isinstance(over.stop, Code) else None
+        return Spelled(lambda j: _text(at(Code(j, "int64"))), size=size)
 
     def _subscript_value(self, item: ast.Subscript) -> Any:
         of, index = self.value(item.value), self.value(item.slice)
@@ -440,7 +504,7 @@ class _Writer:
             return Code(self.e.at(of.parameter, _text(index), of.dtype), of.dtype)
         if isinstance(of, VectorValue):
             return Code(self.e.indexable(of)(_text(index)), of.dtype)
-        return Code(of(_text(index))) if callable(of) else of[index]
+        return Code(of.write(_text(index)), of.dtype) if isinstance(of, Spelled) else of[index]
 
     def _binop_value(self, item: ast.BinOp) -> Any:
         left, right = self.value(item.left), self.value(item.right)
@@ -487,16 +551,16 @@ class _Writer:
     def _call_value(self, item: ast.Call) -> Any:
         function = self.value(item.func)
         values = [self.value(each) for each in item.args]
-        if function is len:
-            return Code(values[0].size, "int64")
-        if function is range:
-            start, stop = ["0", *map(_text, values)][-2:]
-            return _Range(start, stop)
+        named = {str(each.arg): self.value(each.value) for each in item.keywords}
+        if function in _MACROS:
+            return _MACROS[function](self.e, *values, **named)
+        if function in _STATIC:
+            return _STATIC[function](*values)
         if isinstance(function, Spelled):
             return function.write(*map(_text, values))
         if isinstance(function, str):  # a word of the vocabulary, or a dtype
             return Code(f"{function}({', '.join(map(_text, values))})", _dtype_of(function, values))
-        return _called(self.e, function, values, {})
+        return _called(self.e, function, values, named)
 
 
 def _plain(value: object) -> object:

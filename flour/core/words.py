@@ -5,25 +5,25 @@ Functions of numpy (`maximum`, `sqrt`, `floor`) are words of their own name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from flour.core.native import Code, Fitted, Memory, written_as
+from flour.core.native import Code, Fitted, Memory, indexable_row, written_as
 
 #: A vector of one row: it has a length, a dtype, and elements by their column.
 Row = Any
 #: A number in native code.
 Number = Any
-#: Numbers of an operator, or memory: what is read by index.
+#: Fitted numbers, read by index; or many rows of the same width.
 Numbers = Any
 
 _ONES = {"float64": "1.0", "float32": "float32(1.0)"}
 _ZEROS = {"float64": "0.0", "float32": "float32(0.0)"}
 
 
-@written_as(lambda e, row: e.indexable(row))
+@written_as(indexable_row)
 def indexable(row: Row) -> Row:
     """Return the row as one of which any element is read cheaply, any number of times."""
     return row
@@ -71,6 +71,12 @@ def added(total: Number, value: Number) -> Number:
     return total + value
 
 
+@written_as(lambda e, left, right: Code(_times(e, left, right), left.dtype))
+def times(left: Number, right: Number) -> Number:
+    """Return the product; it may be fused with the sum it is added to unless it must be exact."""
+    return left * right
+
+
 @written_as(lambda e, number, dtype: Code(e.cast(number, number.dtype, dtype), dtype))
 def cast(number: Number, dtype: str) -> Number:
     """Return the number in another dtype, as numpy converts it."""
@@ -95,6 +101,42 @@ def scratch(dtype: str, count: int) -> Any:
     return np.empty(count, dtype)
 
 
+@written_as(lambda e, memory, start: memory._replace(address=_offset(e, memory, start)))
+def behind(memory: Numbers, start: int) -> Any:
+    """Return the memory from an index on."""
+    return memory[start:]
+
+
+@written_as(lambda e, dtype, count: [_register(e, dtype) for _ in range(count)])
+def registers(dtype: str, count: int) -> Any:
+    """Return zeros in registers; which of them is meant is known when code is written."""
+    return np.zeros(count, dtype)
+
+
+@written_as(lambda e, _: Code(e.rows, "int64"))
+def rows(block: Numbers) -> int:
+    """Return the number of rows of a block."""
+    return len(block)
+
+
+@written_as(lambda _, block: Code(block.size, "int64"))
+def width(block: Numbers) -> int:
+    """Return the number of columns of a block."""
+    return int(block.shape[1])
+
+
+@written_as(lambda e, block, i: Memory(e.var(block.row(i), "r"), block.type.dtype, constant=True))
+def read_row(block: Numbers, i: int) -> Any:
+    """Return a row of a block that is only read."""
+    return block[i]
+
+
+@written_as(lambda e, block, i: Memory(e.var(block.row(i), "w"), block.type.dtype))
+def write_row(block: Numbers, i: int) -> Any:
+    """Return a row of a block that is written."""
+    return block[i]
+
+
 @written_as(lambda e, numbers, dtype=None: _fitted(e, numbers, dtype))
 def fitted(numbers: Any, dtype: str | None = None) -> Any:
     """Return an operator's numbers as one run of memory, in another dtype if one is given."""
@@ -113,8 +155,23 @@ def _fitted(e: Any, numbers: Fitted, dtype: str | None) -> Memory:
 
 def _added(e: Any, total: Code, value: Code) -> str:
     if e.exact or not total.dtype.startswith("float"):
-        return f"{total} + {value}"
+        return f"({total} + {value})"
     return f"loose_add_{total.dtype}({total}, {value})"
+
+
+def _times(e: Any, left: Code, right: Code) -> str:
+    if e.exact or not left.dtype.startswith("float"):
+        return f"({left} * {right})"
+    return f"loose_mul_{left.dtype}({left}, {right})"
+
+
+def _register(e: Any, dtype: str) -> Code:
+    return Code(e.var(_ZEROS.get(dtype, "0")), dtype)
+
+
+def _offset(e: Any, memory: Memory, start: Code) -> str:
+    size = np.dtype(memory.dtype).itemsize
+    return str(e.let(f"{memory.address} + {size} * ({start})", "int64").expr)
 
 
 @written_as(lambda e: e.line("return 1"))
@@ -130,38 +187,10 @@ def string(cell: Any) -> tuple[bytes, int]:
     return text, len(text) if isinstance(cell, str) else (-1 if cell is None else -2)
 
 
-def word(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function be a word of its own name."""
-
-    def written(_: Any, *values: Any) -> Code:
-        dtype = next((each.dtype for each in values if isinstance(each, Code)), "")
-        return Code(f"{function.__name__}({', '.join(map(str, values))})", dtype)
-
-    return written_as(written)(function)
-
-
-@word
+@written_as(lambda _, left, right: Code(f"wrap_mul({left}, {right})", "int64"))
 def wrap_mul(left: int, right: int) -> int:
     """Return the product in 64 bits."""
     return (left * right + 2**63) % 2**64 - 2**63
-
-
-@word
-def exp_alone(x: Number) -> Number:
-    """Return the exponential: as `exp`, where there are few numbers."""
-    return np.exp(x)
-
-
-@word
-def sigmoid(x: Number) -> Number:
-    """Return 1 / (1 + exp(-x))."""
-    return 1 / (1 + np.exp(-x))
-
-
-@word
-def sigmoid_alone(x: Number) -> Number:
-    """Return 1 / (1 + exp(-x)), where there are few numbers."""
-    return 1 / (1 + np.exp(-x))
 
 
 def _half(e: Any, cell: Code, half: int) -> str:

@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from flour.core import words
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted as FittedNumbers
+from flour.core.native import held, listed, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import INTS, Vector, promote
+from flour.core.words import Number, Row, added, cast, indexable, scratch, stored
 from flour.language.adapters import Fitted, Importer, adapts, of_logarithms
 from flour.language.flow import Flow
 from flour.ops.linear import affine
-from flour.ops.reduce import zero
 from flour.ops.require import above
 
 
@@ -54,20 +57,27 @@ class SpreadDistances(Op):
         return distances
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, dtype, count = e.indexable(x), self._dtype(x.dtype), self.centres.shape[0]
-        near = promote(x.dtype, self.centres.dtype.name)
+        dtype, count = self._dtype(x.dtype), self.centres.shape[0]
+        centres = FittedNumbers(self.centres, promote(x.dtype, self.centres.dtype.name))
+        made = write(e, spread_distances, x, centres, FittedNumbers(self.spreads, dtype), count)
+        return listed(e, made, dtype, count)
 
-        def distance(k: str) -> str:
-            total = e.var(zero(dtype))
-            with e.loop(x.size) as j:
-                index = e.let(f"{k} * {x.size} + {j}", "int64").expr
-                value = e.cast(at(j), x.dtype, near)
-                difference = e.let(f"{value} - {e.at(self.centres, index, near)}", near).expr
-                square = e.cast(f"({difference} * {difference})", near, dtype)
-                e.add(total, f"{square} / {e.at(self.spreads, index, dtype)}", dtype)
-            return total
 
-        return e.dense(dtype, count, distance)
+def spread_distances(x: Row, centres: words.Numbers, spreads: words.Numbers, count: int) -> Any:
+    """The squared distance to each centre in the spread around it."""
+    columns = indexable(x)
+    return [spread_distance(columns, k * len(x), centres, spreads) for k in range(count)]
+
+
+def spread_distance(x: Row, first: int, centres: words.Numbers, spreads: words.Numbers) -> Number:
+    """The squared distance to the centre whose first number has this place."""
+    total = words.zero(spreads)
+    for j in range(len(x)):
+        index = first + j
+        difference = cast(x[j], centres.dtype) - centres[index]
+        square = cast(difference * difference, spreads.dtype)
+        total = added(total, square / spreads[index])
+    return total
 
 
 class SumOfEntries(Op):
@@ -109,22 +119,24 @@ class SumOfEntries(Op):
         return sums
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        dtype, width = self.table.dtype.name, self.table.shape[1]
-        sizes, count = Array.of(self._sizes()), e.size(width)
-        table, sums = e.address(self.table), e.scratch(dtype, width)
-        with e.loop(count) as o:
-            e.store(sums, o, zero(dtype), dtype)
+        width, sizes = self.table.shape[1], Array.of(self._sizes())
+        return held(e, *write(e, summed_entries, x, self.table, self.starts, sizes, width))
 
-        def add(j: str, v: str) -> None:
-            last = f"{e.at(sizes, j, 'int64')} - 1"
-            inside = f"min(max(int64({v}), 0), {last})"
-            row = e.let(f"({e.at(self.starts, j)} + {inside}) * {count}", "int64").expr
-            with e.loop(count) as o:
-                entry = e.load(table, f"{row} + {o}", dtype, constant=True)
-                e.store(sums, o, f"{e.load(sums, o, dtype)} + {entry}", dtype)
 
-        x.each(add)
-        return e.dense(dtype, width, lambda o: e.load(sums, o, dtype), size=count, stored=True)
+def summed_entries(
+    x: Row, table: words.Numbers, starts: words.Numbers, sizes: words.Numbers, width: int
+) -> Any:
+    """The rows of a table that a row of whole numbers picks, one for each column, added up."""
+    count = words.size(width)
+    entries, sums = words.fitted(table), scratch(table.dtype, width)
+    for o in range(count):
+        sums[o] = words.zero(table)
+    for j, v in stored(x):
+        inside = min(max(cast(v, "int64"), 0), sizes[j] - 1)
+        row = (starts[j] + inside) * count
+        for o in range(count):
+            sums[o] += entries[row + o]
+    return sums, width, count
 
 
 # --- adapters -------------------------------------------------------------------------------------

@@ -306,8 +306,8 @@ def hash_tables(texts: Table, starts: Array) -> HashTables:
             if steps > 64 * len(texts) + 4096:
                 raise ParameterError("these strings were made to share one place in a hash table")
             slots[first[j] + slot] = entry
-    runs = (slots, first[:-1], np.array(masks, np.int64))
-    return HashTables(*map(Array.of, runs), *texts.blobs())
+    tables = map(Array.of, (slots, first[:-1], np.array(masks, np.int64)))
+    return HashTables._make([*tables, *texts.blobs()])
 
 
 def _table_size(entries: int) -> int:

@@ -7,11 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core import words
 from flour.core.check import expect, fitted, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted as FittedNumbers
+from flour.core.native import write
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Scalar, Type
+from flour.core.words import Number, Row, indexable
 from flour.language.adapters import Fitted, Importer, adapts, declines
 from flour.language.flow import Flow
 
@@ -51,11 +55,16 @@ class Descend(Op):
         return -1 - node
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, node = e.indexable(x), e.var("0")
-        with e.block(f"while {node} >= 0:"):
-            right, left = (e.at(side, node, "int64") for side in (self.right, self.left))
-            e.line(f"{node} = {right} if {at(node)} > 0 else {left}")
-        return e.let(f"-1 - {node}", "int64")
+        left, right = FittedNumbers(self.left, "int64"), FittedNumbers(self.right, "int64")
+        return e.let(write(e, leaf, x, left, right), "int64")
+
+
+def leaf(x: Row, left: words.Numbers, right: words.Numbers) -> Number:
+    """The number of the leaf that a row reaches."""
+    columns, node = indexable(x), 0
+    while node >= 0:
+        node = right[node] if columns[node] > 0 else left[node]
+    return -1 - node
 
 
 def _numbers(count: int) -> Any:

@@ -11,15 +11,33 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import maximum
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.emission import Column, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import listed, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Type, Vector
-from flour.ops.metrics import METRICS, Pair, Sums
+from flour.core.words import (
+    Numbers,
+    Row,
+    added,
+    cast,
+    number,
+    read_row,
+    rows,
+    scratch,
+    size,
+    stored,
+    times,
+    width,
+    write_row,
+)
+from flour.core.words import fitted as fitted_numbers
+from flour.ops.metrics import METRICS, Metric, Pair, Sums
 from flour.ops.product import multiply, product
 
 
@@ -82,50 +100,39 @@ class SquaredDistances(PointDistances):
         (x,) = inputs
         doubled = Array.of(-2.0 * self.points.array.astype(np.float64))
         multiply(e, x, product(doubled, Array.of(np.empty(0)), "float64"), out)
-        norms = Array.of(self._norms())
-        with e.loop(e.rows) as i:
-            target = e.var(out.row(i), "w")
-            norm = _length(e, x, e.var(x.row(i), "r"))
-            with e.loop(out.size) as o:
-                dot = e.load(target, o, "float64")
-                squared = f"maximum({dot} + {norm} + {e.at(norms, o)}, 0.0)"
-                e.store(target, o, squared, "float64")
+        write(e, completed, x, Array.of(self._norms()), out)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        count, dtype = e.size(self.points.shape[0]), self.result(x.dtype)
-        dots, norm = e.scratch("float64", self.points.shape[0]), e.var("0.0")
-        points = e.address(self._columns_first())
-        with e.loop(count) as o:
-            e.store(dots, o, "0.0", "float64")
-
-        def column(j: str, v: str) -> None:
-            value = e.let(e.cast(v, x.dtype, "float64"), "float64").expr
-            e.line(f"{norm} = {norm} + {value} * {value}")
-            with e.loop(count) as o:
-                point = e.load(points, f"({j}) * {count} + {o}", "float64", constant=True)
-                e.store(dots, o, f"{e.load(dots, o, 'float64')} + {value} * {point}", "float64")
-
-        x.each(column)
-        norms = Array.of(self._norms())
-
-        def at(o: str) -> str:
-            dot = e.load(dots, o, "float64")
-            squared = f"maximum(-2.0 * {dot} + {norm} + {e.at(norms, o)}, 0.0)"
-            return e.cast(squared, "float64", dtype)
-
-        return e.dense(dtype, self.points.shape[0], at, size=count)
+        count, dtype = self.points.shape[0], self.result(x.dtype)
+        points, norms = self._columns_first(), Array.of(self._norms())
+        return listed(e, write(e, squared_distances, x, points, norms, count, dtype), dtype, count)
 
 
-def _length(e: Emitter, x: Column, row: str) -> str:
-    """The squared length of a row."""
-    assert isinstance(x.type, Vector)
-    total = e.var("0.0")
-    with e.loop(x.size) as j:
-        loaded = e.cast(e.load(row, j, x.type.dtype, constant=True), x.type.dtype, "float64")
-        value = e.let(loaded, "float64").expr
-        square = f"{value} * {value}" if e.exact else f"loose_mul_float64({value}, {value})"
-        e.add(total, square, "float64")
-    return total
+def squared_distances(x: Row, points: Numbers, norms: Numbers, outputs: int, dtype: str) -> Any:
+    """|x|^2 - 2 x.y + |y|^2 for each of the points."""
+    count, dots = size(outputs), scratch("float64", outputs)
+    norm = 0.0
+    by_column = fitted_numbers(points)
+    for o in range(count):
+        dots[o] = 0.0
+    for j, v in stored(x):
+        value = cast(v, "float64")
+        norm = norm + value * value
+        for o in range(count):
+            dots[o] += value * by_column[j * count + o]
+    return [cast(maximum(-2.0 * dots[o] + norm + norms[o], 0.0), dtype) for o in range(count)]
+
+
+def completed(x: Numbers, norms: Numbers, out: Numbers) -> None:
+    """Add both squared lengths to the products with -2 y, for every row of a block."""
+    for i in range(rows(x)):
+        distances, row = write_row(out, i), read_row(x, i)
+        norm = 0.0
+        for j in range(width(x)):
+            value = cast(row[j], "float64")
+            norm = added(norm, times(value, value))
+        for o in range(width(out)):
+            distances[o] = maximum(distances[o] + norm + norms[o], 0.0)
 
 
 def _products(x: Any, points: NDArray[Any]) -> tuple[Any, Any]:
@@ -167,43 +174,41 @@ class Distances(PointDistances):
     def reference(self, x: Columns) -> Columns:
         metric = METRICS[self.metric]
         points, weights = self._columns_first().array, self._weights().array
-        shape = (len(x), self.points.shape[0])
-        sums = tuple(np.zeros(shape) for _ in range(metric.sums))
+        totals = [np.zeros((len(x), self.points.shape[0])) for _ in metric.sums]
         for j, column in enumerate(x.astype(np.float64).T):
-            sums = metric.step(sums, Pair(column[:, None], points[j], weights[j], self.p))
-        return metric.finish(Sums(sums, self.points.shape[1], self.p))
+            totals = metric.added(totals, Pair(column[:, None], points[j], weights[j], self.p))
+        return metric.finish(Sums(totals, self.points.shape[1], self.p))
 
     def structure(self) -> tuple[object, ...]:
         return (self.metric,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         metric, outs = METRICS[self.metric], self.points.shape[0]
-        count, p = e.size(outs), e.number(self.p, "float64")
-        sums = [e.scratch("float64", outs) for _ in range(metric.sums)]
-        points, weights = e.address(self._columns_first()), e.address(self._weights())
-        for where in sums:
-            with e.loop(count) as o:
-                e.store(where, o, "0.0", "float64")
+        points, weights = self._columns_first(), self._weights()
+        row = x if x.dense else e.hold(x)
+        how = metric, self.points.shape, self.p
+        return listed(e, write(e, distances, row, points, weights, *how), "float64", outs)
 
-        def column(j: str, v: str) -> None:
-            value = e.let(e.cast(v, x.dtype, "float64"), "float64").expr
-            weight = e.let(e.load(weights, j, "float64", constant=True), "float64").expr
-            with e.loop(count) as o:
-                index = f"({j}) * {count} + {o}"
-                point = e.let(e.load(points, index, "float64", constant=True), "float64").expr
-                terms = metric.terms(Pair(value, point, weight, p))
-                for where, term in zip(sums, terms, strict=True):
-                    total = e.load(where, o, "float64")
-                    combined = (
-                        f"maximum({total}, {term})" if metric.largest else f"{total} + {term}"
-                    )
-                    e.store(where, o, combined, "float64")
 
-        (x if x.dense else e.hold(x)).each(column)
-        columns = e.number(float(self.points.shape[1]), "float64")
-
-        def at(o: str) -> str:
-            totals = tuple(e.load(where, o, "float64") for where in sums)
-            return metric.code(Sums(totals, columns, p))
-
-        return e.dense("float64", outs, at, size=count)
+def distances(
+    x: Row, points: Numbers, weights: Numbers, metric: Metric, shape: tuple[int, int], p: float
+) -> Any:
+    """The distance to each of the points: sums over columns, then a function of the sums."""
+    outputs, columns = shape
+    count, exponent = size(outputs), number(p, "float64")
+    totals = [scratch("float64", outputs) for _ in metric.sums]
+    by_column, factors = fitted_numbers(points), fitted_numbers(weights)
+    for total in totals:
+        for o in range(count):
+            total[o] = 0.0
+    for j, v in stored(x):
+        value, weight = cast(v, "float64"), factors[j]
+        for o in range(count):
+            point = by_column[j * count + o]
+            terms = metric.terms(Pair(value, point, weight, exponent))
+            for total, term in zip(totals, terms, strict=True):
+                total[o] = metric.join(total[o], term)
+    divisor = number(columns, "float64")
+    return [
+        metric.finish(Sums([total[o] for total in totals], divisor, exponent)) for o in range(count)
+    ]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from flour.core.check import expect, fitted, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted, held, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import Type, Vector
+from flour.core.words import Numbers, Row, added, indexable, scratch, size
+from flour.core.words import fitted as fitted_numbers
 
 
 class SolveLower(Op):
@@ -37,17 +42,17 @@ class SolveLower(Op):
         return solution
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, size = e.indexable(x), e.size(self.matrix.shape[0])
-        solution, matrix = e.scratch("float64", x.width), e.address(self.matrix, "float64")
+        matrix = Fitted(self.matrix, "float64")
+        return held(e, *write(e, solved, x, matrix, self.matrix.shape[0]))
 
-        def entry(i: str, j: str) -> str:
-            return e.load(matrix, f"{i} * {size} + {j}", "float64", constant=True)
 
-        with e.loop(size) as i:
-            total = e.var("0.0")
-            with e.loop(i) as j:
-                e.add(total, f"{entry(i, j)} * {e.load(solution, j, 'float64')}")
-            e.store(solution, i, f"({at(i)} - {total}) / {entry(i, i)}", "float64")
-        return e.dense(
-            "float64", x.width, lambda j: e.load(solution, j, "float64"), size=x.size, stored=True
-        )
+def solved(x: Row, matrix: Numbers, rows: int) -> Any:
+    """The solution, from the first number to the last."""
+    columns, count = indexable(x), size(rows)
+    solution, entries = scratch("float64", rows), fitted_numbers(matrix)
+    for i in range(count):
+        total = 0.0
+        for j in range(i):
+            total = added(total, entries[i * count + j] * solution[j])
+        solution[i] = (columns[i] - total) / entries[i * count + i]
+    return solution, rows, len(x)

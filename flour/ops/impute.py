@@ -59,7 +59,7 @@ class IsMissing(Marked):
         return is_marker(x, self.marker)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return native.write(e, is_marker, x, self.marker)
+        return native.expression(e, is_marker, x, self.marker)
 
 
 class Impute(Marked):
@@ -74,7 +74,7 @@ class Impute(Marked):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         value = ScalarValue(e.at(self.values, j, x.dtype), x.dtype)
-        return native.write(e, imputed, x, value, self.marker)
+        return native.expression(e, imputed, x, value, self.marker)
 
 
 def imputed(x: Number, value: Number, marker: float) -> Number:

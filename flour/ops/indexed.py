@@ -10,7 +10,7 @@ from numpy import empty_like
 
 from flour.core import native
 from flour.core.check import expect, numeric, vector
-from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
@@ -27,6 +27,7 @@ from flour.core.words import (
     size,
     stored,
 )
+from flour.ops.structure import nearest_entry
 
 
 def _replaced(_: Number, new: Number) -> Number:
@@ -34,13 +35,8 @@ def _replaced(_: Number, new: Number) -> Number:
 
 
 #: How an update meets what is there.
-REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "none": _replaced,
-    "add": np.add,
-    "mul": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
+REDUCTIONS: dict[str, Callable[..., Any]] = {"none": _replaced, "add": np.add, "mul": np.multiply}
+REDUCTIONS |= {"max": np.maximum, "min": np.minimum}
 
 
 class PickAt(Op):
@@ -61,14 +57,8 @@ class PickAt(Op):
         return np.take_along_axis(x, inside, axis=1)
 
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
-        values = e.indexable(x), native.Code(e.size(x.width - 1))
-        return native.columnwise(e, nearest_column, places, *values, dtype=x.dtype)
-
-
-def nearest_column(place: Number, _: int, columns: Row, last: int) -> Number:
-    """The column of this number, or the nearest one."""
-    inside = min(max(cast(place, "int64"), 0), last)
-    return columns[inside]
+        values = native.indexable_row(e, x), native.Code(e.size(x.width - 1))
+        return native.columnwise(e, nearest_entry, places, *values, dtype=x.dtype)
 
 
 class InRange(Op):
@@ -99,19 +89,10 @@ class InRange(Op):
         return x
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        if isinstance(x, ScalarValue):
-            native.write(e, check_index, x, self.size)
-        else:
-            if not all(part.stored for part in x.parts):
-                x = e.keep(x)
-            native.write(e, check_indices, x, self.size)
+        if isinstance(x, VectorValue) and not all(part.stored for part in x.parts):
+            x = e.keep(x)
+        native.write(e, check_indices, native.as_row(e, x), self.size)
         return x
-
-
-def check_index(x: Number, count: int) -> None:
-    """Refuse an index beyond so many."""
-    if x < 0 or x > size(count - 1):
-        refuse()
 
 
 def check_indices(x: Row, count: int) -> None:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import isnan, log, sqrt
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Code, expression
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import Extent, Type, Vector
+from flour.core.words import Number, Numbers, behind, cast, like
+from flour.core.words import fitted as fitted_numbers
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
@@ -79,81 +83,76 @@ class Ranks(Op):
         return (self.margin > 0, self.sparse)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        count = e.size(self.quantiles.shape[1])
-        margin = e.number(self.margin, x.dtype)
-
-        def rank(j: str, v: str) -> str:
-            value = e.let(v, x.dtype).expr
-            result = e.var(f"{x.dtype}({value})")
-            skip = f"{value} == {value}" + (f" and {value} != 0" if self.sparse else "")
-            with e.block(f"if {skip}:"):
-                self._inside(e, (j, value, result, margin, count), x.dtype)
-            return result
-
-        return e.map(rank, x, dtype=x.dtype, width=x.width, keeps_zero=self.sparse)
-
-    def _inside(self, e: Emitter, names: tuple[str, str, str, str, str], dtype: str) -> None:
-        j, value, result, margin, count = names
-        grid = e.let(f"{e.address(self.quantiles)} + 8 * {j} * {count}", "int64").expr
-        first, last = (
-            e.let(f"ldc_float64({grid}, {at})", "float64").expr for at in ("0", f"{count} - 1")
+        count = ScalarValue(e.size(self.quantiles.shape[1]), "int64")
+        margin = ScalarValue(e.number(self.margin, x.dtype), x.dtype)
+        how = self.quantiles, self.ranks, count, margin if self.margin else None
+        return e.map(
+            lambda j, v: expression(e, rank, Code(v, x.dtype), Code(j), *how, sparse=self.sparse),
+            x,
+            dtype=x.dtype,
+            width=x.width,
+            keeps_zero=self.sparse,
         )
-        low, high = f"{value} <= {first}", f"{value} >= {last}"
-        if self.margin:
-            low, high = f"{value} - {margin} < {first}", f"{value} + {margin} > {last}"
-        with e.block(f"if {low}:"):
-            e.line(f"{result} = {dtype}(0)")
-        with e.block("else:"):
-            with e.block(f"if {high}:"):
-                e.line(f"{result} = {dtype}({self._top(e, value, last, count)})")
-            with e.block("else:"):
-                mean = self._between(e, f"float64({value})", grid, count)
-                e.line(f"{result} = {e.cast(mean, 'float64', dtype)}")
-
-    def _top(self, e: Emitter, value: str, last: str, count: str) -> str:
-        """The rank at and above the last quantile: 1, unless it is the only quantile."""
-        if self.margin:
-            return "1"
-        end = e.load(e.address(self.ranks), f"{count} - 1", "float64", constant=True)
-        return f"1.0 if {value} == {last} else {end}"
-
-    def _between(self, e: Emitter, value: str, grid: str, count: str) -> str:
-        """The mean of the ranks interpolated from below and from above."""
-        ranks = e.address(self.ranks)
-        x = e.let(value, "float64").expr
-        below = _last(e, grid, count, f"{{}} <= {x}")
-        above = e.var(f"min({_last(e, grid, count, f'{{}} < {x}')} + 1, {count} - 1)")
-        g, r = _loader(e, grid), _loader(e, ranks)
-        up = e.var(r(below))
-        with e.block(f"if {g(below)} != {x}:"):
-            after = f"min({below} + 1, {count} - 1)"
-            slope = f"({r(after)} - {r(below)}) / ({g(after)} - {g(below)})"
-            e.line(f"{up} = {slope} * ({x} - {g(below)}) + {r(below)}")
-        down = e.var(f"-{r(above)}")
-        with e.block(f"if {g(above)} != {x}:"):
-            before = f"max({above} - 1, 0)"
-            slope = f"(-{r(before)} + {r(above)}) / (-{g(before)} + {g(above)})"
-            e.line(f"{down} = {slope} * (-{x} + {g(above)}) + -{r(above)}")
-        return f"(0.5 * ({up} - {down}))"
 
 
-def _loader(e: Emitter, base: str) -> Callable[[str], str]:
-    return lambda index: e.load(base, index, "float64", constant=True)
+def rank(
+    x: Number,
+    j: int,
+    quantiles: Numbers,
+    ranks: Numbers,
+    count: int,
+    margin: Number | None,
+    *,
+    sparse: bool,
+) -> Number:
+    """The rank of a number of a column."""
+    result = like(x, x)
+    if not isnan(x) and (not sparse or x != 0):
+        grid = behind(fitted_numbers(quantiles), j * count)
+        first, last = grid[0], grid[count - 1]
+        if (x <= first) if margin is None else (x - margin < first):
+            result = like(x, 0)
+        elif (x >= last) if margin is None else (x + margin > last):
+            # 1, unless there is only one quantile.
+            result = like(x, 1 if margin is not None or x == last else ranks[count - 1])
+        else:
+            mean = mean_rank(cast(x, "float64"), grid, fitted_numbers(ranks), count)
+            result = cast(mean, x.dtype)
+    return result
 
 
-def _last(e: Emitter, grid: str, count: str, holds: str) -> str:
-    """Emit a search for the last place of a grid where a condition holds that fails later on.
+def mean_rank(x: Number, grid: Numbers, ranks: Numbers, count: int) -> Number:
+    """The mean of the ranks interpolated from below and from above."""
+    below = last_place(grid, count, x, np.less_equal)
+    above = min(last_place(grid, count, x, np.less) + 1, count - 1)
+    up = ranks[below]
+    if grid[below] != x:
+        after = min(below + 1, count - 1)
+        slope = (ranks[after] - ranks[below]) / (grid[after] - grid[below])
+        up = slope * (x - grid[below]) + ranks[below]
+    down = -ranks[above]
+    if grid[above] != x:
+        before = max(above - 1, 0)
+        fall = (-ranks[before] + ranks[above]) / (-grid[before] + grid[above])
+        down = fall * (-x + grid[above]) + -ranks[above]
+    return 0.5 * (up - down)
 
-    The first place is not tested; it is the answer where the condition fails at all others, as it
+
+def last_place(
+    grid: Numbers, count: int, x: Number, holds: Callable[[Number, Number], Number]
+) -> int:
+    """The last place of a grid where a comparison with x holds that fails later on.
+
+    The first place is not tested; it is the answer where the comparison fails at all others, as it
     does for NaN.
     """
-    low, high = e.var("0", "lo"), e.var(count, "hi")
-    with e.block(f"while {high} - {low} > 1:"):
-        middle = e.let(f"({low} + {high}) >> 1", "int64").expr
-        with e.block(f"if {holds.format(_loader(e, grid)(middle))}:"):
-            e.line(f"{low} = {middle}")
-        with e.block("else:"):
-            e.line(f"{high} = {middle}")
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if holds(grid[middle], x):
+            low = middle
+        else:
+            high = middle
     return low
 
 
@@ -179,46 +178,43 @@ class NormalQuantile(FloatElementwise):
         return np.where((p < 0) | (p > 1) | np.isnan(p), np.nan, quantile).astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        p = e.let(e.cast(x.expr, x.dtype, "float64"), "float64").expr
-        q = e.let(f"{p} - 0.5", "float64").expr
-        quantile = e.var(f"{q} * 0.0")
-        with e.block(f"if abs({q}) <= 0.425:"):
-            r = e.let(f"0.180625 - {q} * {q}", "float64").expr
-            e.line(f"{quantile} = {q} * {_ratio_text(_MIDDLE, r)}")
-        with e.block("else:"):
-            r = e.var(f"sqrt(-log({p} if {q} <= 0.0 else 1.0 - {p}))")
-            with e.block(f"if {r} <= 5.0:"):
-                e.line(f"{r} = {r} - 1.6")
-                e.line(f"{quantile} = {_ratio_text(_SIDE, r)}")
-            with e.block("else:"):
-                far = e.let(f"{r} - 5.0", "float64").expr
-                # At 0 and 1 the ratio is infinity over infinity; the answer is infinity itself.
-                e.line(f"{quantile} = {_ratio_text(_TAIL, far)} if {r} < 1e300 else {r}")
-            with e.block(f"if {q} < 0.0:"):
-                e.line(f"{quantile} = -{quantile}")
-        return e.cast(quantile, "float64", x.dtype)
+        return expression(e, quantile, x)
+
+
+def quantile(x: Number) -> Number:
+    """The number that a standard normal variable stays below with probability x."""
+    p = cast(x, "float64")
+    q = p - 0.5
+    result = q * 0.0
+    if abs(q) <= 0.425:
+        result = q * _ratio(_MIDDLE, 0.180625 - q * q)
+    else:
+        r = sqrt(-log(p if q <= 0.0 else 1.0 - p))
+        if r <= 5.0:
+            r = r - 1.6
+            result = _ratio(_SIDE, r)
+        else:
+            # At 0 and 1 the ratio is infinity over infinity; the answer is infinity itself.
+            result = _ratio(_TAIL, r - 5.0) if r < 1e300 else r
+        if q < 0.0:
+            result = -result
+    return cast(result, x.dtype)
 
 
 Ratio = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def _ratio(coefficients: Ratio, r: NDArray[Any]) -> Any:
+def _ratio(coefficients: Ratio, r: Number) -> Number:
     """Two polynomials of r over one another."""
-    above, below = (np.polyval(np.array(side), r) for side in coefficients)
-    return above / below
+    return _polynomial(coefficients[0], r) / _polynomial(coefficients[1], r)
 
 
-def _ratio_text(coefficients: Ratio, r: str) -> str:
-    """The same as an expression."""
-    above, below = (_horner(side, r) for side in coefficients)
-    return f"({above} / {below})"
-
-
-def _horner(coefficients: tuple[float, ...], r: str) -> str:
-    expr = repr(coefficients[0])
+def _polynomial(coefficients: tuple[float, ...], r: Number) -> Number:
+    """A polynomial, the coefficient of the highest power first."""
+    total = coefficients[0]
     for number in coefficients[1:]:
-        expr = f"({expr} * {r} + {number!r})"
-    return expr
+        total = total * r + number
+    return total
 
 
 # The rational approximations of algorithm AS 241 (Wichura, 1988), highest power first: numerator

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core import words
 from flour.core.check import numeric
 from flour.core.emission import Emitter, ScalarValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted as FittedNumbers
+from flour.core.native import expression
 from flour.core.op import Array, Op
 from flour.core.types import Type
+from flour.core.words import Number, like
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
+from flour.ops.interpolate import last_place
 
 
 class Interpolate(FloatElementwise):
@@ -56,39 +61,26 @@ class Interpolate(FloatElementwise):
         return np.where(inside, height, x.dtype.type(np.nan))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = e.let(x.expr, x.dtype).expr
-        end = e.size(len(self.knots) - 1)
-
-        def knot(index: str) -> str:
-            return e.at(self.knots, index, x.dtype)
-
-        def height(index: str) -> str:
-            return e.at(self.heights, index, x.dtype)
-
-        result = e.var(f"{x.dtype}(math.nan)")
-        with e.block(f"if {value} >= {knot('0')} and {value} <= {knot(end)}:"):
-            low, high = _around(e, knot, value, end, exact=self._exact(x.dtype))
-            rise = f"({height(high)} - {height(low)}) / ({knot(high)} - {knot(low)})"
-            e.line(f"{result} = {rise} * ({value} - {knot(low)}) + {height(low)}")
-            if self._exact(x.dtype):
-                for index in (low, high):
-                    with e.block(f"if {value} == {knot(index)}:"):
-                        e.line(f"{result} = {height(index)}")
-        return result
+        end = ScalarValue(e.size(len(self.knots) - 1), "int64")
+        knots, heights = FittedNumbers(self.knots, x.dtype), FittedNumbers(self.heights, x.dtype)
+        return expression(e, height, x, knots, heights, end, exact=self._exact(x.dtype))
 
 
-def _around(
-    e: Emitter, knot: Callable[[str], str], value: str, end: str, *, exact: bool
-) -> tuple[str, str]:
-    """The knots around a value: the last that is not above it (float32: below it), and the next."""
-    low, high = e.var("0"), e.var(end)
-    with e.block(f"while {high} - {low} > 1:"):
-        middle = e.let(f"({low} + {high}) >> 1", "int64").expr
-        with e.block(f"if {knot(middle)} {'<=' if exact else '<'} {value}:"):
-            e.line(f"{low} = {middle}")
-        with e.block("else:"):
-            e.line(f"{high} = {middle}")
-    return low, high
+def height(
+    x: Number, knots: words.Numbers, heights: words.Numbers, end: int, *, exact: bool
+) -> Number:
+    """The height of the lines at x."""
+    result = like(x, math.nan)
+    if x >= knots[0] and x <= knots[end]:
+        low = last_place(knots, end, x, np.less_equal if exact else np.less)
+        high = low + 1
+        rise = (heights[high] - heights[low]) / (knots[high] - knots[low])
+        result = rise * (x - knots[low]) + heights[low]
+        if exact:
+            for index in (low, high):
+                if x == knots[index]:
+                    result = heights[index]
+    return result
 
 
 @adapts("sklearn.isotonic.IsotonicRegression")

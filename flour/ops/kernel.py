@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.emission import Emitter, ScalarValue
+from flour.core.native import expression
+from flour.core.words import Number, number
 from flour.language.adapters import Importer
 from flour.language.flow import Flow
 from flour.ops.bases import FloatElementwise
@@ -23,10 +25,15 @@ class Power(FloatElementwise):
     exponent: float
 
     def compute(self, x: NDArray[Any]) -> Any:
-        return x ** x.dtype.type(self.exponent)
+        return power(x, self.exponent)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"({x.expr} ** {e.number(self.exponent, x.dtype)})"
+        return expression(e, power, x, self.exponent)
+
+
+def power(x: Number, exponent: float) -> Number:
+    """A power of x."""
+    return x ** number(exponent, x.dtype)
 
 
 KERNELS = (

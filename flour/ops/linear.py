@@ -11,12 +11,29 @@ from numpy.typing import NDArray
 from flour.core.check import fitted, vector
 from flour.core.emission import Column, Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted, listed, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import ANYTHING, FLOATS, Extent, Type, Vector, extent_of, promote
+from flour.core.words import (
+    Numbers,
+    Row,
+    added,
+    cast,
+    read_row,
+    registers,
+    rows,
+    scratch,
+    size,
+    stored,
+    times,
+    width,
+    write_row,
+    zero,
+)
+from flour.core.words import fitted as fitted_numbers
 from flour.language.flow import Flow
 from flour.ops.product import multiply, product
-from flour.ops.reduce import zero
 
 #: Up to this many outputs of a sparse row are summed in a register each.
 _FEW = 4
@@ -79,69 +96,13 @@ class Linear(Op):
         return isinstance(x, Vector) and not x.sparse and self.weights.shape[0] > 1
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        outs = self.weights.shape[0]
-        return self._one(e, x) if outs == 1 else (self._few if outs <= _FEW else self._many)(e, x)
-
-    def _one(self, e: Emitter, x: VectorValue) -> RowValue:
-        """One output: a running sum in a register."""
-        dtype = self._dtype(x.dtype)
-        total = e.var(zero(dtype))
-
-        def add(j: str, v: str) -> None:
-            value, weight = e.cast(v, x.dtype, dtype), e.at(self.weights, j, dtype)
-            _add_product(e, total, value, weight, dtype)
-
-        x.each(add)
-        return self._ended(e, [total], dtype)
-
-    def _few(self, e: Emitter, x: VectorValue) -> RowValue:
-        """Few outputs of a sparse row: a running sum in a register for each of them."""
-        dtype, outs = self._dtype(x.dtype), self.weights.shape[0]
-        by_column = e.address(_transposed(self.weights), dtype)
-        totals = [e.var(zero(dtype)) for _ in range(outs)]
-
-        def add(j: str, v: str) -> None:
-            value = e.let(e.cast(v, x.dtype, dtype), dtype).expr
-            first = e.let(f"({j}) * {outs}", "int64").expr
-            for o, total in enumerate(totals):
-                weight = e.load(by_column, f"{first} + {o}", dtype, constant=True)
-                _add_product(e, total, value, weight, dtype)
-
-        x.each(add)
-        return self._ended(e, totals, dtype)
-
-    def _ended(self, e: Emitter, totals: list[str], dtype: str) -> RowValue:
-        """The outputs, from sums held in registers."""
-        if len(self.bias):
-            for o, total in enumerate(totals):
-                e.line(f"{total} = {total} + {e.at(self.bias, str(o), dtype)}")
-        return e.joined([e.let(total, dtype) for total in totals], dtype, len(totals))
-
-    def _many(self, e: Emitter, x: VectorValue) -> RowValue:
-        """Several outputs of a sparse row: each stored value is added to every output."""
-        dtype, outs = self._dtype(x.dtype), self.weights.shape[0]
-        count = e.size(outs)
-        sums = e.scratch(dtype, outs)
-        by_column = e.address(_transposed(self.weights), dtype)
-        zero = "0.0" if dtype == "float64" else "float32(0.0)"
-        with e.loop(count) as o:
-            e.store(sums, o, zero, dtype)
-
-        def add(j: str, v: str) -> None:
-            value = e.let(e.cast(v, x.dtype, dtype), dtype).expr
-            with e.loop(count) as o:
-                weight = e.load(by_column, f"({j}) * {count} + {o}", dtype, constant=True)
-                e.store(sums, o, f"{e.load(sums, o, dtype)} + {value} * {weight}", dtype)
-
-        x.each(add)
-        if not len(self.bias):
-            return e.dense(dtype, outs, lambda o: e.load(sums, o, dtype), size=count)
-        return e.dense(
-            dtype,
-            outs,
-            lambda o: f"({e.load(sums, o, dtype)} + {e.at(self.bias, o, dtype)})",
-            size=count,
-        )
+        outs, dtype = self.weights.shape[0], self._dtype(x.dtype)
+        bias = Fitted(self.bias, dtype) if len(self.bias) else None
+        by_column = Fitted(self.weights if outs == 1 else _transposed(self.weights), dtype)
+        if outs > _FEW:
+            return listed(e, write(e, summed_in_memory, x, by_column, bias, outs), dtype, outs)
+        totals = write(e, summed_in_registers, x, by_column, bias, tuple(range(outs)))
+        return e.joined([e.let(total, dtype) for total in totals], dtype, outs)
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
@@ -150,31 +111,47 @@ class Linear(Op):
         if dtype in FLOATS:
             multiply(e, x, product(self.weights, self.bias, dtype), out)
         else:
-            self._whole_numbers(e, x, out, dtype)
-
-    def _whole_numbers(self, e: Emitter, x: Column, out: Column, dtype: str) -> None:
-        """Whole numbers by whole weights."""
-        assert isinstance(x.type, Vector)
-        weights = e.address(_transposed(self.weights), dtype)
-        with e.loop(e.rows) as i:
-            source = e.var(x.row(i), "r")
-            target = e.var(out.row(i), "w")
-            with e.loop(out.size) as o:
-                e.store(target, o, e.at(self.bias, o, dtype) if len(self.bias) else "0", dtype)
-            with e.loop(x.size) as j:
-                loaded = e.load(source, j, x.type.dtype, constant=True)
-                value = e.let(e.cast(loaded, x.type.dtype, dtype), dtype).expr
-                with e.loop(out.size) as o:
-                    weight = e.load(weights, f"{j} * {out.size} + {o}", dtype, constant=True)
-                    e.store(target, o, f"{e.load(target, o, dtype)} + {value} * {weight}", dtype)
+            by_column, bias = Fitted(_transposed(self.weights), dtype), Fitted(self.bias, dtype)
+            write(e, summed_in_place, x, by_column, bias if len(self.bias) else None, out)
 
 
-def _add_product(e: Emitter, total: str, value: str, weight: str, dtype: str) -> None:
-    """One more term of a sum in a register."""
-    if e.exact or dtype not in FLOATS:
-        e.add(total, f"{value} * {weight}", dtype)
-    else:
-        e.add(total, f"loose_mul_{dtype}({value}, {weight})", dtype)
+def summed_in_registers(x: Row, weights: Numbers, bias: Numbers, outputs: tuple[int, ...]) -> Any:
+    """Few dot products of a row, each with a running sum in a register."""
+    by_column, totals = fitted_numbers(weights), registers(weights.dtype, len(outputs))
+    for j, v in stored(x):
+        value, first = cast(v, weights.dtype), j * len(outputs)
+        for o in outputs:
+            totals[o] = added(totals[o], times(value, by_column[first + o]))
+    if bias is not None:
+        for o in outputs:
+            totals[o] = totals[o] + bias[o]
+    return totals
+
+
+def summed_in_memory(x: Row, weights: Numbers, bias: Numbers, outputs: int) -> Any:
+    """Several dot products of a sparse row: each stored value is added to every sum."""
+    count, sums = size(outputs), scratch(weights.dtype, outputs)
+    by_column = fitted_numbers(weights)
+    for o in range(count):
+        sums[o] = zero(weights)
+    for j, v in stored(x):
+        value = cast(v, weights.dtype)
+        for o in range(count):
+            sums[o] += value * by_column[j * count + o]
+    return [sums[o] if bias is None else sums[o] + bias[o] for o in range(count)]
+
+
+def summed_in_place(x: Numbers, weights: Numbers, bias: Numbers, out: Numbers) -> None:
+    """The products of whole numbers, for every row of a block."""
+    by_column = fitted_numbers(weights)
+    for i in range(rows(x)):
+        source, sums = read_row(x, i), write_row(out, i)
+        for o in range(width(out)):
+            sums[o] = 0 if bias is None else bias[o]
+        for j in range(width(x)):
+            value = cast(source[j], weights.dtype)
+            for o in range(width(out)):
+                sums[o] += value * by_column[j * width(out) + o]
 
 
 def _transposed(weights: Array) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy import empty_like, exp, maximum
+from numpy import empty_like, maximum
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
@@ -14,11 +14,8 @@ from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.native import Code, write
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Type
-from flour.core.words import Number, Row, added, exp_alone, indexable, sigmoid, sigmoid_alone, zero
+from flour.core.words import Number, Row, added, indexable, zero
 from flour.ops.bases import FloatElementwise
-
-#: Exponentials of fewer numbers are computed one by one.
-SEVERAL = 8
 
 
 class Sigmoid(FloatElementwise):
@@ -29,16 +26,21 @@ class Sigmoid(FloatElementwise):
     restates = True
 
     def compute(self, x: NDArray[Any]) -> Any:
-        return sigmoid(x)
+        return 1 / (1 + np.exp(-x))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, sigmoid, x)
+        return f"sigmoid({x.expr})"
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        word, dtype = for_width("sigmoid", getattr(x, "width", 1)), x.dtype
         if isinstance(x, ScalarValue):
-            return e.let(write(e, sigmoid_alone, x), x.dtype)
-        function, dtype = sigmoid if x.width >= SEVERAL else sigmoid_alone, x.dtype
-        return e.map(lambda _, v: write(e, function, Code(v, dtype)), x, dtype=dtype, width=x.width)
+            return e.let(f"{word}({x.expr})", dtype)
+        return e.map(lambda _, v: f"{word}({v})", x, dtype=dtype, width=x.width)
+
+
+def for_width(word: str, width: int) -> Code:
+    """The function for a loop of this length: below eight, numbers are computed one by one."""
+    return Code(word if width >= 8 else f"{word}_alone")
 
 
 class Softmax(Op):
@@ -60,7 +62,7 @@ class Softmax(Op):
         return result
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        shares = write(e, softmax, x, exp if x.width >= SEVERAL else exp_alone)
+        shares = write(e, softmax, x, for_width("exp", x.width))
         return e.dense(x.dtype, x.width, shares.write)
 
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import minimum, sqrt
 
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted, held, listed, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, INTS, Type, Vector, promote
+from flour.core.words import (
+    Number,
+    Numbers,
+    Row,
+    added,
+    cast,
+    indexable,
+    number,
+    scratch,
+    size,
+    stored,
+)
+from flour.core.words import fitted as fitted_numbers
 
 
 class ShortestWay(Op):
@@ -42,27 +57,21 @@ class ShortestWay(Op):
         return (rows + distances[:, :, None]).min(axis=1)
 
     def emit(self, e: Emitter, places: VectorValue, distances: VectorValue) -> RowValue:
-        table_dtype, dtype = self.table.dtype.name, promote(distances.dtype, self.table.dtype.name)
-        outs, last = e.size(self.table.shape[1]), e.size(len(self.table) - 1)
-        best, table = e.scratch(dtype, self.table.shape[1]), e.address(self.table)
-        length_at = e.indexable(distances)
+        dtype = promote(distances.dtype, self.table.dtype.name)
+        return held(e, *write(e, shortest, places, distances, self.table, *self.table.shape, dtype))
 
-        def offer(j: str, v: str) -> None:
-            row = e.let(f"min(max({v}, 0), {last}) * {outs}", "int64").expr
-            start = e.let(e.cast(length_at(j), distances.dtype, dtype), dtype).expr
-            with e.loop(outs) as o:
-                rest = e.cast(
-                    e.load(table, f"{row} + {o}", table_dtype, constant=True), table_dtype, dtype
-                )
-                length = e.let(f"{rest} + {start}", dtype).expr
-                shortest = e.load(best, o, dtype)
-                e.store(
-                    best, o, f"({length} if {j} == 0 else minimum({shortest}, {length}))", dtype
-                )
 
-        places.each(offer)
-        size = self.table.shape[1]
-        return e.dense(dtype, size, lambda o: e.load(best, o, dtype), size=outs, stored=True)
+def shortest(places: Row, distances: Row, table: Numbers, rows: int, width: int, dtype: str) -> Any:
+    """The shortest way to each column of the table, over one of the picked rows."""
+    count, last = size(width), size(rows - 1)
+    best, ways = scratch(dtype, width), fitted_numbers(table)
+    lengths = indexable(distances)
+    for j, v in stored(places):
+        row, start = min(max(v, 0), last) * count, cast(lengths[j], dtype)
+        for o in range(count):
+            length = cast(ways[row + o], dtype) + start
+            best[o] = length if j == 0 else minimum(best[o], length)
+    return best, width, count
 
 
 class Barycentre(Op):
@@ -99,81 +108,69 @@ class Barycentre(Op):
         return weights / weights.sum(axis=1, keepdims=True)
 
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
-        count, width = places.width, e.size(self.points.shape[1])
-        row, picked = e.indexable(x), e.indexable(places)
-        k, last = places.size, e.size(len(self.points) - 1)
-        points = e.address(self.points, "float64")
-        differences = e.scratch("float64", count * self.points.shape[1])
-        with e.loop(k) as i:
-            start = e.let(f"min(max({picked(i)}, 0), {last}) * {width}", "int64").expr
-            with e.loop(width) as j:
-                point = e.load(points, f"{start} + {j}", "float64", constant=True)
-                e.store(differences, f"{i} * {width} + {j}", f"{point} - {row(j)}", "float64")
-        matrix, weights = e.scratch("float64", count * count), e.scratch("float64", count)
-        _products(e, differences, matrix, k, width)
-        _ridge(e, matrix, k, e.number(self.reg, "float64"))
-        _factor(e, matrix, k)
-        total = _solve(e, matrix, weights, k)
-        return e.dense(
-            "float64", count, lambda j: f"({e.load(weights, j, 'float64')} / {total})", size=k
-        )
+        points = Fitted(self.points, "float64")
+        found = write(e, barycentre, x, places, points, *self.points.shape, places.width, self.reg)
+        return listed(e, found, "float64", places.width)
 
 
-def _products(e: Emitter, differences: str, matrix: str, k: str, width: str) -> None:
-    """The dot products of all pairs (the lower half)."""
-    with e.loop(k) as i, e.loop(f"{i} + 1") as j:
-        total = e.var("0.0")
-        with e.loop(width) as c:
-            left, right = (e.load(differences, f"{r} * {width} + {c}", "float64") for r in (i, j))
-            e.add(total, f"{left} * {right}")
-        e.store(matrix, f"{i} * {k} + {j}", total, "float64")
+def barycentre(
+    x: Row, places: Row, points: Numbers, rows: int, columns: int, count: int, reg: float
+) -> Any:
+    """The weights of the picked points, by the equations of their differences from the row."""
+    width = size(columns)
+    row, picked = indexable(x), indexable(places)
+    k, last = len(places), size(rows - 1)
+    table, differences = fitted_numbers(points), scratch("float64", count * columns)
+    for i in range(k):
+        start = min(max(picked[i], 0), last) * width
+        for j in range(width):
+            differences[i * width + j] = table[start + j] - row[j]
+    matrix, weights = scratch("float64", count * count), scratch("float64", count)
+    for i in range(k):
+        for j in range(i + 1):
+            total = 0.0
+            for c in range(width):
+                total = added(total, differences[i * width + c] * differences[j * width + c])
+            matrix[i * k + j] = total
+    add_ridge(matrix, k, number(reg, "float64"))
+    factorise(matrix, k)
+    whole = solve_ones(matrix, weights, k)
+    return [weights[j] / whole for j in range(k)]
 
 
-def _ridge(e: Emitter, matrix: str, k: str, reg: str) -> None:
-    trace = e.var("0.0")
-    with e.loop(k) as i:
-        e.line(f"{trace} = {trace} + {e.load(matrix, f'{i} * {k} + {i}', 'float64')}")
-    ridge = e.let(f"({reg} * {trace} if {trace} > 0.0 else {reg})", "float64").expr
-    with e.loop(k) as i:
-        diagonal = f"{i} * {k} + {i}"
-        e.store(matrix, diagonal, f"{e.load(matrix, diagonal, 'float64')} + {ridge}", "float64")
+def add_ridge(matrix: Numbers, k: int, reg: Number) -> None:
+    """Add to the diagonal in proportion to its sum."""
+    trace = 0.0
+    for i in range(k):
+        trace = trace + matrix[i * k + i]
+    ridge = reg * trace if trace > 0.0 else reg
+    for i in range(k):
+        matrix[i * k + i] += ridge
 
 
-def _factor(e: Emitter, matrix: str, k: str) -> None:
-    """Cholesky's factor, in place of the lower half."""
-    with e.loop(k) as i, e.loop(f"{i} + 1") as j:
-        index = f"{i} * {k} + {j}"
-        total = e.var(e.load(matrix, index, "float64"))
-        with e.loop(j) as c:
-            left, right = (e.load(matrix, f"{r} * {k} + {c}", "float64") for r in (i, j))
-            e.line(f"{total} = {total} - {left} * {right}")
-        diagonal = e.load(matrix, f"{j} * {k} + {j}", "float64")
-        e.store(
-            matrix, index, f"(sqrt({total}) if {i} == {j} else {total} / {diagonal})", "float64"
-        )
+def factorise(matrix: Numbers, k: int) -> None:
+    """Put Cholesky's factor in the place of the lower half."""
+    for i in range(k):
+        for j in range(i + 1):
+            total = matrix[i * k + j]
+            for c in range(j):
+                total = total - matrix[i * k + c] * matrix[j * k + c]
+            matrix[i * k + j] = sqrt(total) if i == j else total / matrix[j * k + j]
 
 
-def _solve(e: Emitter, matrix: str, weights: str, k: str) -> str:
+def solve_ones(matrix: Numbers, weights: Numbers, k: int) -> Number:
     """Solve for a right side of ones with the factor and its transpose; the sum of the answer."""
-    with e.loop(k) as i:
-        total = e.var("1.0")
-        with e.loop(i) as j:
-            term = (
-                f"{e.load(matrix, f'{i} * {k} + {j}', 'float64')} * {e.load(weights, j, 'float64')}"
-            )
-            e.line(f"{total} = {total} - {term}")
-        diagonal = e.load(matrix, f"{i} * {k} + {i}", "float64")
-        e.store(weights, i, f"{total} / {diagonal}", "float64")
-    whole = e.var("0.0")
-    with e.loop(k) as down:
-        i = e.let(f"{k} - 1 - {down}", "int64").expr
-        total = e.var(e.load(weights, i, "float64"))
-        with e.loop(k, f"{i} + 1") as j:
-            term = (
-                f"{e.load(matrix, f'{j} * {k} + {i}', 'float64')} * {e.load(weights, j, 'float64')}"
-            )
-            e.line(f"{total} = {total} - {term}")
-        diagonal = e.load(matrix, f"{i} * {k} + {i}", "float64")
-        e.store(weights, i, f"{total} / {diagonal}", "float64")
-        e.line(f"{whole} = {whole} + {e.load(weights, i, 'float64')}")
+    for i in range(k):
+        total = 1.0
+        for j in range(i):
+            total = total - matrix[i * k + j] * weights[j]
+        weights[i] = total / matrix[i * k + i]
+    whole = 0.0
+    for down in range(k):
+        i = k - 1 - down
+        rest = weights[i]
+        for j in range(i + 1, k):
+            rest = rest - matrix[j * k + i] * weights[j]
+        weights[i] = rest / matrix[i * k + i]
+        whole = whole + weights[i]
     return whole

@@ -1,133 +1,142 @@
-"""The metrics of `Distances`: the term each column adds to a sum, and the distance from the
-sums.
+"""The metrics of `Distances`: the term each column adds to a sum, and the distance from the sums.
 
-Every metric is written twice, for numpy and as the text of native code. The two stand side by side
-because both must do the same operations in the same order.
+Every function is one of numpy arrays and of native code alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy import sqrt, where
+
+from flour.core.native import Code, written_as
+from flour.core.words import Number
 
 
 class Pair(NamedTuple):
-    """A column of the row and of the point, its weight and the exponent: as numbers or as code."""
+    """A column's numbers in the row and in the point, its weight, and the exponent."""
 
-    x: Any
-    y: Any
-    w: Any
-    p: Any
+    x: Number
+    y: Number
+    w: Number
+    p: Number
 
 
 class Sums(NamedTuple):
-    """The sums of a metric, the number of columns, and the exponent: as numbers or as code."""
+    """The sums of a metric, the number of columns, and the exponent."""
 
-    totals: tuple[Any, ...]
-    columns: Any
-    p: Any
+    totals: Sequence[Number]
+    columns: Number
+    p: Number
 
 
 class Metric(NamedTuple):
     """One way to measure distance, as sums over columns."""
 
-    #: The term that a column adds to each sum, in numpy and as code.
-    numbers: Callable[[Pair], tuple[Any, ...]]
-    terms: Callable[[Pair], tuple[str, ...]]
-    #: The distance from the sums, in numpy and as code.
-    finish: Callable[[Sums], Any]
-    code: Callable[[Sums], str]
-    sums: int = 1
-    #: The largest term is taken rather than the sum of all.
-    largest: bool = False
+    #: The terms that a column adds to the sums.
+    terms: Callable[[Pair], tuple[Number, ...]]
+    #: The distance from the sums.
+    finish: Callable[[Sums], Number]
+    sums: tuple[int, ...] = (0,)
+    #: How a term joins its sum.
+    join: Callable[[Number, Number], Number] = np.add
 
-    def step(self, sums: tuple[Any, ...], pair: Pair) -> tuple[Any, ...]:
+    def added(self, totals: Sequence[Number], pair: Pair) -> list[Number]:
         """The sums after one more column."""
-        join: Callable[[Any, Any], Any] = np.maximum if self.largest else np.add
-        pairs = zip(sums, self.numbers(pair), strict=True)
-        return tuple(join(total, term) for total, term in pairs)
+        pairs = zip(totals, self.terms(pair), strict=True)
+        return [self.join(total, term) for total, term in pairs]
 
 
-def _itself(s: Sums) -> Any:
-    return s.totals[0]
-
-
-def _square(a: Pair) -> Any:
-    return (a.x - a.y) * (a.x - a.y)
-
-
-def _apart(a: Pair) -> Any:
-    return np.abs(a.x - a.y)
-
-
-def _both(a: Pair) -> Any:
-    return np.abs(a.x) + np.abs(a.y)
-
-
-def _over(top: NDArray[Any], bottom: NDArray[Any]) -> Any:
+@written_as(lambda _, top, bottom: Code(f"({top} / {bottom} if {bottom} != 0.0 else 0.0)"))
+def ratio(top: Number, bottom: Number) -> Number:
     """top / bottom, zero where bottom is zero."""
     fine = bottom != 0
     return np.where(fine, top / np.where(fine, bottom, 1), 0.0)
 
 
-def _text(template: str) -> Callable[[Pair], tuple[str, ...]]:
-    """Terms as text, from a template over x, y, w and p; `;` parts the sums."""
-    return lambda a: tuple(part.format(**a._asdict()) for part in template.split(";"))
+# --- terms ----------------------------------------------------------------------------------------
 
 
-_SQUARE = "({x} - {y}) * ({x} - {y})"
-_APART = "abs({x} - {y})"
-_BOTH = "(abs({x}) + abs({y}))"
+def squared(a: Pair) -> tuple[Number, ...]:
+    """The squared difference."""
+    return ((a.x - a.y) * (a.x - a.y),)
+
+
+def apart(a: Pair) -> tuple[Number, ...]:
+    """The difference."""
+    return (abs(a.x - a.y),)
+
+
+def weighted_power(a: Pair) -> tuple[Number, ...]:
+    """A power of the difference, times the weight."""
+    return (a.w * abs(a.x - a.y) ** a.p,)
+
+
+def scaled_square(a: Pair) -> tuple[Number, ...]:
+    """The squared difference over the variance."""
+    return ((a.x - a.y) * (a.x - a.y) / a.w,)
+
+
+def relative(a: Pair) -> tuple[Number, ...]:
+    """The difference over both magnitudes."""
+    return (ratio(abs(a.x - a.y), abs(a.x) + abs(a.y)),)
+
+
+def apart_and_both(a: Pair) -> tuple[Number, ...]:
+    """The difference and both magnitudes, each for a sum of its own."""
+    return abs(a.x - a.y), abs(a.x) + abs(a.y)
+
+
+def unequal(a: Pair) -> tuple[Number, ...]:
+    """One where the numbers differ."""
+    return (where(a.x != a.y, 1.0, 0.0),)
+
+
+def chi_squared(a: Pair) -> tuple[Number, ...]:
+    """The squared difference over the sum: for histograms."""
+    return (ratio((a.x - a.y) * (a.x - a.y), a.x + a.y),)
+
+
+# --- distances from sums --------------------------------------------------------------------------
+
+
+def itself(s: Sums) -> Number:
+    """The only sum."""
+    return s.totals[0]
+
+
+def root(s: Sums) -> Number:
+    """The square root of the sum."""
+    return sqrt(s.totals[0])
+
+
+def power_root(s: Sums) -> Number:
+    """The root of the sum whose power the terms are."""
+    return s.totals[0] ** (1.0 / s.p)
+
+
+def quotient(s: Sums) -> Number:
+    """The first sum over the second."""
+    return ratio(s.totals[0], s.totals[1])
+
+
+def mean(s: Sums) -> Number:
+    """The sum over the number of columns."""
+    return s.totals[0] / s.columns
+
 
 METRICS: dict[str, Metric] = {
-    "sqeuclidean": Metric(lambda a: (_square(a),), _text(_SQUARE), _itself, _itself),
-    "euclidean": Metric(
-        lambda a: (_square(a),),
-        _text(_SQUARE),
-        lambda s: np.sqrt(s.totals[0]),
-        lambda s: f"sqrt({s.totals[0]})",
-    ),
-    "manhattan": Metric(lambda a: (_apart(a),), _text(_APART), _itself, _itself),
-    "chebyshev": Metric(lambda a: (_apart(a),), _text(_APART), _itself, _itself, largest=True),
-    "minkowski": Metric(
-        lambda a: (a.w * _apart(a) ** a.p,),
-        _text("{w} * " + _APART + " ** {p}"),
-        lambda s: s.totals[0] ** (1 / s.p),
-        lambda s: f"({s.totals[0]} ** (1.0 / {s.p}))",
-    ),
-    "seuclidean": Metric(
-        lambda a: (_square(a) / a.w,),
-        _text(_SQUARE + " / {w}"),
-        lambda s: np.sqrt(s.totals[0]),
-        lambda s: f"sqrt({s.totals[0]})",
-    ),
-    "canberra": Metric(
-        lambda a: (_over(_apart(a), _both(a)),),
-        _text(f"({_APART} / {_BOTH} if {_BOTH} != 0.0 else 0.0)"),
-        _itself,
-        _itself,
-    ),
-    "braycurtis": Metric(
-        lambda a: (_apart(a), _both(a)),
-        _text(f"{_APART};{_BOTH}"),
-        lambda s: _over(s.totals[0], s.totals[1]),
-        lambda s: f"({s.totals[0]} / {s.totals[1]} if {s.totals[1]} != 0.0 else 0.0)",
-        sums=2,
-    ),
-    "hamming": Metric(
-        lambda a: ((a.x != a.y) * 1.0,),
-        _text("(1.0 if {x} != {y} else 0.0)"),
-        lambda s: s.totals[0] / s.columns,
-        lambda s: f"({s.totals[0]} / {s.columns})",
-    ),
-    # The distance behind the chi2 kernels, for histograms: squared differences over sums.
-    "chi2": Metric(
-        lambda a: (_over(_square(a), a.x + a.y),),
-        _text(f"({_SQUARE} / ({{x}} + {{y}}) if ({{x}} + {{y}}) != 0.0 else 0.0)"),
-        _itself,
-        _itself,
-    ),
+    "sqeuclidean": Metric(squared, itself),
+    "euclidean": Metric(squared, root),
+    "manhattan": Metric(apart, itself),
+    "chebyshev": Metric(apart, itself, join=np.maximum),
+    "minkowski": Metric(weighted_power, power_root),
+    "seuclidean": Metric(scaled_square, root),
+    "canberra": Metric(relative, itself),
+    "braycurtis": Metric(apart_and_both, quotient, sums=(0, 1)),
+    "hamming": Metric(unequal, mean),
+    # The distance behind the chi2 kernels.
+    "chi2": Metric(chi_squared, itself),
 }

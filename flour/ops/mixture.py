@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from flour.core.check import expect, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import listed, write
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Type, Vector
+from flour.core.words import Number, Row, added, indexable, size, zero
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
-from flour.ops.reduce import zero
 
 
 class SumRuns(Op):
@@ -39,15 +40,26 @@ class SumRuns(Op):
         return x.reshape(len(x), x.shape[1] // self.run, self.run).sum(axis=2)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, run = e.indexable(x), e.size(self.run)
+        return listed(
+            e,
+            write(e, sums_of_runs, x, self.run, x.width // self.run),
+            x.dtype,
+            x.width // self.run,
+        )
 
-        def total(o: str) -> str:
-            sum_ = e.var(zero(x.dtype))
-            with e.loop(run) as j:
-                e.add(sum_, at(f"({o} * {run} + {j})"), x.dtype)
-            return sum_
 
-        return e.dense(x.dtype, x.width // self.run, total)
+def sums_of_runs(x: Row, length: int, count: int) -> Any:
+    """The sum of every run of columns."""
+    columns, run = indexable(x), size(length)
+    return [sum_of_run(columns, o * run, run) for o in range(count)]
+
+
+def sum_of_run(x: Row, first: int, run: int) -> Number:
+    """The sum of some columns from the first on."""
+    total = zero(x)
+    for j in range(run):
+        total = added(total, x[first + j])
+    return total
 
 
 @adapts("sklearn.mixture.GaussianMixture")

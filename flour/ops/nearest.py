@@ -6,26 +6,28 @@ those that scikit-learn's heap keeps; flour/ops/tree_search.py has that heap.
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy import isnan
 
+from flour.core import words
 from flour.core.check import expect, vector
-from flour.core.emission import Emitter, Push, RowValue, VectorValue
+from flour.core.emission import Emitter, Push, RowValue, ScalarValue, VectorValue
 from flour.core.errors import ParameterError
-from flour.core.native import held, write
+from flour.core.native import Code, Fitted, Spelled, expression, held, indexable_row, listed, write
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, INTS, Type, Vector, promote
-from flour.core.words import Number, Row, scratch, size, stored
+from flour.core.words import Number, Numbers, Row, cast, fitted, indexable, scratch, size, stored
 from flour.ops.binary import Binary
-from flour.ops.elementwise import one
-from flour.ops.reduce import zero
-from flour.ops.tree_search import emit_push, emit_sorted, push
+from flour.ops.tree_search import arrange, push
 
-#: The largest finite float64, as native code writes it: only an infinity is larger.
-LARGEST = "1.7976931348623157e308"
+#: The largest finite float64: only an infinity is larger.
+LARGEST = sys.float_info.max
 
 
 class Nearest(Op):
@@ -51,42 +53,15 @@ class Nearest(Op):
 
     def reference(self, x: Columns) -> Columns:
         if self.heap:
-            return self._by_heap(x)
+            found = [nearest_by_heap(row, self.count)[0] for row in x]
+            return np.array(found, np.int64).reshape(len(x), self.count)
         return np.argsort(x, axis=1, kind="stable")[:, : self.count]
-
-    def _by_heap(self, x: Columns) -> Columns:
-        found = np.empty((len(x), self.count), np.int64)
-        for row, out in zip(x, found, strict=True):
-            near, places = [np.inf] * self.count, [0] * self.count
-            for number, value in enumerate(row.tolist()):
-                push(near, places, value, number)
-            out[:] = np.array(places)[np.argsort(near, kind="stable")]
-        return found
 
     def structure(self) -> tuple[object, ...]:
         return (self.heap,)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        if self.heap:
-            return self._emit_heap(e, x)
-        return held(e, *write(e, nearest, x, self.count))
-
-    def _emit_heap(self, e: Emitter, x: VectorValue) -> RowValue:
-        count = e.size(self.count)
-        near, places = e.scratch("float64", self.count), e.scratch("int64", self.count)
-        with e.loop(count) as k:
-            e.store(near, k, "math.inf", "float64")
-            e.store(places, k, "0", "int64")
-
-        def offer(j: str, v: str) -> None:
-            value = e.let(e.cast(v, x.dtype, "float64"), "float64").expr
-            emit_push(e, (near, places, count), value, j)
-
-        x.each(offer)
-        emit_sorted(e, near, places, count)
-        return e.dense(
-            "int64", self.count, lambda j: e.load(places, j, "int64"), size=count, stored=True
-        )
+        return held(e, *write(e, nearest_by_heap if self.heap else nearest, x, self.count))
 
 
 def nearest(x: Row, width: int) -> Any:
@@ -118,6 +93,19 @@ def is_before(left: Number, right: Number) -> Any:
     return left < right or (isnan(right) and not isnan(left))
 
 
+def nearest_by_heap(x: Row, width: int) -> Any:
+    """The numbers of the smallest columns as scikit-learn's heap chooses among equals."""
+    count = size(width)
+    near, places = scratch("float64", width), scratch("int64", width)
+    for k in range(count):
+        near[k] = math.inf
+        places[k] = 0
+    for j, v in stored(x):
+        push(near, places, count, cast(v, "float64"), j)
+    arrange(near, places, count)
+    return places, width, count
+
+
 class Gather(Op):
     """The columns of one vector that another vector of numbers picks, row by row.
 
@@ -134,14 +122,19 @@ class Gather(Op):
         return np.take_along_axis(x, np.clip(places, 0, x.shape[1] - 1), axis=1)
 
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
-        at = e.indexable(x)
-        last = e.let(f"{x.size} - 1", "int64").expr
+        columns, last = indexable_row(e, x), e.let(f"{x.size} - 1", "int64")
         return e.map(
-            lambda _, v: at(e.let(f"min(max({v}, 0), {last})", "int64").expr),
+            lambda _, v: expression(e, picked, columns, Code(v, places.dtype), last),
             places,
             dtype=x.dtype,
             width=places.width,
         )
+
+
+def picked(x: Row, place: Number, last: int) -> Number:
+    """The column at a place, or at the end that is nearest to it."""
+    inside = min(max(place, 0), last)
+    return x[inside]
 
 
 class WeightedRows(Op):
@@ -178,23 +171,27 @@ class WeightedRows(Op):
         return (rows if weights is None else rows * weights[:, :, None]).sum(axis=1)
 
     def emit(self, e: Emitter, places: VectorValue, weights: VectorValue | None = None) -> RowValue:
-        dtype = self._dtype(*([] if weights is None else [weights.dtype]))
-        outs, last = e.size(self.table.shape[1]), e.size(len(self.table) - 1)
-        sums, table = e.scratch(dtype, self.table.shape[1]), e.address(self.table, dtype)
-        weight = None if weights is None else e.indexable(weights)
-        with e.loop(outs) as o:
-            e.store(sums, o, zero(dtype), dtype)
+        table = Fitted(self.table, self._dtype(*([] if weights is None else [weights.dtype])))
+        return held(e, *write(e, added_rows, places, weights, table, *self.table.shape))
 
-        def add(j: str, v: str) -> None:
-            row = e.let(f"min(max({v}, 0), {last}) * {outs}", "int64").expr
-            factor = "" if weight is None else " * " + e.let(weight(j), dtype).expr
-            with e.loop(outs) as o:
-                value = e.load(table, f"{row} + {o}", dtype, constant=True)
-                e.store(sums, o, f"{e.load(sums, o, dtype)} + {value}{factor}", dtype)
 
-        places.each(add)
-        size = self.table.shape[1]
-        return e.dense(dtype, size, lambda o: e.load(sums, o, dtype), size=outs, stored=True)
+def added_rows(places: Row, weights: Row | None, table: Numbers, rows: int, width: int) -> Any:
+    """The rows of the table that are picked, each times its weight, added up."""
+    count, last = size(width), size(rows - 1)
+    sums, entries = scratch(table.dtype, width), fitted(table)
+    weight = None if weights is None else indexable(weights)
+    for o in range(count):
+        sums[o] = words.zero(table)
+    for j, v in stored(places):
+        row = min(max(v, 0), last) * count
+        if weight is None:
+            for o in range(count):
+                sums[o] += entries[row + o]
+        else:
+            factor = weight[j]
+            for o in range(count):
+                sums[o] += entries[row + o] * factor
+    return sums, width, count
 
 
 class Votes(Op):
@@ -222,20 +219,19 @@ class Votes(Op):
             raise ParameterError("there must be at least one class to vote for")
 
     def emit(self, e: Emitter, codes: VectorValue, weights: VectorValue | None = None) -> RowValue:
-        count, sums = e.size(self.classes), e.scratch("float64", self.classes)
-        weight = None if weights is None else e.indexable(weights)
-        with e.loop(count) as o:
-            e.store(sums, o, "0.0", "float64")
+        return held(e, *write(e, votes, codes, weights, self.classes))
 
-        def add(j: str, v: str) -> None:
-            code = e.let(f"min(max({v}, 0), {count} - 1)", "int64").expr
-            vote = "1.0" if weight is None else weight(j)
-            e.store(sums, code, f"{e.load(sums, code, 'float64')} + {vote}", "float64")
 
-        codes.each(add)
-        return e.dense(
-            "float64", self.classes, lambda o: e.load(sums, o, "float64"), size=count, stored=True
-        )
+def votes(codes: Row, weights: Row | None, classes: int) -> Any:
+    """The total weight of each code."""
+    count, sums = size(classes), scratch("float64", classes)
+    weight = None if weights is None else indexable(weights)
+    for o in range(count):
+        sums[o] = 0.0
+    for j, v in stored(codes):
+        code = min(max(v, 0), count - 1)
+        sums[code] += 1.0 if weight is None else weight[j]
+    return sums, classes, count
 
 
 class Closeness(Op):
@@ -259,24 +255,26 @@ class Closeness(Op):
         return inverse.astype(x.dtype)
 
     def emit(self, e: Emitter, x: VectorValue, among: VectorValue | None = None) -> RowValue:
-        weights, endless = e.scratch(x.dtype, x.width), e.var("False")
-        at, single = e.indexable(x), one(x.dtype)
-        flag = None if among is None else e.indexable(among)
-        with e.loop(x.size) as j:
-            inverse = f"{single} / {at(j)}"
-            if flag is not None:
-                inverse = f"({inverse} if {flag(j)} != 0 else {zero(x.dtype)})"
-            value = e.let(inverse, x.dtype).expr
-            e.store(weights, j, value, x.dtype)
-            with e.block(f"if abs({value}) > {LARGEST}:"):
-                e.line(f"{endless} = True")
+        return listed(e, write(e, closeness, x, among, x.width), x.dtype, x.width)
 
-        def weight(j: str) -> str:
-            value = e.let(e.load(weights, j, x.dtype), x.dtype).expr
-            infinite = f"({single} if abs({value}) > {LARGEST} else {zero(x.dtype)})"
-            return f"({infinite} if {endless} else {value})"
 
-        return e.dense(x.dtype, x.width, weight, size=x.size)
+def closeness(x: Row, among: Row | None, count: int) -> Any:
+    """1 / distance for each of the neighbours; where one is infinite, 1 for those and else 0."""
+    weights, endless = scratch(x.dtype, count), False
+    columns, flags = indexable(x), None if among is None else indexable(among)
+    for j in range(len(x)):
+        value = words.one(x) / columns[j]
+        value = value if flags is None or flags[j] != 0 else words.zero(x)
+        weights[j] = value
+        if abs(value) > LARGEST:
+            endless = True
+    return [weight_among(weights[j], endless) for j in range(len(x))]
+
+
+def weight_among(weight: Number, endless: Any) -> Number:
+    """A weight, where some weights may be infinite."""
+    infinite = words.one(weight) if abs(weight) > LARGEST else words.zero(weight)
+    return infinite if endless else weight
 
 
 class Scatter(Op):
@@ -301,15 +299,20 @@ class Scatter(Op):
         return Sparse.of(dense)
 
     def emit(self, e: Emitter, places: VectorValue, values: VectorValue) -> RowValue:
-        index, value = e.indexable(places), e.indexable(values)
-        last = e.size(self.width - 1)
+        columns, numbers = indexable_row(e, places), indexable_row(e, values)
+        last = ScalarValue(e.size(self.width - 1), "int64")
 
         def each(push: Push) -> None:
-            with e.loop(places.size) as j:
-                column = e.let(f"min(max({index(j)}, 0), {last})", "int64").expr
-                push(column, e.let(value(j), values.dtype).expr)
+            write(e, scattered, Spelled(push), columns, numbers, last)
 
         return e.sparse(values.dtype, self.width, each)
+
+
+def scattered(push: Callable[..., None], places: Row, values: Row, last: int) -> None:
+    """Push each value into the column that its place says."""
+    for j in range(len(places)):
+        column, value = min(max(places[j], 0), last), values[j]
+        push(column, value)
 
 
 class Maximum(Binary):

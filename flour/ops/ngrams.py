@@ -28,9 +28,11 @@ from flour.core.emission import (
     VectorValue,
 )
 from flour.core.errors import ParameterError
+from flour.core.native import Code, expression
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.sparse import Sparse
 from flour.core.types import ANYTHING, Extent, Tokens, Type, Vector, dtype_name
+from flour.core.words import Number, Numbers, cast, one
 from flour.ops.bases import FloatElementwise
 from flour.ops.text import SLACK, Placed, document, looked_up, numbered
 from flour.strings import unicode
@@ -561,14 +563,17 @@ class Damp(FloatElementwise):
         return np.where(x == 0, x, np.log(x) + x.dtype.type(1))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = e.let(x.expr, x.dtype).expr
-        whole = f"int64({value}) == {value}"
-        result = e.var(value)
-        with e.block(f"if {value} >= 0 and {value} < {_DAMPED} and {whole}:"):
-            e.line(f"{result} = {e.at(_damped(x.dtype), f'int64({value})')}")
-        with e.block("else:"):
-            e.line(f"{result} = log_alone({value}) + {e.cast('1.0', 'float64', x.dtype)}")
-        return result
+        return expression(e, damped, x, _damped(x.dtype), Code("log_alone"))
+
+
+def damped(x: Number, table: Numbers, log: Callable[[Number], Number]) -> Number:
+    """1 + log(x), which a table has of small counts."""
+    result = x
+    if 0 <= x < _DAMPED and cast(x, "int64") == x:
+        result = table[cast(x, "int64")]
+    else:
+        result = log(x) + one(x)
+    return result
 
 
 @cache

@@ -6,15 +6,18 @@ them in the last bits, where numbers are zero, and where they are NaN.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core.emission import Emitter, RowValue, VectorValue
+from flour.core.native import columnwise, expression
+from flour.core.words import Number, Row, indexable, one, zero
 from flour.ops.bases import FloatElementwise
-from flour.ops.elementwise import one
-from flour.ops.reduce import ArgMax, zero
+from flour.ops.link import for_width
+from flour.ops.reduce import ArgMax
 
 
 class Logistic(FloatElementwise):
@@ -27,20 +30,15 @@ class Logistic(FloatElementwise):
         upper = 1 / (1 + np.exp(-np.abs(x)))
         return np.where(x < 0, 1 - upper, upper)
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return _folded(e, x.expr, x.dtype, "sigmoid_alone")
-
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        if isinstance(x, ScalarValue):
-            return super().emit(e, x)
-        intrinsic, dtype = "sigmoid" if x.width >= 8 else "sigmoid_alone", x.dtype
-        return e.map(lambda _, v: _folded(e, v, dtype, intrinsic), x, dtype=dtype, width=x.width)
+        sigmoid = for_width("sigmoid", getattr(x, "width", 1))
+        return columnwise(e, folded, x, sigmoid, dtype=x.dtype)
 
 
-def _folded(e: Emitter, value: str, dtype: str, intrinsic: str) -> str:
-    x = e.let(value, dtype).expr
-    upper = e.let(f"{intrinsic}(abs({x}))", dtype).expr
-    return f"({one(dtype)} - {upper} if {x} < {zero(dtype)} else {upper})"
+def folded(x: Number, _: int, sigmoid: Callable[[Number], Number]) -> Number:
+    """The sigmoid of the magnitude, taken from one below zero."""
+    upper = sigmoid(abs(x))
+    return one(x) - upper if x < zero(x) else upper
 
 
 class FirstLargest(ArgMax):
@@ -56,11 +54,16 @@ class FirstLargest(ArgMax):
         return index
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at = e.indexable(x)
-        best, index = e.var(at("0")), e.var("0")
-        with e.loop(x.size, "1") as j:
-            value = e.let(at(j), x.dtype).expr
-            with e.block(f"if {value} > {best}:"):
-                e.line(f"{best} = {value}")
-                e.line(f"{index} = {j}")
-        return e.let(index, "int64")
+        return e.let(expression(e, first_largest, x), "int64")
+
+
+def first_largest(x: Row) -> Number:
+    """The number of the first column that no other exceeds."""
+    columns = indexable(x)
+    best, index = columns[0], 0
+    for j in range(1, len(x)):
+        value = columns[j]
+        if value > best:
+            best = value
+            index = j
+    return index

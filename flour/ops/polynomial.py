@@ -90,7 +90,7 @@ def products(x: Row, op: Any, terms: int, pairs: int) -> Any:
         found[skip] = one(x)
     else:
         skip = 1 + skip
-    return [found[skip + j] for j in range(terms)]
+    return [found[skip + j] for j in range(terms - op.skip + op.bias)]
 
 
 _MOST = 1 << 22

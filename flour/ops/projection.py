@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy import log, sqrt
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+from flour.core.native import expression, listed, write
 from flour.core.op import Arity, Bound, Columns, Op
 from flour.core.types import Type, Vector, promote
+from flour.core.words import Number, Row, added, cast, indexable, number, zero
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.ops.bases import FloatElementwise
 from flour.ops.linear import affine, plain
-from flour.ops.reduce import zero
 from flour.ops.require import above
 
 
@@ -52,17 +55,19 @@ class ChiWave(FloatElementwise):
         return np.cosh(np.pi * self.step * self.interval)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = e.let(x.expr, x.dtype).expr
-        interval, none = e.number(self.interval, x.dtype), zero(x.dtype)
-        if self.step == 0:
-            return f"sqrt({value} * {interval})"
-        step, two = e.number(self.step, x.dtype), e.number(2.0, x.dtype)
-        spread = e.number(float(self._spread()), x.dtype)
-        angle = f"{step} * ({interval} * log({value}))"
-        wave = f"{'sin' if self.sine else 'cos'}({angle})"
-        return (
-            f"({none} if {value} == 0 else sqrt({two} * {value} * {interval} / {spread}) * {wave})"
-        )
+        turn, spread = np.sin if self.sine else np.cos, float(self._spread())
+        return expression(e, wave, x, self.interval, self.step, spread, turn)
+
+
+def wave(
+    x: Number, interval: float, step: int, spread: float, turn: Callable[[Number], Number]
+) -> Number:
+    """One component of the feature map."""
+    between = number(interval, x.dtype)
+    if step == 0:
+        return sqrt(x * between)
+    count, two, wide = number(step, x.dtype), number(2.0, x.dtype), number(spread, x.dtype)
+    return zero(x) if x == 0 else sqrt(two * x * between / wide) * turn(count * (between * log(x)))
 
 
 class CircularConvolve(Op):
@@ -84,20 +89,24 @@ class CircularConvolve(Op):
         return np.real(convolved).astype(np.result_type(x, y))
 
     def emit(self, e: Emitter, x: VectorValue, y: VectorValue) -> RowValue:
-        left, right, dtype = e.indexable(x), e.indexable(y), promote(x.dtype, y.dtype)
+        dtype = promote(x.dtype, y.dtype)
+        return listed(e, write(e, convolution, x, y, dtype), dtype, x.width)
 
-        def term(i: str, other: str) -> str:
-            return f"{e.cast(left(i), x.dtype, dtype)} * {e.cast(right(other), y.dtype, dtype)}"
 
-        def at(k: str) -> str:
-            total = e.var(zero(dtype))
-            with e.loop(f"{k} + 1") as i:
-                e.add(total, term(i, f"({k} - {i})"), dtype)
-            with e.loop(x.size, f"{k} + 1") as i:
-                e.add(total, term(i, f"({k} - {i} + {x.size})"), dtype)
-            return total
+def convolution(x: Row, y: Row, dtype: str) -> Any:
+    """The circular convolution of two rows."""
+    left, right = indexable(x), indexable(y)
+    return [convolved(left, right, k, dtype) for k in range(len(x))]
 
-        return e.dense(dtype, x.width, at, size=x.size)
+
+def convolved(x: Row, y: Row, k: int, dtype: str) -> Number:
+    """One number of the convolution."""
+    total = cast(zero(x), dtype)
+    for i in range(k + 1):
+        total = added(total, cast(x[i], dtype) * cast(y[k - i], dtype))
+    for i in range(k + 1, len(x)):
+        total = added(total, cast(x[i], dtype) * cast(y[k - i + len(x)], dtype))
+    return total
 
 
 # --- adapters -------------------------------------------------------------------------------------

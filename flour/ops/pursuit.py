@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import sqrt
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted as FittedNumbers
+from flour.core.native import held, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import Type
+from flour.core.words import Number, Numbers, Row, indexable, number, scratch, size, zero
+from flour.core.words import fitted as fitted_numbers
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
-from flour.ops.reduce import zero
 
 
 class MatchingPursuit(Op):
@@ -75,122 +79,112 @@ class MatchingPursuit(Op):
         return chosen, weights
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        return _Pursuit(self, e, x).write()
-
-
-class _Pursuit:
-    """Writes the native code of one pursuit; its steps share the row's scratch."""
-
-    def __init__(self, op: MatchingPursuit, e: Emitter, x: VectorValue) -> None:
-        self.e, self.dtype, self.near = e, x.dtype, e.indexable(x)
-        self.width, self.count, self.atoms = x.width, x.size, e.size(op.atoms)
-        self.gram = e.address(op.gram, x.dtype)
-        self.factor = e.scratch(x.dtype, op.atoms * op.atoms)
-        self.weights, self.half = e.scratch(x.dtype, op.atoms), e.scratch(x.dtype, op.atoms)
-        self.chosen, self.residual = e.scratch("int64", op.atoms), e.scratch(x.dtype, x.width)
-        self.least = e.number(float(np.finfo(x.dtype).eps), x.dtype)
-
-    def write(self) -> RowValue:
-        """The whole pursuit."""
-        e = self.e
-        count = e.var("0", "n")
-        with e.loop(self.count) as j:
-            e.store(self.residual, j, self.near(j), self.dtype)
-        with e.loop(self.atoms):
-            best = self._best(count)
-            pivot = self._factor(count, best)
-            e.store(self.factor, self._at(count, count), f"sqrt({pivot})", self.dtype)
-            e.store(self.chosen, count, best, "int64")
-            e.line(f"{count} = {count} + 1")
-            self._fit(count)
-            self._explain(count)
-        return self._spread(count)
-
-    def _at(self, row: str, column: str) -> str:
-        return f"({row} * {self.atoms} + {column})"
-
-    def _product(self, left: str, right: str) -> str:
-        return self.e.load(self.gram, f"{left} * {self.count} + {right}", self.dtype, constant=True)
-
-    def _atom(self, i: str) -> str:
-        return self.e.load(self.chosen, i, "int64")
-
-    def _load(self, base: str, index: str) -> str:
-        return self.e.load(base, index, self.dtype)
-
-    def _best(self, count: str) -> str:
-        """The atom nearest to the residual; leaves the loop at a tiny one or a chosen atom."""
-        e = self.e
-        best, most = e.var("0"), e.var(f"abs({self._load(self.residual, '0')})")
-        with e.loop(self.count, "1") as j:
-            value = e.let(f"abs({self._load(self.residual, j)})", self.dtype).expr
-            with e.block(f"if {value} > {most}:"):
-                e.line(f"{most} = {value}")
-                e.line(f"{best} = {j}")
-        repeated = e.var("0")
-        with e.loop(count) as i, e.block(f"if {self._atom(i)} == {best}:"):
-            e.line(f"{repeated} = 1")
-        with e.block(f"if {repeated} == 1 or {most} * {most} < {self.least}:"):
-            e.line("break")
-        return best
-
-    def _factor(self, count: str, best: str) -> str:
-        """A new row of the Cholesky factor and its pivot; leaves the loop when that vanishes."""
-        e = self.e
-        pivot = e.var(self._product(best, best))
-        with e.loop(count) as i:
-            rest = e.var(self._product(best, self._atom(i)))
-            with e.loop(i) as p:
-                one, other = self._at(count, p), self._at(i, p)
-                pair = f"{self._load(self.factor, one)} * {self._load(self.factor, other)}"
-                e.line(f"{rest} = {rest} - {pair}")
-            value = e.let(f"{rest} / {self._load(self.factor, self._at(i, i))}", self.dtype).expr
-            e.store(self.factor, self._at(count, i), value, self.dtype)
-            e.line(f"{pivot} = {pivot} - {value} * {value}")
-        with e.block(f"if {count} > 0 and {pivot} <= {self.least}:"):
-            e.line("break")
-        return pivot
-
-    def _fit(self, count: str) -> None:
-        """The weights of the chosen atoms: two triangular systems."""
-        e = self.e
-        with e.loop(count) as i:
-            rest = e.var(self.near(self._atom(i)))
-            with e.loop(i) as p:
-                term = f"{self._load(self.factor, self._at(i, p))} * {self._load(self.half, p)}"
-                e.line(f"{rest} = {rest} - {term}")
-            pivot = self._load(self.factor, self._at(i, i))
-            e.store(self.half, i, f"{rest} / {pivot}", self.dtype)
-        with e.loop(count) as back:
-            i = e.let(f"{count} - 1 - {back}", "int64").expr
-            rest = e.var(self._load(self.half, i))
-            with e.loop(count, f"{i} + 1") as p:
-                term = f"{self._load(self.factor, self._at(p, i))} * {self._load(self.weights, p)}"
-                e.line(f"{rest} = {rest} - {term}")
-            pivot = self._load(self.factor, self._at(i, i))
-            e.store(self.weights, i, f"{rest} / {pivot}", self.dtype)
-
-    def _explain(self, count: str) -> None:
-        """Compute the residual: the row's products minus those of the weighted atoms."""
-        e = self.e
-        with e.loop(self.count) as j:
-            sum_ = e.var(zero(self.dtype))
-            with e.loop(count) as i:
-                term = f"{self._product(j, self._atom(i))} * {self._load(self.weights, i)}"
-                e.line(f"{sum_} = {sum_} + {term}")
-            e.store(self.residual, j, f"{self.near(j)} - {sum_}", self.dtype)
-
-    def _spread(self, count: str) -> RowValue:
-        """The weights in the columns of their atoms, zero elsewhere."""
-        e = self.e
-        out = e.scratch(self.dtype, self.width)
-        with e.loop(self.count) as j:
-            e.store(out, j, zero(self.dtype), self.dtype)
-        with e.loop(count) as i:
-            e.store(out, self._atom(i), self._load(self.weights, i), self.dtype)
-        return e.dense(
-            self.dtype, self.width, lambda j: self._load(out, j), size=self.count, stored=True
+        gram = FittedNumbers(self.gram, x.dtype)
+        return held(
+            e, *write(e, pursued, x, x.width, gram, self.atoms, float(np.finfo(x.dtype).eps))
         )
+
+
+#: Two numbers of things.
+Sizes = tuple[int, int]
+
+
+def pursued(x: Row, columns: int, gram: Numbers, most: int, epsilon: float) -> Any:
+    """The coefficients of the atoms, zero where one is not chosen."""
+    near, atoms = indexable(x), size(most)
+    width, products = len(x), fitted_numbers(gram)
+    factor, weights = scratch(x.dtype, most * most), scratch(x.dtype, most)
+    half, chosen = scratch(x.dtype, most), scratch("int64", most)
+    residual, least = scratch(x.dtype, columns), number(epsilon, x.dtype)
+    count = 0
+    for j in range(width):
+        residual[j] = near[j]
+    for _ in range(atoms):
+        best, largest = nearest_atom(residual, width)
+        if is_among(chosen, count, best) == 1 or largest * largest < least:
+            break
+        pivot = add_row(factor, products, chosen, best, count, (atoms, width))
+        if count > 0 and pivot <= least:
+            break
+        factor[count * atoms + count] = sqrt(pivot)
+        chosen[count] = best
+        count = count + 1
+        fit_weights(near, chosen, factor, half, weights, (count, atoms))
+        for j in range(width):
+            sum_ = zero(x)
+            for i in range(count):
+                sum_ = sum_ + products[j * width + chosen[i]] * weights[i]
+            residual[j] = near[j] - sum_
+    found = scratch(x.dtype, columns)
+    for j in range(width):
+        found[j] = zero(x)
+    for i in range(count):
+        found[chosen[i]] = weights[i]
+    return found, columns, width
+
+
+def nearest_atom(residual: Numbers, width: int) -> tuple[Number, Number]:
+    """The atom with the largest product with the residual, and how large that is."""
+    best, largest = 0, abs(residual[0])
+    for j in range(1, width):
+        value = abs(residual[j])
+        if value > largest:
+            largest = value
+            best = j
+    return best, largest
+
+
+def is_among(chosen: Numbers, count: int, atom: int) -> int:
+    """1 if an atom is one of those that are chosen."""
+    found = 0
+    for i in range(count):
+        if chosen[i] == atom:
+            found = 1
+    return found
+
+
+def add_row(
+    factor: Numbers,
+    products: Numbers,
+    chosen: Numbers,
+    best: int,
+    count: int,
+    sizes: tuple[int, int],
+) -> Number:
+    """Add a row to the Cholesky factor, all but its last number; return that one's square."""
+    atoms, width = sizes
+    pivot = products[best * width + best]
+    for i in range(count):
+        rest = products[best * width + chosen[i]]
+        for p in range(i):
+            rest = rest - factor[count * atoms + p] * factor[i * atoms + p]
+        entry = rest / factor[i * atoms + i]
+        factor[count * atoms + i] = entry
+        pivot = pivot - entry * entry
+    return pivot
+
+
+def fit_weights(
+    near: Row,
+    chosen: Numbers,
+    factor: Numbers,
+    half: Numbers,
+    weights: Numbers,
+    sizes: tuple[int, int],
+) -> None:
+    """Find the weights of the chosen atoms: two triangular systems."""
+    count, atoms = sizes
+    for i in range(count):
+        rest = near[chosen[i]]
+        for p in range(i):
+            rest = rest - factor[i * atoms + p] * half[p]
+        half[i] = rest / factor[i * atoms + i]
+    for back in range(count):
+        i = count - 1 - back
+        rest = half[i]
+        for p in range(i + 1, count):
+            rest = rest - factor[p * atoms + i] * weights[p]
+        weights[i] = rest / factor[i * atoms + i]
 
 
 # --- adapters -------------------------------------------------------------------------------------

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy import isnan
 from numpy.typing import NDArray
 
 from flour.core.check import expect, is_string, numeric
-from flour.core.emission import Column, Emitter, RowValue, ScalarValue
+from flour.core.emission import Column, Emitter, RowValue, ScalarValue, VectorValue
 from flour.core.errors import InputError, ParameterError
+from flour.core.native import Code, Fitted, Spelled, as_row, write
 from flour.core.node import Node, node
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Type, Vector
+from flour.core.words import Number, Numbers, Row, added, cast, number, refuse, stored, string
 from flour.language.flow import Flow
 
 HINT = 'impute such values in a step before it, or import with on_missing="answer"'
@@ -149,71 +152,110 @@ class RequireFinite(Op):
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         if x.dtype not in FLOATS:
             return x
-        if isinstance(x, ScalarValue):
-            with e.block(f"if {self._test(e, '0', x.expr, x.dtype)}:"):
-                e.line("return 1")
-            return x
-        if not all(part.stored for part in x.parts):
+        if isinstance(x, VectorValue) and not all(part.stored for part in x.parts):
             x = e.keep(x)
-        bad, look = self._looking(e, x.dtype)
-        x.each(look)
-        with e.block(f"if {bad} != 0:"):
-            e.line("return 1")
+        write(e, check_row, as_row(e, x), self._test(e, x.dtype, alone=isinstance(x, ScalarValue)))
         return x
 
     def check_block(self, e: Emitter, x: Column) -> None:
         """Native code that checks a whole block ahead of the loop over its rows."""
-        nan, limits = self.nan.array, self.largest.array
-        if self._alike or not (nan == nan[:1]).all():
-            self._check_block(e, x, lambda: e.line("return 1"))
-            return
-        # By the least limit first: what is beyond it is looked at again, by column.
-        least = self.replace(nan=nan[:1], largest=limits.min(keepdims=True))
-        least._check_block(e, x, lambda: self._check_block(e, x, lambda: e.line("return 1")))
+        dtype, (nan, limits) = getattr(x.type, "dtype", ""), (self.nan.array, self.largest.array)
+        at = Spelled(lambda i, j: Code(e.load(x.row(i), j, dtype, constant=True), dtype))
+        shape = [Code(each, "int64") for each in (e.rows, x.size, x.stride)]
+        tests = [self._test(e, dtype)]
+        if not self._alike and (nan == nan[:1]).all():
+            # By the least limit first: what is beyond it is looked at again, by column.
+            least = self.replace(nan=nan[:1], largest=limits.min(keepdims=True))
+            tests.insert(0, least._test(e, dtype))
+        write(e, check_numbers, at, *shape, *tests)
 
-    def _check_block(self, e: Emitter, x: Column, refused: Callable[[], None]) -> None:
-        """Native code for a whole block, and for what follows where a number of it is refused.
-
-        Where rows have no gaps between them and columns are alike, they are one long row.
-        """
-        dtype = getattr(x.type, "dtype", "")
-        rows, size = e.var(e.rows, "m"), e.var(x.size, "m")
-        if self._alike:
-            with e.block(f"if {x.stride} == {np.dtype(dtype).itemsize} * {size}:"):
-                e.line(f"{rows}, {size} = 1, {size} * {e.rows}")
-        bad, look = self._looking(e, dtype)
-        with e.loop(rows) as i, e.loop(size) as j:
-            look(j, e.load(x.row(i), j, dtype, constant=True))
-        with e.block(f"if {bad} != 0:"):
-            refused()
-
-    def _looking(self, e: Emitter, dtype: str) -> tuple[str, Callable[[str, str], None]]:
-        """A number, and a function that emits the look at one value: it is not 0 if refused."""
-        # Zero times a number is zero, and NaN for all that is refused: a sum uses SIMD.
-        width = min(self._width, dtype)  # of two widths, "float32" is the narrower
-        zero = e.number(0.0, width) if width else "0"
-        bad = e.var(zero)
-
-        def look(j: str, v: str) -> None:
-            if width:
-                e.add(bad, f"({e.cast(v, dtype, width)} * {zero})", width)
-            else:
-                e.line(f"{bad} |= int64({self._test(e, j, v, dtype)})")
-
-        return bad, look
-
-    def _test(self, e: Emitter, j: str, v: str, dtype: str) -> str:
-        """Whether the value is one that is refused, as an expression."""
+    def _test(self, e: Emitter, dtype: str, *, alone: bool = False) -> NumberCheck:
+        """The test of numbers of this dtype, or of one alone."""
         limits, nan = self._limits(dtype), self.nan.array
-        limit = e.at(Array.of(limits[:1] if self._alike else limits), j, dtype)
-        several = (nan.any() and not nan.all()) or np.isfinite(self.least)
-        value = e.let(v, dtype).expr if several else v
-        tests = [f"(not abs({value}) <= {limit})" if nan.all() else f"(abs({value}) > {limit})"]
-        if nan.any() and not nan.all():
-            tests.append(f"(({value} != {value}) & {e.at(self.nan, j)})")
-        if np.isfinite(self.least):
-            tests.append(f"({value} {'<=' if self.strict else '<'} {e.number(self.least, dtype)})")
-        return f"({' | '.join(tests)})" if several else tests[0]
+        # Of two widths, "float32" is the narrower.
+        width = "" if alone else min(self._width, dtype)
+        return NumberCheck(
+            np.dtype(dtype).itemsize,
+            Fitted(Array.of(limits[:1] if self._alike else limits), dtype),
+            self.nan,
+            (bool(nan.any()), bool(nan.all())),
+            self.least if np.isfinite(self.least) else None,
+            self.strict,
+            self._alike,
+            Code(e.number(0.0, width), width) if width else Code("0", "int64"),
+        )
+
+
+class NumberCheck(NamedTuple):
+    """What a number of a dtype must not be."""
+
+    itemsize: int
+    limits: Numbers
+    nan: Numbers
+    #: Whether NaN is refused in some column, and in all.
+    refuses_nan: tuple[bool, bool]
+    least: float | None
+    strict: bool
+    #: Whether it is the same in all columns.
+    alike: bool
+    #: A float if all that has to be seen is whether numbers are finite: a sum of numbers times
+    #: zero, which uses SIMD, is NaN if one is not.
+    nothing: Number
+
+
+def is_refused(x: Number, j: int, test: NumberCheck) -> Any:
+    """Whether a number of column j is refused."""
+    some, every = test.refuses_nan
+    refused = not abs(x) <= test.limits[j] if every else abs(x) > test.limits[j]
+    if some and not every:
+        refused = refused | (isnan(x) & test.nan[j])
+    if test.least is not None:
+        least = number(test.least, x.dtype)
+        refused = refused | (x <= least if test.strict else x < least)
+    return refused
+
+
+def seen(bad: Number, x: Number, j: int, test: NumberCheck) -> Number:
+    """What was seen so far, and a number of column j: not zero once a number is refused."""
+    if test.nothing.dtype in FLOATS:
+        return added(bad, cast(x, test.nothing.dtype) * test.nothing)
+    return bad | cast(is_refused(x, j, test), "int64")
+
+
+def check_row(x: Row, test: NumberCheck) -> None:
+    """Refuse a row if any of its numbers is refused."""
+    bad = test.nothing
+    for j, v in stored(x):
+        bad = seen(bad, v, j, test)
+    if bad != 0:
+        refuse()
+
+
+def check_numbers(
+    at: Callable[[int, int], Number],
+    rows: int,
+    width: int,
+    stride: int,
+    test: NumberCheck,
+    then: NumberCheck | None = None,
+) -> None:
+    """Refuse a block if any of its numbers is refused: by one test, and then by another.
+
+    Where rows have no gaps between them and columns are alike, they are one long row.
+    """
+    runs, columns = rows, width
+    if test.alike and stride == test.itemsize * width:
+        runs = 1
+        columns = width * rows
+    bad = test.nothing
+    for i in range(runs):
+        for j in range(columns):
+            bad = seen(bad, at(i, j), j, test)
+    if bad != 0:
+        if then is not None:
+            check_numbers(at, rows, width, stride, then)
+        else:
+            refuse()
 
 
 class RequirePresent(Op):
@@ -252,16 +294,16 @@ class RequirePresent(Op):
         return (self.none,)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        def look(_: str, cell: str) -> None:
-            length = e.let(f"ld_int64({cell}, 1)", "int64").expr
-            with e.block(f"if {length} {'< 0' if self.none else '== -2'}:"):
-                e.line("return 1")
-
-        if isinstance(x, ScalarValue):
-            look("0", x.expr)
-        else:
-            x.each(look)
+        write(e, check_texts, as_row(e, x), none=self.none)
         return x
+
+
+def check_texts(x: Row, *, none: bool) -> None:
+    """Refuse a row with a missing string; one that is None only if that is refused."""
+    for _, cell in stored(x):
+        _, length = string(cell)
+        if length < 0 if none else length == -2:
+            refuse()
 
 
 #: Whether a row that the original refuses is an error, or is computed with.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.emission import Emitter, ScalarValue
-from flour.core.native import write
+from flour.core.native import expression
 from flour.core.op import Array
 from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.core.words import Number, cast, like, number, one, zero
@@ -38,7 +38,7 @@ class Binarize(Elementwise):
         return binarized(x, self.threshold)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, binarized, x, self.threshold)
+        return expression(e, binarized, x, self.threshold)
 
 
 def binarized(x: Number, threshold: float) -> Number:
@@ -58,7 +58,7 @@ class OneIfTiny(FloatElementwise):
         return one_if_tiny(x, self.epsilons * float(np.finfo(x.dtype).eps))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, one_if_tiny, x, self.epsilons * float(np.finfo(x.dtype).eps))
+        return expression(e, one_if_tiny, x, self.epsilons * float(np.finfo(x.dtype).eps))
 
 
 def one_if_tiny(x: Number, limit: float) -> Number:
@@ -85,7 +85,7 @@ class YeoJohnson(FloatElementwise):
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         wide = str(np.result_type(x.dtype, self.exponents.dtype).name)
         tiny = ScalarValue(e.number(float(np.finfo(wide).eps), wide), wide)
-        return write(e, yeo_johnson, x, ScalarValue(e.at(self.exponents, j, wide), wide), tiny)
+        return expression(e, yeo_johnson, x, ScalarValue(e.at(self.exponents, j, wide), wide), tiny)
 
     def structure(self) -> tuple[object, ...]:
         return (self.exponents.dtype.name,)
@@ -123,7 +123,7 @@ class BoxCox(FloatElementwise):
         return np.where(np.abs(powers) < 1e-19, log, result).astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(e, box_cox, x, ScalarValue(e.at(self.exponents, j, "float64"), "float64"))
+        return expression(e, box_cox, x, ScalarValue(e.at(self.exponents, j, "float64"), "float64"))
 
 
 def box_cox(x: Number, power: Number) -> Number:

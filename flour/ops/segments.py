@@ -6,17 +6,20 @@ runs of that axis's length, once the axis is brought to the end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy import isnan
 from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
-from flour.core.emission import At, Emitter, RowValue, VectorValue
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import held, write
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import FLOATS, Type, Vector
-from flour.ops.unary import whole
+from flour.core.words import Number, Row, added, indexable, like, narrowed, scratch, size
 
 
 class Segments(Op, abstract=True):
@@ -26,6 +29,8 @@ class Segments(Op, abstract=True):
     arity = Arity.AGGREGATE
     #: The dtype of the result, or None for that of the input.
     result: ClassVar[str | None] = None
+    #: The function of a row, the first column of a run, its length, and the choice if there is one.
+    native: ClassVar[Callable[..., Number]]
 
     def check(self) -> None:
         if self.length < 1:
@@ -41,6 +46,11 @@ class Segments(Op, abstract=True):
         """The width of the result for this number of runs."""
         return runs
 
+    @property
+    def choice(self) -> np.ufunc | None:
+        """What else `native` takes."""
+        return None
+
     def compute(self, x: NDArray[Any]) -> Any:
         """The result for an array of (rows, runs, length)."""
         raise NotImplementedError(f"{self.name}.compute")
@@ -50,22 +60,25 @@ class Segments(Op, abstract=True):
         result = self.compute(x.reshape(len(x), runs, self.length))
         return result.reshape(len(x), self.columns(runs)).astype(self.result or x.dtype)
 
-    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
-        """Code for the run that starts at a column; the local that holds the result."""
-        raise NotImplementedError(f"{self.name}.run")
-
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         dtype, runs = self.result or x.dtype, x.width // self.length
-        at, out, count = e.indexable(x), e.scratch(dtype, runs), e.size(runs)
-        length = e.size(self.length)
-        with e.loop(count) as i:
-            start = e.let(f"{i} * {length}", "int64").expr
-            e.store(out, i, self.run(e, at, start, x.dtype), dtype)
-        return e.dense(dtype, runs, lambda j: e.load(out, j, dtype), size=count, stored=True)
+        function, choice = type(self).native, self.choice
+        return held(e, *write(e, of_runs, x, self.length, runs, dtype, function, choice))
 
-    def each(self, e: Emitter, first: str = "0") -> Any:
-        """A loop over the columns of a run."""
-        return e.loop(e.size(self.length), first)
+
+def of_runs(
+    x: Row, length: int, runs: int, dtype: str, function: Callable[..., Number], choice: Any
+) -> Any:
+    """Numbers of each run, by a function of its first column and its length."""
+    columns, out = indexable(x), scratch(dtype, runs)
+    count, width = size(runs), size(length)
+    for i in range(count):
+        start = i * width
+        if choice is None:
+            out[i] = function(columns, start, width)
+        else:
+            out[i] = function(columns, start, width, choice)
+    return out, runs, count
 
 
 class SegmentSum(Segments):
@@ -74,14 +87,12 @@ class SegmentSum(Segments):
     def compute(self, x: NDArray[Any]) -> Any:
         return x.sum(axis=2, dtype=x.dtype)
 
-    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
-        total = e.var(f"{dtype}(0)")
-        with self.each(e) as j:
-            value = e.let(at(f"{start} + {j}"), dtype).expr
-            if dtype in FLOATS:
-                e.add(total, value, dtype)
-            else:
-                e.line(f"{total} = {dtype}({total} + {value})")
+    @staticmethod
+    def native(x: Row, start: int, length: int) -> Number:
+        total = like(x, 0)
+        for j in range(length):
+            value = x[start + j]
+            total = added(total, value) if x.dtype in FLOATS else like(x, total + value)
         return total
 
 
@@ -91,34 +102,40 @@ class SegmentProduct(Segments):
     def compute(self, x: NDArray[Any]) -> Any:
         return x.prod(axis=2, dtype=x.dtype)
 
-    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
-        total = e.var(f"{dtype}(1)")
-        with self.each(e) as j:
-            value = e.let(at(f"{start} + {j}"), dtype).expr
-            e.line(f"{total} = {whole(f'({total} * {value})', dtype)}")
+    @staticmethod
+    def native(x: Row, start: int, length: int) -> Number:
+        total = like(x, 1)
+        for j in range(length):
+            total = narrowed(total * x[start + j])
         return total
 
 
 class SegmentMax(Segments):
     """The largest of each run; NaN if any is NaN."""
 
-    intrinsic: ClassVar[str] = "maximum"
+    further: ClassVar[np.ufunc] = np.maximum
+
+    @property
+    def choice(self) -> np.ufunc:
+        return self.further
 
     def compute(self, x: NDArray[Any]) -> Any:
         return x.max(axis=2)
 
-    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
-        best = e.var(at(start))
-        with self.each(e, "1") as j:
-            larger = f"{self.intrinsic}({best}, {at(f'{start} + {j}')})"
-            e.line(f"{best} = {whole(larger, dtype)}")
+    @staticmethod
+    def native(
+        x: Row, start: int, length: int, further: Callable[[Number, Number], Number]
+    ) -> Number:
+        best = x[start]
+        for j in range(1, length):
+            best = narrowed(further(best, x[start + j]))
         return best
 
 
 class SegmentMin(SegmentMax):
     """The smallest of each run; NaN if any is NaN."""
 
-    intrinsic = "minimum"
+    further = np.minimum
 
     def compute(self, x: NDArray[Any]) -> Any:
         return x.min(axis=2)
@@ -143,25 +160,29 @@ class SegmentPlace(Segments):
     smallest: bool = False
     last: bool = False
 
+    @property
+    def choice(self) -> np.ufunc:
+        """What a column has to be to the best one so far."""
+        return _WINS[self.smallest, self.last]
+
     def structure(self) -> tuple[object, ...]:
         return (self.smallest, self.last)
 
     def compute(self, x: NDArray[Any]) -> Any:
-        wins = _WINS[self.smallest, self.last]
         best, index = x[:, :, 0].copy(), np.zeros(x.shape[:2], np.int64)
         for j in range(1, self.length):
-            better = wins(x[:, :, j], best)
+            better = self.choice(x[:, :, j], best)
             best, index = np.where(better, x[:, :, j], best), np.where(better, j, index)
         return index
 
-    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
-        best, index = e.var(at(start)), e.var("0")
-        sign = ("<" if self.smallest else ">") + ("=" if self.last else "")
-        with self.each(e, "1") as j:
-            value = e.let(at(f"{start} + {j}"), dtype).expr
-            with e.block(f"if {value} {sign} {best}:"):
-                e.line(f"{best} = {value}")
-                e.line(f"{index} = {j}")
+    @staticmethod
+    def native(x: Row, start: int, length: int, wins: Callable[[Number, Number], Number]) -> Number:
+        best, index = x[start], 0
+        for j in range(1, length):
+            value = x[start + j]
+            if wins(value, best):
+                best = value
+                index = j
         return index
 
 
@@ -185,21 +206,25 @@ class RunningSum(Segments):
         return sums[:, :, ::-1] if self.backwards else sums
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        dtype = x.dtype
-        at, out, length = e.indexable(x), e.scratch(dtype, x.width), e.size(self.length)
-        with e.loop(e.size(x.width // self.length)) as i:
-            start = e.let(f"{i} * {length}", "int64").expr
-            total = e.var(f"{dtype}(0)")
-            with e.loop(length) as j:
-                from_end = f"{start} + {length} - 1 - {j}"
-                index = e.let(from_end if self.backwards else f"{start} + {j}", "int64").expr
-                value = e.let(at(index), dtype).expr
-                if self.without_own:
-                    e.store(out, index, total, dtype)
-                e.line(f"{total} = {whole(f'({total} + {value})', dtype)}")
-                if not self.without_own:
-                    e.store(out, index, total, dtype)
-        return e.dense(dtype, x.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True)
+        runs = x.width // self.length
+        how = {"without_own": self.without_own, "backwards": self.backwards}
+        return held(e, *write(e, running_sums, x, self.length, runs, **how))
+
+
+def running_sums(x: Row, length: int, runs: int, *, without_own: bool, backwards: bool) -> Any:
+    """The sums of each run so far."""
+    columns, out, width = indexable(x), scratch(x.dtype, length * runs), size(length)
+    for i in range(size(runs)):
+        start, total = i * width, like(x, 0)
+        for j in range(width):
+            index = start + width - 1 - j if backwards else start + j
+            value = columns[index]
+            if without_own:
+                out[index] = total
+            total = narrowed(total + value)
+            if not without_own:
+                out[index] = total
+    return out, length * runs, len(x)
 
 
 class TopPlaces(Segments):
@@ -231,33 +256,39 @@ class TopPlaces(Segments):
             order = self.length - 1 - back
         return order[:, :, : self.count]
 
-    def _better(self, value: str, other: str, dtype: str) -> str:
-        """Whether a later value goes before an earlier one."""
-        sign = f"{value} {'<' if self.smallest else '>'} {other}"
-        if dtype not in FLOATS:
-            return sign
-        nan, plain = (other, value) if self.smallest else (value, other)
-        return f"({sign} or ({nan} != {nan} and {plain} == {plain}))"
-
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         runs = x.width // self.length
-        at, out = e.indexable(x), e.scratch("int64", runs * self.count)
-        length, count = e.size(self.length), e.size(self.count)
-        with e.loop(e.size(runs)) as i:
-            start, first = (e.let(f"{i} * {n}", "int64").expr for n in (length, count))
-            with e.loop(length) as j:
-                value = e.let(at(f"{start} + {j}"), x.dtype).expr
-                rank = e.var(f"min({j}, {count})", "k")
-                with e.block("while True:"):
-                    with e.block(f"if {rank} == 0:"):
-                        e.line("break")
-                    before = e.let(e.load(out, f"{first} + {rank} - 1", "int64"), "int64").expr
-                    other = e.let(at(f"{start} + {before}"), x.dtype).expr
-                    with e.block(f"if not {self._better(value, other, x.dtype)}:"):
-                        e.line("break")
-                    with e.block(f"if {rank} < {count}:"):
-                        e.store(out, f"{first} + {rank}", before, "int64")
-                    e.line(f"{rank} -= 1")
-                with e.block(f"if {rank} < {count}:"):
-                    e.store(out, f"{first} + {rank}", j, "int64")
-        return e.dense("int64", runs * self.count, lambda j: e.load(out, j, "int64"), stored=True)
+        how = x, self.length, runs, self.count
+        return held(e, write(e, top_places, *how, smallest=self.smallest), runs * self.count)
+
+
+def top_places(x: Row, length: int, runs: int, count: int, *, smallest: bool) -> Any:
+    """The places of the best columns of each run; those kept stay sorted."""
+    columns, out = indexable(x), scratch("int64", runs * count)
+    width, kept = size(length), size(count)
+    for i in range(size(runs)):
+        start, first = i * width, i * kept
+        for j in range(width):
+            value, rank = columns[start + j], min(j, kept)
+            while True:
+                if rank == 0:
+                    break
+                before = out[first + rank - 1]
+                other = columns[start + before]
+                if not is_better(value, other, smallest=smallest):
+                    break
+                if rank < kept:
+                    out[first + rank] = before
+                rank -= 1
+            if rank < kept:
+                out[first + rank] = j
+    return out
+
+
+def is_better(value: Number, other: Number, *, smallest: bool) -> Any:
+    """Whether a later value goes before an earlier one."""
+    ahead = value < other if smallest else value > other
+    if value.dtype not in FLOATS:
+        return ahead
+    nan, plain = (other, value) if smallest else (value, other)
+    return ahead or (isnan(nan) and not isnan(plain))

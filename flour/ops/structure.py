@@ -175,16 +175,17 @@ class Take(Op):
         dtype = str(self.table.dtype.name)
         table = native.Memory(e.address(self.table), dtype, constant=True)
         last = native.Code(e.size(len(self.table) - 1))
-        return native.columnwise(e, entry, x, table, last, dtype=dtype)
+        return native.columnwise(e, nearest_entry, x, table, last, dtype=dtype)
 
     def check(self) -> None:
         if self.table.array.ndim != 1 or not len(self.table):
             raise ParameterError("a table has at least one entry, in one dimension")
 
 
-def entry(index: Number, _: int, table: Numbers, last: int) -> Number:
+def nearest_entry(index: Number, _: int, table: Numbers, last: int) -> Number:
     """The table's entry of this number, or the nearest one."""
-    return table[min(max(index, 0), last)]
+    inside = min(max(index, 0), last)
+    return table[inside]
 
 
 class TakeText(Op):

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from flour.core.check import expect, fitted, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import held, write
 from flour.core.op import Arity, Bound, Columns, Op
 from flour.core.types import Type, Vector
+from flour.core.words import Number, Numbers, Row, indexable, number, scratch, size
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.vote import Duels
@@ -64,18 +66,7 @@ class CouplePairs(Op):
         return p
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        k, size = e.size(self.classes), self.classes
-        matrix, p, slopes = (e.scratch("float64", count) for count in (size * size, size, size))
-        steps, enough = e.size(self._steps), e.number(self._enough, "float64")
-        _emit_quadratic(e, x, k, matrix)
-        with e.loop(k) as t:
-            e.store(p, t, f"1.0 / {k}", "float64")
-        with e.loop(steps):
-            value, error = _emit_slopes(e, k, matrix, p, slopes)
-            with e.block(f"if {error} < {enough}:"):
-                e.line("break")
-            _emit_sweep(e, k, (matrix, p, slopes), value)
-        return e.dense("float64", size, lambda j: e.load(p, j, "float64"), size=k, stored=True)
+        return held(e, *write(e, coupled, x, self.classes, self._steps, self._enough))
 
 
 def _quadratic(x: NDArray[Any], k: int) -> Any:
@@ -114,56 +105,65 @@ def _sweep(matrix: NDArray[Any], p: NDArray[Any], slopes: NDArray[Any], value: N
     return p
 
 
-def _emit_quadratic(e: Emitter, x: VectorValue, k: str, matrix: str) -> None:
-    at, pair = e.indexable(x), e.var("0")
-    with e.loop(f"{k} * {k}") as t:
-        e.store(matrix, t, "0.0", "float64")
-    with e.loop(k) as i, e.loop(k, f"{i} + 1") as j:
-        first = e.let(at(pair), "float64").expr
-        second = e.let(f"1.0 - {first}", "float64").expr
-        for index in (f"{i} * {k} + {j}", f"{j} * {k} + {i}"):
-            e.store(matrix, index, f"-({first} * {second})", "float64")
-        for index, other in ((i, second), (j, first)):
-            diagonal = f"{index} * {k} + {index}"
-            e.store(
-                matrix,
-                diagonal,
-                f"{e.load(matrix, diagonal, 'float64')} + {other} * {other}",
-                "float64",
-            )
-        e.line(f"{pair} = {pair} + 1")
+def coupled(x: Row, classes: int, steps: int, enough: float) -> Any:
+    """The probabilities of the classes that agree best with those of each pair."""
+    k = size(classes)
+    matrix = scratch("float64", classes * classes)
+    p, slopes = scratch("float64", classes), scratch("float64", classes)
+    most, least = size(steps), number(enough, "float64")
+    write_quadratic(x, matrix, k)
+    for t in range(k):
+        p[t] = 1.0 / k
+    for _ in range(most):
+        value, error = write_slopes(matrix, p, slopes, k)
+        if error < least:
+            break
+        sweep(matrix, p, slopes, k, value)
+    return p, classes, k
 
 
-def _emit_slopes(e: Emitter, k: str, matrix: str, p: str, slopes: str) -> tuple[str, str]:
-    value, error = e.var("0.0"), e.var("0.0")
-    with e.loop(k) as t:
-        slope = e.var("0.0")
-        with e.loop(k) as j:
-            term = f"{e.load(matrix, f'{t} * {k} + {j}', 'float64')} * {e.load(p, j, 'float64')}"
-            e.line(f"{slope} = {slope} + {term}")
-        e.store(slopes, t, slope, "float64")
-        e.line(f"{value} = {value} + {e.load(p, t, 'float64')} * {slope}")
-    with e.loop(k) as t:
-        gap = e.let(f"abs({e.load(slopes, t, 'float64')} - {value})", "float64").expr
-        with e.block(f"if {gap} > {error}:"):
-            e.line(f"{error} = {gap}")
+def write_quadratic(x: Row, matrix: Numbers, k: int) -> None:
+    """The form that is smallest where the probabilities agree with all pairs."""
+    columns, pair = indexable(x), 0
+    for t in range(k * k):
+        matrix[t] = 0.0
+    for i in range(k):
+        for j in range(i + 1, k):
+            first = columns[pair]
+            second = 1.0 - first
+            matrix[i * k + j] = -(first * second)
+            matrix[j * k + i] = -(first * second)
+            matrix[i * k + i] += second * second
+            matrix[j * k + j] += first * first
+            pair = pair + 1
+
+
+def write_slopes(matrix: Numbers, p: Numbers, slopes: Numbers, k: int) -> tuple[Number, Number]:
+    """The matrix times p; returns p times that, and how far from it any slope is."""
+    value, error = 0.0, 0.0
+    for t in range(k):
+        slope = 0.0
+        for j in range(k):
+            slope = slope + matrix[t * k + j] * p[j]
+        slopes[t] = slope
+        value = value + p[t] * slope
+    for t in range(k):
+        gap = abs(slopes[t] - value)
+        error = max(error, gap)
     return value, error
 
 
-def _emit_sweep(e: Emitter, k: str, tables: tuple[str, str, str], value: str) -> None:
-    matrix, p, slopes = tables
-    with e.loop(k) as t:
-        diagonal = e.let(e.load(matrix, f"{t} * {k} + {t}", "float64"), "float64").expr
-        slope = e.let(e.load(slopes, t, "float64"), "float64").expr
-        step = e.let(f"(-{slope} + {value}) / {diagonal}", "float64").expr
-        e.store(p, t, f"{e.load(p, t, 'float64')} + {step}", "float64")
-        gain = f"{step} * ({step} * {diagonal} + 2.0 * {slope})"
-        e.line(f"{value} = ({value} + {gain}) / (1.0 + {step}) / (1.0 + {step})")
-        with e.loop(k) as j:
-            row = e.load(matrix, f"{t} * {k} + {j}", "float64")
-            moved = f"({e.load(slopes, j, 'float64')} + {step} * {row}) / (1.0 + {step})"
-            e.store(slopes, j, moved, "float64")
-            e.store(p, j, f"{e.load(p, j, 'float64')} / (1.0 + {step})", "float64")
+def sweep(matrix: Numbers, p: Numbers, slopes: Numbers, k: int, value: Number) -> None:
+    """One step along every class in turn."""
+    for t in range(k):
+        diagonal, slope = matrix[t * k + t], slopes[t]
+        step = (-slope + value) / diagonal
+        p[t] += step
+        gain = step * (step * diagonal + 2.0 * slope)
+        value = (value + gain) / (1.0 + step) / (1.0 + step)
+        for j in range(k):
+            slopes[j] = (slopes[j] + step * matrix[t * k + j]) / (1.0 + step)
+            p[j] = p[j] / (1.0 + step)
 
 
 # --- adapters -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from numpy import exp, log1p
 from numpy.typing import NDArray
 
 from flour.core.emission import Emitter, ScalarValue
-from flour.core.native import write
+from flour.core.native import expression
 from flour.core.op import Array
 from flour.core.types import Vector
 from flour.core.words import Number, cast
@@ -46,7 +46,7 @@ class UndoYeoJohnson(FloatElementwise):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         power = ScalarValue(e.at(self.exponents, j, "float64"), "float64")
-        return write(e, yeo_johnson_undone, x, power)
+        return expression(e, yeo_johnson_undone, x, power)
 
 
 def yeo_johnson_undone(x: Number, power: Number) -> Number:
@@ -79,9 +79,8 @@ class UndoBoxCox(FloatElementwise):
         return result.astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return write(
-            e, box_cox_undone, x, ScalarValue(e.at(self.exponents, j, "float64"), "float64")
-        )
+        power = ScalarValue(e.at(self.exponents, j, "float64"), "float64")
+        return expression(e, box_cox_undone, x, power)
 
 
 def box_cox_undone(x: Number, power: Number) -> Number:

@@ -5,18 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import exp
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Code, held, write, written_as
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Type, Vector
+from flour.core.words import (
+    Number,
+    Numbers,
+    Row,
+    added,
+    cast,
+    number,
+    one,
+    scratch,
+    size,
+    stored,
+    zero,
+)
+from flour.core.words import fitted as fitted_numbers
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
-from flour.ops.elementwise import one
-from flour.ops.reduce import zero
 from flour.ops.require import above
 
 #: scikit-learn's default is 100; without a limit a file could ask for a year's worth of them.
@@ -73,96 +87,67 @@ class TopicWeights(Op):
         return weights
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        dtype, topics = x.dtype, e.size(self.words.shape[0])
-        weights, inner, sums = (e.scratch(dtype, self.words.shape[0]) for _ in range(3))
-        used = self._used(e, x)
-        with e.loop(topics) as k:
-            e.store(weights, k, one(dtype), dtype)
-        _expect(e, weights, inner, topics, dtype, e.cast(topics, "int64", dtype))
-        with e.loop(e.size(self.rounds)):
-            with e.loop(topics) as k:
-                e.store(sums, k, zero(dtype), dtype)
-            self._weigh(e, used, inner, sums, topics, dtype)
-            self._settle(e, weights, inner, sums, topics, dtype)
-        return e.dense(
-            dtype,
-            self.words.shape[0],
-            lambda k: e.load(weights, k, dtype),
-            size=topics,
-            stored=True,
-        )
-
-    def _used(self, e: Emitter, x: VectorValue) -> tuple[str, str, str]:
-        """The words that occur: the addresses of their columns and counts, and their number."""
-        columns, counts, number = (
-            e.scratch("int64", x.width),
-            e.scratch(x.dtype, x.width),
-            e.var("0"),
-        )
-
-        def note(j: str, v: str) -> None:
-            value = e.let(v, x.dtype).expr
-            with e.block(f"if {value} != 0:"):
-                e.store(columns, number, j, "int64")
-                e.store(counts, number, value, x.dtype)
-                e.line(f"{number} = {number} + 1")
-
-        x.each(note)
-        return columns, counts, number
-
-    def _weigh(
-        self,
-        e: Emitter,
-        used: tuple[str, str, str],
-        inner: str,
-        sums: str,
-        topics: str,
-        dtype: str,
-    ) -> None:
-        """Share every word's count out over the topics."""
-        columns, counts, number = used
-        words = e.address(Array.of(np.ascontiguousarray(self.words.array.T)))
-        least = e.number(float(np.finfo(dtype).eps), dtype)
-        with e.loop(number) as i:
-            start = e.let(f"{e.load(columns, i, 'int64')} * {topics}", "int64").expr
-            outer = e.var(zero(dtype))
-
-            def word(k: str) -> str:
-                return e.load(words, f"{start} + {k}", dtype, constant=True)
-
-            with e.loop(topics) as k:
-                e.add(outer, f"{e.load(inner, k, dtype)} * {word(k)}", dtype)
-            share = e.let(f"{e.load(counts, i, dtype)} / ({outer} + {least})", dtype).expr
-            with e.loop(topics) as k:
-                e.store(sums, k, f"{e.load(sums, k, dtype)} + {share} * {word(k)}", dtype)
-
-    def _settle(
-        self, e: Emitter, weights: str, inner: str, sums: str, topics: str, dtype: str
-    ) -> None:
-        """The new weights; leaves the loop when they hardly changed."""
-        total, change = e.var(zero(dtype)), e.var(zero(dtype))
-        prior = e.number(self.prior, dtype)
-        with e.loop(topics) as k:
-            product = f"{e.load(inner, k, dtype)} * {e.load(sums, k, dtype)}"
-            value = e.let(f"{product} + {prior}", dtype).expr
-            e.line(f"{change} = {change} + abs({e.load(weights, k, dtype)} - {value})")
-            e.line(f"{total} = {total} + {value}")
-            e.store(weights, k, value, dtype)
-        _expect(e, weights, inner, topics, dtype, total)
-        count = e.cast(topics, "int64", dtype)
-        with e.block(f"if {change} / {count} < {e.number(self.tolerance, 'float64')}:"):
-            e.line("break")
+        words, least = Array.of(np.ascontiguousarray(self.words.array.T)), np.finfo(x.dtype).eps
+        sizes = self.words.shape[0], x.width
+        return held(e, *write(e, topic_weights, x, words, sizes, self, float(least)))
 
 
-def _expect(e: Emitter, weights: str, inner: str, topics: str, dtype: str, total: str) -> None:
-    """The geometric means of a Dirichlet distribution with these weights, into `inner`."""
-    whole = e.let(f"digamma({e.cast(total, dtype, 'float64')})", "float64").expr
-    with e.loop(topics) as k:
-        weight = e.cast(e.load(weights, k, dtype), dtype, "float64")
-        value = f"exp(digamma({weight}) - {whole})"
-        e.store(inner, k, e.cast(value, "float64", dtype), dtype)
+def topic_weights(
+    x: Row, words: Numbers, sizes: tuple[int, int], how: TopicWeights, epsilon: float
+) -> Any:
+    """The weights of the topics, by rounds over the words that occur."""
+    count, columns = sizes
+    topics = size(count)
+    weights, inner, sums = [scratch(x.dtype, count) for _ in ("weights", "inner", "sums")]
+    places, counts = scratch("int64", columns), scratch(x.dtype, columns)
+    used = note_words(x, places, counts)
+    for k in range(topics):
+        weights[k] = one(x)
+    expect_topics(weights, inner, topics, cast(topics, x.dtype))
+    for _ in range(size(how.rounds)):
+        for k in range(topics):
+            sums[k] = zero(x)
+        table, least = fitted_numbers(words), number(epsilon, x.dtype)
+        for i in range(used):  # share every word's count out over the topics
+            start, outer = places[i] * topics, zero(x)
+            for k in range(topics):
+                outer = added(outer, inner[k] * table[start + k])
+            share = counts[i] / (outer + least)
+            for k in range(topics):
+                sums[k] += share * table[start + k]
+        total, change = zero(x), zero(x)
+        prior = number(how.prior, x.dtype)
+        for k in range(topics):
+            weight = inner[k] * sums[k] + prior
+            change = change + abs(weights[k] - weight)
+            total = total + weight
+            weights[k] = weight
+        expect_topics(weights, inner, topics, total)
+        if change / cast(topics, x.dtype) < number(how.tolerance, "float64"):
+            break
+    return weights, count, topics
 
 
+def note_words(x: Row, places: Numbers, counts: Numbers) -> int:
+    """Write the columns that are not zero, and their counts; return how many there are."""
+    used = 0
+    for j, v in stored(x):
+        value = v
+        if value != 0:
+            places[used] = j
+            counts[used] = value
+            used = used + 1
+    return used
+
+
+def expect_topics(weights: Numbers, inner: Numbers, topics: int, total: Number) -> None:
+    """Write the geometric means of a Dirichlet distribution with these weights into `inner`."""
+    whole = digamma(cast(total, "float64"))
+    for k in range(topics):
+        inner[k] = cast(exp(digamma(cast(weights[k], "float64")) - whole), weights.dtype)
+
+
+@written_as(lambda _, x: Code(f"digamma({x})", "float64"))
 def digamma(x: NDArray[Any]) -> Any:
     """The logarithmic derivative of the gamma function for positive numbers, as the library has it.
 

@@ -8,28 +8,28 @@ leaf in the tree's order; and `push` as its heap of bounded size.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import maximum
 from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
-from flour.core.emission import At, Emitter, RowValue, VectorValue
+from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted, held, write
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, Type, Vector
-from flour.ops.metrics import METRICS, Pair, Sums
+from flour.core.words import Number, Numbers, Row, cast, indexable, number, registers, scratch, size
+from flour.core.words import fitted as fitted_numbers
+from flour.ops.metrics import METRICS, Metric, Pair, Sums
 
-#: Metrics whose sums are what a tree compares, and how a distance becomes such a sum again.
-REDUCED = {
-    "euclidean": "{d} * {d}",
-    "manhattan": "{d}",
-    "chebyshev": "{d}",
-    "minkowski": "{d} ** {p}",
-    "canberra": "{d}",
-    "hamming": "{d}",
-    "braycurtis": "{d}",
-}
+#: Metrics whose sums are what a tree compares.
+REDUCED = (
+    *("euclidean", "manhattan", "chebyshev", "minkowski"),
+    *("canberra", "hamming", "braycurtis"),
+)
 #: Those that trees of boxes do not bound.
 BALLS_ONLY = frozenset({"canberra", "hamming", "braycurtis"})
 #: Trees compare distances by these, which are more than a sum.
@@ -104,7 +104,7 @@ class TreeNearest(Op):
                 for value, number in zip(
                     self._sums(points[start:end], row), numbers[start:end], strict=True
                 ):
-                    push(near, places, value, number)
+                    push(near, places, self.count, value, number)
             else:
                 first = 2 * node + 1
                 nearer = first if least[first] <= least[first + 1] else first + 1
@@ -116,9 +116,9 @@ class TreeNearest(Op):
     def _sums(self, points: NDArray[Any], row: NDArray[Any]) -> Any:
         """Return the sums of the metric over columns for each point, as trees compare them."""
         metric = METRICS[self.metric]
-        sums = (np.zeros(len(points)),) * metric.sums
+        sums = [np.zeros(len(points)) for _ in metric.sums]
         for j, value in enumerate(row):
-            sums = metric.step(sums, Pair(value, points[:, j], 1.0, self.p))
+            sums = metric.added(sums, Pair(value, points[:, j], 1.0, self.p))
         quotient = self.metric in _QUOTIENTS
         return metric.finish(Sums(sums, len(row), self.p)) if quotient else sums[0]
 
@@ -136,8 +136,7 @@ class TreeNearest(Op):
             return self._sums(np.maximum(below, 0.0) + np.maximum(above, 0.0), np.zeros(width))
         centre = self._finished(self._sums(bounds[:, :width], row), width)
         apart = np.maximum(centre - bounds[:, width], 0.0)
-        powers = {"euclidean": apart * apart, "minkowski": apart**self.p}
-        return powers.get(self.metric, apart)
+        return reduced(apart, self.metric, self.p)
 
     # --- native code -------------------------------------------------------------------------
 
@@ -145,109 +144,118 @@ class TreeNearest(Op):
         return (self.metric, self.ball)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, count, p = e.indexable(x), e.size(self.count), e.number(self.p, "float64")
-        near, places = e.scratch("float64", self.count), e.scratch("int64", self.count)
+        metric, quotient = METRICS[self.metric], self.metric in _QUOTIENTS
+        tree = Tree(
+            Fitted(self._nodes(), "int64"),
+            Fitted(self.points, "float64"),
+            Fitted(self.numbers, "int64"),
+            Fitted(self.bounds, "float64"),
+            Measure(self.metric, metric, quotient=quotient, ball=self.ball),
+        )
         depth = self.bounds.shape[0].bit_length() + 2
-        stack, limits = e.scratch("int64", depth), e.scratch("float64", depth)
-        row = (lambda j: e.cast(at(j), x.dtype, "float64")), x.size, p
-        with e.loop(count) as k:
-            e.store(near, k, "math.inf", "float64")
-            e.store(places, k, "0", "int64")
-        top, nodes = e.var("1"), e.address(self._nodes())
-        e.store(stack, "0", "0", "int64")
-        e.store(limits, "0", "0.0", "float64")  # the root is looked at whatever its bounds say
-        with e.block(f"while {top} > 0:"):
-            e.line(f"{top} = {top} - 1")
-            node = e.let(e.load(stack, top, "int64"), "int64").expr
-            with e.block(f"if {e.load(limits, top, 'float64')} <= {e.load(near, '0', 'float64')}:"):
-                leaf = e.load(nodes, f"{node} * 3 + 2", "int64", constant=True)
-                with e.block(f"if {leaf} != 0:"):
-                    self._leaf(e, node, row, (near, places, count))
-                with e.block("else:"):
-                    self._inner(e, node, row, (stack, limits, top))
-        emit_sorted(e, near, places, count)
-        return self._found(e, near, places, (count, p))
+        return held(e, write(e, search, x, tree, self.count, depth, self.p), 2 * self.count)
 
-    def _leaf(
-        self, e: Emitter, node: str, row: tuple[At, str, str], heap: tuple[str, str, str]
-    ) -> None:
-        nodes, points = e.address(self._nodes()), e.address(self.points, "float64")
-        numbers = e.address(self.numbers, "int64")
-        end = e.let(e.load(nodes, f"{node} * 3 + 1", "int64", constant=True), "int64").expr
-        start = e.let(e.load(nodes, f"{node} * 3", "int64", constant=True), "int64").expr
-        with e.loop(end, start) as i:
-            total = self._total(
-                e, row, lambda j: e.load(points, f"{i} * {row[1]} + {j}", "float64", constant=True)
-            )
-            number = e.load(numbers, i, "int64", constant=True)
-            emit_push(e, heap, total, number)
 
-    def _inner(
-        self, e: Emitter, node: str, row: tuple[At, str, str], stack: tuple[str, str, str]
-    ) -> None:
-        """Put both children on the stack, the nearer one on top."""
-        nodes, limits, top = stack
-        first = e.let(f"2 * {node} + 1", "int64").expr
-        left, right = (self._bound(e, f"({first} + {k})", row) for k in (0, 1))
-        swap = e.let(f"1 if {left} <= {right} else 0", "int64").expr
-        for k, side in enumerate((f"{swap}", f"(1 - {swap})")):
-            e.store(nodes, f"{top} + {k}", f"{first} + {side}", "int64")
-            bound = f"({right} if {side} != 0 else {left})"
-            e.store(limits, f"{top} + {k}", bound, "float64")
-        e.line(f"{top} = {top} + 2")
+class Measure(NamedTuple):
+    """How a tree compares: by the metric's sums, or (`quotient`) by what they amount to."""
 
-    def _bound(self, e: Emitter, node: str, row: tuple[At, str, str]) -> str:
-        """The least sum that a point of the node can have."""
-        bounds, (at, width, p) = e.address(self.bounds, "float64"), row
-        start = e.let(
-            f"{node} * ({width} + 1)" if self.ball else f"{node} * 2 * {width}", "int64"
-        ).expr
+    name: str
+    metric: Metric
+    quotient: bool
+    ball: bool
 
-        def side(j: str) -> str:
-            return e.load(bounds, f"{start} + {j}", "float64", constant=True)
 
-        if not self.ball:
+class Tree(NamedTuple):
+    """A tree's nodes, points, numbers of points and bounds, and its measure."""
 
-            def gap(j: str) -> str:
-                value = e.let(at(j), "float64").expr
-                above = f"maximum({value} - {side(f'{width} + {j}')}, 0.0)"
-                return f"maximum({side(j)} - {value}, 0.0) + {above}"
+    nodes: Numbers
+    points: Numbers
+    numbers: Numbers
+    bounds: Numbers
+    measure: Measure
 
-            return self._total(e, (gap, width, p), lambda _: "0.0")
-        total = self._total(e, row, side)
-        distance = self._distance(total, width, p)
-        apart = e.let(f"maximum({distance} - {side(width)}, 0.0)", "float64").expr
-        return e.let(REDUCED[self.metric].format(d=apart, p=p), "float64").expr
 
-    def _total(self, e: Emitter, row: tuple[At, str, str], other: At) -> str:
-        """What the metric sums up over columns."""
-        at, width, p = row
-        metric = METRICS[self.metric]
-        totals = [e.var("0.0") for _ in range(metric.sums)]
-        with e.loop(width) as j:
-            x, y = (e.let(side(j), "float64").expr for side in (at, other))
-            for total, term in zip(totals, metric.terms(Pair(x, y, "1.0", p)), strict=True):
-                joined = f"maximum({total}, {term})" if metric.largest else f"{total} + {term}"
-                e.line(f"{total} = {joined}")
-        if self.metric not in _QUOTIENTS:
-            return totals[0]
-        return e.let(metric.code(Sums(tuple(totals), width, p)), "float64").expr
+def search(x: Row, tree: Tree, count: int, depth: int, p: float) -> Numbers:
+    """The numbers of the nearest points, and behind them their distances."""
+    columns, kept, power = indexable(x), size(count), number(p, "float64")
+    near, places = scratch("float64", count), scratch("int64", count)
+    stack, limits = scratch("int64", depth), scratch("float64", depth)
+    row = [cast(columns[j], "float64") for j in range(len(x))]
+    for k in range(kept):
+        near[k] = math.inf
+        places[k] = 0
+    top, nodes = 1, fitted_numbers(tree.nodes)
+    stack[0] = 0
+    limits[0] = 0.0  # the root is looked at whatever its bounds say
+    while top > 0:
+        top = top - 1
+        node = stack[top]
+        if limits[top] <= near[0]:
+            if nodes[node * 3 + 2] != 0:
+                end, start = nodes[node * 3 + 1], nodes[node * 3]
+                points, numbers = fitted_numbers(tree.points), fitted_numbers(tree.numbers)
+                for i in range(start, end):
+                    point = [points[i * len(x) + j] for j in range(len(x))]
+                    total = compared(row, point, tree.measure, power)
+                    push(near, places, kept, total, numbers[i])
+            else:  # both children on the stack, the nearer one on top
+                first = 2 * node + 1
+                left = least(row, first, tree, power)
+                right = least(row, first + 1, tree, power)
+                swap = 1 if left <= right else 0
+                stack[top] = first + swap
+                limits[top] = right if swap != 0 else left
+                stack[top + 1] = first + (1 - swap)
+                limits[top + 1] = right if (1 - swap) != 0 else left
+                top = top + 2
+    arrange(near, places, kept)
+    found = scratch("float64", 2 * count)
+    for k in range(kept):
+        found[k] = cast(places[k], "float64")
+        found[kept + k] = finished(near[k], len(x), tree.measure, power)
+    return found
 
-    def _distance(self, total: str, width: str, p: str) -> str:
-        """The distance, from what trees compare."""
-        if self.metric in _QUOTIENTS:
-            return total
-        return METRICS[self.metric].code(Sums((total,), width, p))
 
-    def _found(self, e: Emitter, near: str, places: str, sizes: tuple[str, str]) -> RowValue:
-        count, p = sizes
-        out = e.scratch("float64", 2 * self.count)
-        with e.loop(count) as k:
-            e.store(out, k, f"float64({e.load(places, k, 'int64')})", "float64")
-            distance = self._distance(e.load(near, k, "float64"), count, p)
-            e.store(out, f"{count} + {k}", distance, "float64")
-        width = 2 * self.count
-        return e.dense("float64", width, lambda j: e.load(out, j, "float64"), stored=True)
+def least(row: Row, node: int, tree: Tree, p: Number) -> Number:
+    """The least that a point of a node can be from the row, as trees compare it."""
+    bounds = fitted_numbers(tree.bounds)
+    if tree.measure.ball:
+        start = node * (len(row) + 1)
+        centre = [bounds[start + j] for j in range(len(row))]
+        total = compared(row, centre, tree.measure, p)
+        distance = finished(total, len(row), tree.measure, p)
+        return reduced(maximum(distance - bounds[start + len(row)], 0.0), tree.measure.name, p)
+    start = node * 2 * len(row)
+    gaps = [gap(row[j], bounds[start + j], bounds[start + len(row) + j]) for j in range(len(row))]
+    return compared(gaps, [0.0 for _ in range(len(row))], tree.measure, p)
+
+
+def gap(x: Number, low: Number, high: Number) -> Number:
+    """How far a number is outside an interval."""
+    return maximum(low - x, 0.0) + maximum(x - high, 0.0)
+
+
+def compared(row: Row, other: Row, measure: Measure, p: Number) -> Number:
+    """What trees compare: the sums of the metric over columns, or what they amount to."""
+    metric, totals = measure.metric, registers("float64", len(measure.metric.sums))
+    for j in range(len(row)):
+        x, y = row[j], other[j]
+        terms = metric.terms(Pair(x, y, 1.0, p))
+        for k, term in zip(metric.sums, terms, strict=True):
+            totals[k] = metric.join(totals[k], term)
+    return metric.finish(Sums(totals, len(row), p)) if measure.quotient else totals[0]
+
+
+def finished(total: Number, columns: int, measure: Measure, p: Number) -> Number:
+    """The distance, from what trees compare."""
+    return total if measure.quotient else measure.metric.finish(Sums([total], columns, p))
+
+
+def reduced(distance: Number, metric: str, p: Number) -> Number:
+    """What trees compare, from the distance."""
+    if metric == "euclidean":
+        return distance * distance
+    return distance**p if metric == "minkowski" else distance
 
 
 def tree_nodes(points: int, count: int) -> NDArray[np.int64]:
@@ -263,55 +271,38 @@ def tree_nodes(points: int, count: int) -> NDArray[np.int64]:
 # --- the heap that keeps the nearest --------------------------------------------------------------
 
 
-def push(near: list[Any], places: list[Any], value: Any, number: Any) -> None:
+def push(near: Numbers, places: Numbers, count: int, value: Number, number: Number) -> None:
     """Put a point in the place of the farthest one, if it is nearer; the farthest comes first."""
-    if not value < near[0]:
-        return
-    at, child, size = 0, 1, len(near)
-    while child < size:
-        if child + 1 < size and near[child + 1] > near[child]:
-            child += 1
-        if not value < near[child]:
-            break
-        near[at], places[at] = near[child], places[child]
-        at, child = child, 2 * child + 1
-    near[at], places[at] = value, number
+    if value < near[0]:
+        at, child = 0, 1
+        while child < count:
+            further = near[child]
+            if child + 1 < count:
+                right = near[child + 1]
+                if right > further:
+                    further = right
+                    child = child + 1
+            if not (value < further):
+                break
+            near[at] = further
+            places[at] = places[child]
+            at = child
+            child = 2 * child + 1
+        near[at] = value
+        places[at] = number
 
 
-def emit_push(e: Emitter, heap: tuple[str, str, str], value: str, number: str) -> None:
-    """The same as native code."""
-    near, places, count = heap
-    with e.block(f"if {value} < {e.load(near, '0', 'float64')}:"):
-        at, child = e.var("0"), e.var("1")
-        with e.block(f"while {child} < {count}:"):
-            left = e.var(e.load(near, child, "float64"))
-            with e.block(f"if {child} + 1 < {count}:"):
-                right = e.let(e.load(near, f"{child} + 1", "float64"), "float64").expr
-                with e.block(f"if {right} > {left}:"):
-                    e.line(f"{left} = {right}")
-                    e.line(f"{child} = {child} + 1")
-            with e.block(f"if not ({value} < {left}):"):
-                e.line("break")
-            e.store(near, at, left, "float64")
-            e.store(places, at, e.load(places, child, "int64"), "int64")
-            e.line(f"{at} = {child}")
-            e.line(f"{child} = 2 * {child} + 1")
-        e.store(near, at, value, "float64")
-        e.store(places, at, number, "int64")
-
-
-def emit_sorted(e: Emitter, near: str, places: str, count: str) -> None:
+def arrange(near: Numbers, places: Numbers, count: int) -> None:
     """Sort both by the first, ascending; equal ones keep their order."""
-    with e.loop(count, "1") as k:
-        value = e.let(e.load(near, k, "float64"), "float64").expr
-        number = e.let(e.load(places, k, "int64"), "int64").expr
-        at = e.var(k)
-        with e.block(f"while {at} > 0:"):
-            left = e.let(e.load(near, f"{at} - 1", "float64"), "float64").expr
-            with e.block(f"if not ({left} > {value}):"):
-                e.line("break")
-            e.store(near, at, left, "float64")
-            e.store(places, at, e.load(places, f"{at} - 1", "int64"), "int64")
-            e.line(f"{at} = {at} - 1")
-        e.store(near, at, value, "float64")
-        e.store(places, at, number, "int64")
+    for k in range(1, count):
+        value, number = near[k], places[k]
+        at = k
+        while at > 0:
+            left = near[at - 1]
+            if not (left > value):
+                break
+            near[at] = left
+            places[at] = places[at - 1]
+            at = at - 1
+        near[at] = value
+        places[at] = number

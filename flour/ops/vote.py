@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy import isnan
 
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.emission import Emitter, RowValue, VectorValue
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted, held, listed, write
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import INTS, Scalar, Type, Vector
-from flour.ops.reduce import zero
+from flour.core.words import Number, Numbers, Row, cast, indexable, one, scratch, size, zero
 
 
 class Tally(Op):
@@ -42,18 +46,21 @@ class Tally(Op):
         return votes
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, count = e.indexable(x), e.size(self.classes)
-        sums = e.scratch("float64", self.classes)
-        with e.loop(count) as c:
-            e.store(sums, c, zero("float64"), "float64")
-        with e.loop(x.size) as j:
-            named = e.let(at(j), x.dtype).expr
-            weight = e.let(e.at(self.weights, j, "float64"), "float64").expr
-            other = e.let(e.at(self.against, j, "float64"), "float64").expr
-            with e.loop(count) as c:
-                term = f"({weight} if {named} == {c} else {other})"
-                e.store(sums, c, f"{e.load(sums, c, 'float64')} + {term}", "float64")
-        return e.dense("float64", self.classes, lambda c: e.load(sums, c, "float64"), stored=True)
+        weights, against = Fitted(self.weights, "float64"), Fitted(self.against, "float64")
+        return held(e, write(e, tally, x, weights, against, self.classes), self.classes)
+
+
+def tally(x: Row, weights: Numbers, against: Numbers, classes: int) -> Any:
+    """Per class, the weights of the columns that name it and of those that do not."""
+    columns, count = indexable(x), size(classes)
+    votes = scratch("float64", classes)
+    for c in range(count):
+        votes[c] = 0.0
+    for j in range(len(x)):
+        named, weight, other = columns[j], weights[j], against[j]
+        for c in range(count):
+            votes[c] += weight if named == c else other
+    return votes
 
 
 class Share(Op):
@@ -71,12 +78,16 @@ class Share(Op):
         return np.divide(x, total, out=x.copy(), where=total != 0)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, total = e.indexable(x), e.var(zero(x.dtype))
-        with e.loop(x.size) as j:
-            e.line(f"{total} = {total} + {at(j)}")
-        one = {"float32": "float32(1.0)"}.get(x.dtype, "1.0")
-        e.line(f"{total} = {total} if {total} != {zero(x.dtype)} else {one}")
-        return e.dense(x.dtype, x.width, lambda j: f"({at(j)} / {total})")
+        return listed(e, write(e, shares, x, x.width), x.dtype, x.width)
+
+
+def shares(x: Row, count: int) -> Any:
+    """A row over its sum, or over one if that is zero."""
+    columns, total = indexable(x), zero(x)
+    for j in range(len(x)):
+        total = total + columns[j]
+    total = total if total != zero(x) else one(x)
+    return [columns[j] / total for j in range(count)]
 
 
 class WeightedMedian(Op):
@@ -99,41 +110,41 @@ class WeightedMedian(Op):
         return x[rows, order[rows, first]]
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, order = e.indexable(x), _ascending(e, x)
-        total, sum_ = e.var("0.0"), e.var("0.0")
-
-        def weight(j: str) -> str:
-            return e.at(self.weights, e.load(order, j, "int64"), "float64")
-
-        with e.loop(x.size) as j:
-            e.line(f"{total} = {total} + {weight(j)}")
-        column, done = e.var("0"), e.var("0")
-        with e.loop(x.size) as j:
-            e.line(f"{sum_} = {sum_} + {weight(j)}")
-            with e.block(f"if {done} == 0 and {sum_} >= 0.5 * {total}:"):
-                e.line(f"{done} = 1")
-                e.line(f"{column} = {e.load(order, j, 'int64')}")
-        # With a NaN weight no half is ever reached, and numpy's argmax is 0: the smallest column.
-        e.line(f"{column} = {column} if {done} == 1 else {e.load(order, '0', 'int64')}")
-        return e.let(at(column), x.dtype)
+        return e.let(write(e, median, x, Fitted(self.weights, "float64"), x.width), x.dtype)
 
 
-def _ascending(e: Emitter, x: VectorValue) -> str:
-    """The address of the column numbers in ascending order of their values, NaN last."""
-    at, order = e.indexable(x), e.scratch("int64", x.width)
-    with e.loop(x.size) as j:
-        value, position = e.let(at(j), x.dtype).expr, e.var(j)
-        searching = e.var("1")
-        with e.block(f"while {position} > 0 and {searching} == 1:"):
-            before = e.let(e.load(order, f"{position} - 1", "int64"), "int64").expr
-            other = e.let(at(before), x.dtype).expr
-            later = f"{other} > {value} or ({other} != {other} and {value} == {value})"
-            with e.block(f"if {later}:"):
-                e.store(order, position, before, "int64")
-                e.line(f"{position} = {position} - 1")
-            with e.block("else:"):
-                e.line(f"{searching} = 0")
-        e.store(order, position, j, "int64")
+def median(x: Row, weights: Numbers, count: int) -> Number:
+    """The smallest column at which those in ascending order hold half of all weight."""
+    columns, order = indexable(x), ascending(x, count)
+    total, sum_ = 0.0, 0.0
+    for j in range(len(x)):
+        total = total + weights[order[j]]
+    column, done = 0, 0
+    for j in range(len(x)):
+        sum_ = sum_ + weights[order[j]]
+        if done == 0 and sum_ >= 0.5 * total:
+            done = 1
+            column = order[j]
+    # With a NaN weight no half is ever reached, and numpy's argmax is 0: the smallest column.
+    column = column if done == 1 else order[0]
+    return columns[column]
+
+
+def ascending(x: Row, count: int) -> Any:
+    """The column numbers in ascending order of their values, NaN last."""
+    columns, order = indexable(x), scratch("int64", count)
+    for j in range(len(x)):
+        value, position = columns[j], j
+        searching = 1
+        while position > 0 and searching == 1:
+            before = order[position - 1]
+            other = columns[before]
+            if other > value or (isnan(other) and not isnan(value)):
+                order[position] = before
+                position = position - 1
+            else:
+                searching = 0
+        order[position] = j
     return order
 
 
@@ -166,25 +177,29 @@ class Duels(Op):
         return votes + sums / (3 * (np.abs(sums) + 1))
 
     def emit(self, e: Emitter, won: VectorValue, confidence: VectorValue) -> RowValue:
-        wins, sure = e.indexable(won), e.indexable(confidence)
-        count = e.size(self.classes)
-        votes, sums = e.scratch("float64", self.classes), e.scratch("float64", self.classes)
-        with e.loop(count) as c:
-            e.store(votes, c, "0.0", "float64")
-            e.store(sums, c, "0.0", "float64")
-        k = e.var("0")
-        with e.loop(count) as i, e.loop(count, f"{i} + 1") as j:
-            clearly = e.let(e.cast(sure(k), confidence.dtype, "float64"), "float64").expr
-            winner = e.let(wins(k), won.dtype).expr
-            e.store(sums, i, f"{e.load(sums, i, 'float64')} - {clearly}", "float64")
-            e.store(sums, j, f"{e.load(sums, j, 'float64')} + {clearly}", "float64")
-            for label, value in ((i, 0), (j, 1)):
-                vote = f"(1.0 if {winner} == {value} else 0.0)"
-                e.store(votes, label, f"{e.load(votes, label, 'float64')} + {vote}", "float64")
-            e.line(f"{k} = {k} + 1")
+        return listed(e, write(e, duels, won, confidence, self.classes), "float64", self.classes)
 
-        def score(c: str) -> str:
-            total = e.let(e.load(sums, c, "float64"), "float64").expr
-            return f"({e.load(votes, c, 'float64')} + {total} / (3.0 * (abs({total}) + 1.0)))"
 
-        return e.dense("float64", self.classes, score)
+def duels(won: Row, confidence: Row, classes: int) -> Any:
+    """Per class, its wins and less than half a win for how clear they were."""
+    wins, sure = indexable(won), indexable(confidence)
+    count = size(classes)
+    votes, sums = scratch("float64", classes), scratch("float64", classes)
+    for c in range(count):
+        votes[c] = 0.0
+        sums[c] = 0.0
+    k = 0
+    for i in range(count):
+        for j in range(i + 1, count):
+            clearly, winner = cast(sure[k], "float64"), wins[k]
+            sums[i] -= clearly
+            sums[j] += clearly
+            votes[i] += 1.0 if winner == 0 else 0.0
+            votes[j] += 1.0 if winner == 1 else 0.0
+            k = k + 1
+    return [score(votes[c], sums[c]) for c in range(classes)]
+
+
+def score(votes: Number, sum_: Number) -> Number:
+    """A class's wins, and its confidences as less than half a win."""
+    return votes + sum_ / (3.0 * (abs(sum_) + 1.0))
