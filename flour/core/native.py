@@ -426,7 +426,7 @@ class _Writer:
 
     def _attribute_value(self, item: ast.Attribute) -> Any:
         of = self.value(item.value)
-        return Code(f"math.{item.attr}") if of is math else getattr(of, item.attr)
+        return Code(f"math.{item.attr}") if of is math else _plain(getattr(of, item.attr))
 
     def _tuple_value(self, item: ast.Tuple) -> tuple[Any, ...]:
         return tuple(map(self.value, item.elts))
@@ -527,6 +527,8 @@ def _plain(value: object) -> object:
     """Return what an operator hands over as native code sees it."""
     if isinstance(value, ScalarValue):
         return Code(value.expr, value.dtype)
+    if type(value) is tuple:
+        return tuple(map(_plain, value))
     return Fitted(value, value.dtype.name) if isinstance(value, Blob) else value
 
 
