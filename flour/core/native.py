@@ -567,6 +567,8 @@ def _plain(value: object) -> object:
     """Return what an operator hands over as native code sees it."""
     if isinstance(value, ScalarValue):
         return Code(value.expr, value.dtype)
+    if type(value) is tuple:
+        return tuple(map(_plain, value))
     return Fitted(value, value.dtype.name) if isinstance(value, Blob) else value
 
 

@@ -211,10 +211,9 @@ def _ratio(coefficients: Ratio, r: Number) -> Number:
 
 def _polynomial(coefficients: tuple[float, ...], r: Number) -> Number:
     """A polynomial, the coefficient of the highest power first."""
-    total = coefficients[0]
-    for number in coefficients[1:]:
-        total = total * r + number
-    return total
+    if len(coefficients) == 1:
+        return coefficients[0]
+    return _polynomial(coefficients[:-1], r) * r + coefficients[-1]
 
 
 # The rational approximations of algorithm AS 241 (Wichura, 1988), highest power first: numerator

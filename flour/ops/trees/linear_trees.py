@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy import isnan
 from numpy.typing import NDArray
 
 from flour.core.chunked_array import Long, whole
 from flour.core.errors import ParameterError
+from flour.core.native import Fitted, write
 from flour.core.op import Array, Columns
 from flour.core.types import Type, Vector
-from flour.ops.trees.walk import Nodes, raw
+from flour.core.words import (
+    Number,
+    Numbers,
+    Row,
+    cast,
+    fitted,
+    read_row,
+    rows,
+    size,
+    width,
+    write_row,
+)
+from flour.ops.trees.walk import Nodes, Tables, raw, walked
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter
@@ -88,35 +102,58 @@ class LinearTrees(Nodes):
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        target, roots = e.address(self.target), e.address(self.roots)
-        count = e.size(len(self.roots))
-        with e.loop(e.rows) as i:
-            row, into = e.var(x.row(i), "r"), e.var(out.row(i), "w")
-            with e.loop(out.size) as o:
-                e.store(into, o, e.at(self.base, o, "float64"), "float64")
-            with e.loop(count) as t:
-                root = f"int64({e.load(roots, t, 'int32', constant=True)})"
-                leaf = self.descend(e, x, row, root)
-                total = self._emit_leaf(e, x, row, leaf)
-                o = e.let(f"int64({e.load(target, t, 'int32', constant=True)})", "int64").expr
-                e.store(into, o, f"{e.load(into, o, 'float64')} + {total}", "float64")
+        assert isinstance(x.type, Vector)
+        terms = (self.value, self.constant, self.slope, self.starts, self.column)
+        base = Fitted(self.base, "float64")
+        forest = Forest(self.tables(x.type), self.roots, self.target, len(self.roots))
+        write(e, summed, x, out, base, Terms(*map(whole, terms)), forest)
 
-    def _emit_leaf(self, e: Emitter, x: Column, row: str, leaf: str) -> str:
-        """The local that ends up holding the leaf's value for the row."""
-        value, constant = (e.address(whole(p), "float64") for p in (self.value, self.constant))
-        starts, column = e.address(whole(self.starts)), e.address(whole(self.column))
-        slope = e.address(whole(self.slope), "float64")
-        dtype: Any = x.type.dtype  # type: ignore[union-attr]  # a vector, by infer
-        total = e.var(e.load(constant, leaf, "float64", constant=True))
-        positions = (f"{leaf} + {i}" for i in (0, 1))
-        ends = (e.load(starts, position, "int32", constant=True) for position in positions)
-        start, end = (e.var(f"int64({number})", "h") for number in ends)
-        with e.loop(end, start) as k:
-            j = f"int64({e.load(column, k, 'int32', constant=True)})"
-            read = e.let(f"float64({e.load(row, j, dtype, constant=True)})", "float64").expr
-            with e.block(f"if {read} != {read}:"):
-                e.line(f"{total} = {e.load(value, leaf, 'float64', constant=True)}")
-                e.line("break")
-            weight = e.load(slope, k, "float64", constant=True)
-            e.line(f"{total} = {total} + {weight} * {read}")
-        return total
+
+class Terms(NamedTuple):
+    """The numbers of the leaves' linear models."""
+
+    value: Numbers
+    constant: Numbers
+    slope: Numbers
+    starts: Numbers
+    column: Numbers
+
+
+class Forest(NamedTuple):
+    """The nodes of all trees, and for each its root and the output that it adds to."""
+
+    tables: Tables
+    roots: Numbers
+    target: Numbers
+    trees: int
+
+
+def summed(x: Numbers, out: Numbers, base: Numbers, terms: Terms, forest: Forest) -> None:
+    """Add up what the leaves of all trees say about every row of a block."""
+    target, roots = fitted(forest.target), fitted(forest.roots)
+    count = size(forest.trees)
+    for i in range(rows(x)):
+        row, sums = read_row(x, i), write_row(out, i)
+        for o in range(width(out)):
+            sums[o] = base[o]
+        for t in range(count):
+            leaf = walked(row, cast(roots[t], "int64"), forest.tables)
+            total = modelled(row, leaf, terms)
+            o = cast(target[t], "int64")
+            sums[o] += total
+
+
+def modelled(row: Row, leaf: int, terms: Terms) -> Number:
+    """The value of a leaf for a row."""
+    value, constant = fitted(terms.value, "float64"), fitted(terms.constant, "float64")
+    starts, column = fitted(terms.starts), fitted(terms.column)
+    slope = fitted(terms.slope, "float64")
+    total = constant[leaf]
+    start, end = cast(starts[leaf], "int64"), cast(starts[leaf + 1], "int64")
+    for k in range(start, end):
+        read = cast(row[cast(column[k], "int64")], "float64")
+        if isnan(read):
+            total = value[leaf]
+            break
+        total = total + slope[k] * read
+    return total

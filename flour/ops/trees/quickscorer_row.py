@@ -187,7 +187,7 @@ class OneRow:
         assert isinstance(kind, Vector)
         column = f"int64({e.load(e.address(slots.column), u, 'int32', constant=True)})"
         loaded = e.let(e.load(row, column, kind.dtype, constant=True), kind.dtype).expr
-        value = e.let(self.op.seen(loaded, kind), "float64").expr
+        value = e.let(self.op.seen(e, loaded, kind), "float64").expr
         missing = f"{value} != {value}"
         if self.op.zeros:
             zero = e.load(e.address(slots.zero), u, "float64", constant=True)

@@ -122,7 +122,7 @@ class Slicing:
         column = f"int64({e.load(e.address(slots.column), u, 'int32', constant=True)})"
         where = e.var(self.x.row(f"({first} + min({row}, {row_count} - 1))"), "r")
         loaded = e.let(e.load(where, column, kind.dtype, constant=True), kind.dtype).expr
-        value = e.let(self.op.seen(loaded, kind), "float64").expr
+        value = e.let(self.op.seen(e, loaded, kind), "float64").expr
         missing = f"{value} != {value}"
         if self.op.zeros:
             zero = e.load(e.address(slots.zero), u, "float64", constant=True)

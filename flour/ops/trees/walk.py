@@ -7,18 +7,22 @@ the leaf. Children stand after their parents, so every walk ends.
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy import isnan
 from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
 from flour.core.chunked_array import Long, Pieces, assembled, whole
 from flour.core.errors import ParameterError
+from flour.core.native import Code, Memory, expression
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Type, Vector
+from flour.core.words import Number, Numbers, Row, cast, fitted, like
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter
@@ -190,53 +194,92 @@ class Nodes(Op, abstract=True):
 
     def descend(self, e: Emitter, x: Column, row: str, root: str) -> str:
         """Emit the walk of one row from a root; the local that ends up holding the leaf."""
-        feature, left, right = (e.address(whole(p)) for p in (self.feature, self.left, self.right))
-        threshold, missing = e.address(whole(self.threshold)), e.address(whole(self.missing))
         assert isinstance(x.type, Vector)
-        at = e.var(root, "k")
-        look = e.var(e.load(feature, at, "int32", constant=True), "f")
-        with e.block(f"while {look} >= 0:"):
-            loaded = e.load(row, f"int64({look})", x.type.dtype, constant=True)
-            value = e.let(self.seen(loaded, x.type), "float64").expr
-            limit = e.load(threshold, at, "float64", constant=True)
-            passed = e.var(f"{value} {'<' if self.strict else '<='} {limit}", "b")
-            if len(self.words):
-                self._emit_member(e, value, at, passed)
-            self._emit_missing(e, value, e.load(missing, at, "uint8", constant=True), passed)
-            yes, no = (e.load(side, at, "int32", constant=True) for side in (left, right))
-            e.line(f"{at} = int64({yes}) if {passed} else int64({no})")
-            e.line(f"{look} = {e.load(feature, at, 'int32', constant=True)}")
-        return e.let(f"int64({e.load(left, at, 'int32', constant=True)})", "int64").expr
+        read = Memory(row, x.type.dtype, constant=True)
+        leaf = expression(e, walked, read, Code(root, "int64"), self.tables(x.type))
+        return e.let(leaf, "int64").expr
 
-    def _emit_missing(self, e: Emitter, value: str, treatment: str, passed: str) -> None:
-        zero = f" or ({value} >= -{ZERO} and {value} <= {ZERO})" if self.zeros else ""
-        with e.block(f"if {value} != {value}{zero}:"):
-            treatment = e.let(f"int64({treatment})", "int64").expr
-            directed = f"{treatment} % {ZEROS} != {COMPARED}"
-            if self.zeros:
-                directed = f"({directed}) if {value} != {value} else {treatment} >= {ZEROS}"
-            with e.block(f"if {directed}:"):
-                e.line(f"{passed} = {treatment} % {ZEROS} == {LEFT}")
+    def tables(self, kind: Vector) -> Tables:
+        """The tables, for native code that reads rows of this type."""
+        sets = (self.category, self.length, self.words) if len(self.words) else ()
+        return Tables(
+            whole(self.feature),
+            whole(self.threshold),
+            whole(self.left),
+            whole(self.right),
+            whole(self.missing),
+            tuple(whole(p) for p in sets),
+            self,
+            self.absent and kind.sparse,
+        )
 
-    def seen(self, value: str, kind: Vector, dtype: str = "float64") -> str:
+    def seen(self, e: Emitter, value: str, kind: Vector, dtype: str = "float64") -> str:
         """A loaded value as the tests read it, in this float width."""
-        widened = f"{dtype}(float32({value}))" if self.narrow else f"{dtype}({value})"
-        if not (self.absent and kind.sparse):
-            return widened
-        return f"({widened} if {value} != 0 else {dtype}(math.nan))"
+        absent = self.absent and kind.sparse
+        return expression(
+            e, seen, Code(value, kind.dtype), dtype, narrow=self.narrow, absent=absent
+        )
 
-    def _emit_member(self, e: Emitter, value: str, at: str, passed: str) -> None:
-        tables = (self.category, self.length, self.words)
-        category, length, words = (e.address(whole(p)) for p in tables)
-        start = e.let(f"int64({e.load(category, at, 'int32', constant=True)})", "int64").expr
-        with e.block(f"if {start} >= 0:"):
-            limit = f"32 * int64({e.load(length, at, 'int32', constant=True)})"
-            e.line(f"{passed} = False")
-            least = "> -1.0" if self.signed else ">= 0.0"
-            with e.block(f"if {value} {least} and {value} < float64({limit}) and {limit} > 0:"):
-                code = e.let(f"int64({value})", "int64").expr
-                word = e.load(words, f"{start} + {code} // 32", "uint32", constant=True)
-                e.line(f"{passed} = ((int64({word}) >> ({code} % 32)) & 1) != 0")
+
+class Tables(NamedTuple):
+    """The nodes of trees as native code reads them, and how their tests go."""
+
+    feature: Numbers
+    threshold: Numbers
+    left: Numbers
+    right: Numbers
+    missing: Numbers
+    #: The first word and the number of words of each node's set, and the words, if there are sets.
+    sets: tuple[Numbers, ...]
+    how: Nodes
+    #: Zeros are missing.
+    absent: bool
+
+
+def walked(row: Row, root: int, trees: Tables) -> Number:
+    """The leaf that a row reaches from a root."""
+    feature, left, right = fitted(trees.feature), fitted(trees.left), fitted(trees.right)
+    threshold, missing = fitted(trees.threshold), fitted(trees.missing)
+    at = root
+    look = feature[at]
+    while look >= 0:
+        number = row[cast(look, "int64")]
+        value = seen(number, "float64", narrow=trees.how.narrow, absent=trees.absent)
+        passed = value < threshold[at] if trees.how.strict else value <= threshold[at]
+        if len(trees.sets) > 0:
+            category, length, words = trees.sets
+            start = cast(fitted(category)[at], "int64")
+            if start >= 0:
+                limit = 32 * cast(fitted(length)[at], "int64")
+                passed = is_member(value, start, limit, fitted(words), signed=trees.how.signed)
+        gone = isnan(value)
+        if gone or (trees.how.zeros and value >= -ZERO and value <= ZERO):
+            treatment = cast(missing[at], "int64")
+            directed = treatment % ZEROS != COMPARED
+            if trees.how.zeros:
+                directed = directed if gone else treatment >= ZEROS
+            if directed:
+                passed = treatment % ZEROS == LEFT
+        at = cast(left[at], "int64") if passed else cast(right[at], "int64")
+        look = feature[at]
+    return cast(left[at], "int64")
+
+
+def seen(value: Number, dtype: str, *, narrow: bool, absent: bool) -> Number:
+    """A value as the tests read it: NaN where zeros are missing."""
+    widened = cast(cast(value, "float32"), dtype) if narrow else cast(value, dtype)
+    return widened if not absent or value != 0 else like(widened, math.nan)
+
+
+def is_member(value: Number, start: int, limit: int, words: Numbers, *, signed: bool) -> Any:
+    """Whether the value, cut to a whole number, is in the set whose words start here."""
+    found = False
+    least = value > -1.0 if signed else value >= 0.0
+    if least and value < cast(limit, "float64") and limit > 0:
+        code = cast(value, "int64")
+        word = cast(words[start + code // 32], "int64")
+        found = ((word >> (code % 32)) & 1) != 0
+    return found
 
 
 class Walk(Nodes, abstract=True):

@@ -81,7 +81,7 @@ class Walks:
         assert isinstance(kind, Vector)
         column = f"int64({e.load(columns, u, 'int32', constant=True)})"
         loaded = e.load(row, column, kind.dtype, constant=True)
-        value = e.let(self.op.seen(loaded, kind, self.dtype), self.dtype).expr
+        value = e.let(self.op.seen(e, loaded, kind, self.dtype), self.dtype).expr
         missing = f"{value} != {value}"
         if self.op.zeros:
             missing = f"({missing}) or abs({value}) <= {self._of(zeros, u)}"
