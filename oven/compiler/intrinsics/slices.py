@@ -239,8 +239,8 @@ def _member64(b: Builder, args: Values) -> Value:
     found = b.and_(found, 63)
     if machine.has("ssse3"):
         return _member_of_bytes(b, members, found)
-    shifted = b.lshr(b.all(members), b.zext(found, ir.VectorType(WORD, ROWS)))
-    return b.bitcast(b.trunc(shifted, flags), WORD)
+    places = b.zext(found, ir.VectorType(WORD, ROWS))
+    return b.bitcast(b.trunc(b.lshr(b.all(members), places), flags), WORD)
 
 
 def _member_of_bytes(b: Builder, members: Value, codes: Value) -> Value:

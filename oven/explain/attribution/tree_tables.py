@@ -23,7 +23,8 @@ from flour.core.op import Columns
 from flour.ops.trees.trees import Trees
 from flour.ops.trees.walk import LEFT, ZERO, ZEROS
 
-Numbers, Places = NDArray[np.float64], NDArray[np.int64]
+Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
 #: Points are computed four at a time.
 LANES = 4
 #: A part of the training rows is at least this: what no row reached still has a number.
