@@ -108,6 +108,12 @@ def test_parts_of_other_types_are_refused(runtime: Runtime, parts: dict[str, Any
         runtime.route("m", "m@1", **parts)
 
 
+@pytest.mark.parametrize("tolerance", [-1, float("nan"), "x", True])
+def test_a_tolerance_is_a_number(runtime: Runtime, tolerance: Any) -> None:
+    with pytest.raises(BadCall, match="a tolerance is a number"):
+        runtime.compare("m", tolerance=tolerance)
+
+
 def test_what_observes_adds_pairs(runtime: Runtime) -> None:
     with pytest.raises(BadCall, match="method `add`"):
         runtime.observe("m", [])  # type: ignore[arg-type]  # what is refused
