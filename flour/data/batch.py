@@ -158,7 +158,8 @@ class BatchReader:
                 self.dtype = np.dtype(dtype)
         #: The name of the only input, where its data may stand under it.
         self._name = next(iter(inputs)) if isinstance(only, Vector | Text) else None
-        #: The values that are read of a row by name, of records and of several inputs of one value each.
+        #: The values that are read of a row by name, of records and of several inputs of one
+        #: value each.
         self.columns = frozenset[str]()
         if isinstance(only, Record):
             self.columns = _read(only)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import errno
+import signal
 import socket
 import threading
 import time

@@ -120,9 +120,7 @@ def test_ls_of_good_models_ends_well(pretzel: Pretzel, tmp_path: Path) -> None:
     assert pretzel("ls", tmp_path).code == 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"), [("number", 0), ("nomber", 1), ("number\nno toml", 1)]
-)
+@pytest.mark.parametrize(("kind", "code"), [("number", 0), ("nomber", 1), ("number\nno toml", 1)])
 def test_ls_reads_graphs(pretzel: Pretzel, tmp_path: Path, kind: str, code: int) -> None:
     graph = f"""
     [inputs]

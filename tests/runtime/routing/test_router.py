@@ -208,7 +208,11 @@ def test_promotion_and_rollback_keep_a_history(runtime: Runtime) -> None:
 
 
 def test_versions_are_named_by_their_number_too(runtime: Runtime) -> None:
-    parts = {"rules": {"headers['x'] == 'no'": "2"}, "tenants": {"acme": "m@3"}, "shadow": "3"}
+    parts: dict[str, Any] = {
+        "rules": {"headers['x'] == 'no'": "2"},
+        "tenants": {"acme": "m@3"},
+        "shadow": "3",
+    }
     made = runtime.route("m", "1", split={"2": 5, "m@3": 5}, header="x", **parts)
     assert made.addresses == ("m@1", "m@2", "m@3")
     assert runtime.history("m")[-1].route == made
