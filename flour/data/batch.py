@@ -158,10 +158,11 @@ class BatchReader:
                 self.dtype = np.dtype(dtype)
         #: The name of the only input, where its data may stand under it.
         self._name = next(iter(inputs)) if isinstance(only, Vector | Text) else None
-        #: The values of a row by name, of records and of several inputs of one value each.
+        #: The values that are read of a row by name, of records and of several inputs of one
+        #: value each.
         self.columns = frozenset[str]()
         if isinstance(only, Record):
-            self.columns = frozenset(only.names)
+            self.columns = _read(only)
         elif len(kinds) > 1 and all(isinstance(kind, Scalar | Category | Text) for kind in kinds):
             self.columns = frozenset(inputs)
         self.by_column = bool(self.columns)
@@ -331,6 +332,11 @@ def row_count(data: object) -> int:
     return len(data) if isinstance(data, Sequence) else int(getattr(data, "num_rows", 0))
 
 
+def _read(kind: Record) -> frozenset[str]:
+    """The columns that tell a row from a block: others may be absent, or be lists."""
+    return frozenset(kind.names).difference(kind.unread) or frozenset(kind.names)
+
+
 def _without_others(data: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """The columns of these names, in their order in the data; all that there are if one is missing.
 
@@ -344,7 +350,7 @@ def _without_others(data: Mapping[str, Any], names: Collection[str]) -> dict[str
 def _part(kind: Type, data: object) -> tuple[object, bool]:
     """The data of one input as a block of rows, and whether it was one row."""
     if isinstance(kind, Record) and isinstance(data, Mapping):
-        data = _without_others(data, kind.names)
+        data = _without_others(data, _read(kind))
         single = bool(data) and are_values(data.values())
         return ({name: [value] for name, value in data.items()}, True) if single else (data, False)
     if isinstance(data, np.ndarray) and isinstance(kind, Vector | Record):

@@ -156,7 +156,11 @@ class _Reader:
                 raise self._wrong(name, "nodes read each other in a circle", circle, "")
             self._open.append(name)
             with at(self._place(name)):
-                self._made[name] = self._node(name, self._nodes[name])
+                try:
+                    self._made[name] = self._node(name, self._nodes[name])
+                except FlourError as problem:  # it is of this node, not of those that read it
+                    problem.where = problem.where or str(self._place(name))
+                    raise
             self._open.pop()
             return self._made[name]
         columns = self._data.get("inputs", {})

@@ -44,8 +44,7 @@ def in_folder(
 ) -> ModelVersion:
     """A graph with the models of its folder."""
     runtime = Runtime(allow_python=allow_python)  # it stays open, for graphs that wait
-    given = {"trust_pickle": trust_pickle, "allow_python": allow_python}
-    with Repository(root, runtime, **given) as folder:
+    with Repository(root, runtime, trust_pickle=trust_pickle, allow_python=allow_python) as folder:
         events = [each for each in folder.load_all() if f"{each.name}@{each.version}" == address]
     version = runtime.versions().get(address)
     if version is None or version.plan is None:

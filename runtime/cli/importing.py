@@ -247,7 +247,8 @@ def _target(options: argparse.Namespace, model: Model) -> Path:
 
 
 def _next_version(folder: Path) -> str:
-    taken = [int(each.name) for each in folder.glob("*") if each.name.isdecimal()]
+    used = [each for each in folder.glob("*") if not each.is_dir() or any(each.iterdir())]
+    taken = [int(each.name) for each in used if each.name.isdecimal()]
     return str(max(taken, default=0) + 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from objectstore import Explained
@@ -68,11 +69,16 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 def _damage(folder: Folder, model: Model) -> str:
     """Damage of the model's file, as far as its bytes tell; empty if there is none."""
-    from runtime.repository.formats import check_whole
+    from flour.core.errors import PythonRefused
+    from flour.language.graph_file import load_graph
+    from runtime.repository.formats import GRAPH, check_whole
     from runtime.repository.listing import reason_of
 
     try:
         check_whole(folder, model.path, model.form)
+        if model.form == GRAPH:
+            with suppress(PythonRefused):  # a server may be allowed what it names
+                load_graph(model.path)
     except (Explained, OSError) as problem:
         return reason_of(problem)
     return ""

@@ -137,8 +137,9 @@ def _linked(
     """The plan of a graph, with the models of its folder, and its private columns."""
     from runtime.bulk.graphs import in_folder
 
-    given = {"trust_pickle": trust_pickle, "allow_python": allow_python}
-    version = in_folder(folder.root, model.address, **given)
+    version = in_folder(
+        folder.root, model.address, trust_pickle=trust_pickle, allow_python=allow_python
+    )
     plan = version.plan
     assert plan is not None, "it was opened"
     return plan.wait(), version.private

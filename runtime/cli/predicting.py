@@ -196,12 +196,15 @@ def _check_output(output: str, option: str = "--output") -> None:
     path = Path(output).absolute()
     if output != "-" and (not path.parent.is_dir() or (path.exists() and not path.is_file())):
         raise ArgumentError(
-            "the answers are written into a file",
+            f"{'the answers' if option == '--output' else 'rows that are refused'} are written"
+            " into a file",
             where=f"{option} {output}",
             found="a folder or device of this name"
             if path.exists()
             else f"no folder {path.parent.name!r}",
-            hint="without --output they go to standard output",
+            hint="without --output they go to standard output"
+            if option == "--output"
+            else "null and skip need no file",
         )
 
 
@@ -221,10 +224,11 @@ def _check_refused(options: argparse.Namespace) -> None:
             where=f"--on-error {options.on_error}",
             hint="choose another name; null and skip need no file",
         )
-    if reading.format_of(options.on_error, None) not in {"csv", "tsv", "jsonl"}:
+    if reading.by_ending(path) not in {"csv", "tsv", "jsonl"}:
         raise ArgumentError(
             "rows that are refused are written as JSON lines or CSV",
             where=f"--on-error {options.on_error}",
+            hint="null, skip, or a FILE.jsonl or FILE.csv",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
         out.problem(missing(problem))
         return Exit.NOT_INSTALLED
     except OSError as problem:
-        out.problem(_of_system(problem))
+        out.problem(_of_system(problem, options))
         return Exit.FILES
     except Exception as problem:
         if not isinstance(found := concealed(problem), Explained):
@@ -145,10 +146,15 @@ def missing(problem: ModuleNotFoundError) -> NotInstalled:
     )
 
 
-def _of_system(problem: OSError) -> CommandError:
+def _of_system(problem: OSError, options: argparse.Namespace) -> CommandError:
+    place, hint = problem.filename, None
+    if problem.errno == errno.ENOSPC:  # libraries do not say where
+        hint = "make room, and give the command again"
+        place = place or getattr(options, "output", None) or getattr(options, "into", None)
     return CommandError(
-        problem.strerror or str(problem) or type(problem).__name__,
-        where=os.fsdecode(problem.filename) if isinstance(problem.filename, str | bytes) else None,
+        os.strerror(errno.ENOSPC) if hint else problem.strerror or str(problem) or repr(problem),
+        where=os.fsdecode(place) if isinstance(place, str | bytes) else None,
+        hint=hint,
     )
 
 

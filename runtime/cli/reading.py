@@ -43,12 +43,17 @@ MAX_CELL = 16 << 20
 _NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 
+def by_ending(path: Path) -> str | None:
+    """The format that a file's name says, also of a compressed one; None if it says none."""
+    return _BY_ENDING.get(compressed.plain_suffix(path))
+
+
 def format_of(path: str, told: str | None) -> str:
     """The format of a file, or of those in a folder: as given, or by the first one's ending."""
     named = Path(path)
     if not told and named.is_dir():
         named = next((part.path for part in parts_of(path)), named)
-    form = told or _BY_ENDING.get(compressed.plain_suffix(named))
+    form = told or by_ending(named)
     if form is None:
         raise BadTable(
             "the format of this file is unknown",

@@ -10,6 +10,7 @@ How many calls of a fetch are under way at a time, altogether or for each client
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.errors import CoroutineEnded, FlourError, WrongAnswer
+from flour.core.errors import CoroutineEnded, FlourError, InputError, WrongAnswer
 from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import public
@@ -92,6 +93,7 @@ class Limit:
 
 
 Answers = dict[str, Columns]
+_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")
 Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
 #: Rows that meet at a plan go through it in blocks of at most so many.
 MOST_TOGETHER = 4096
@@ -175,6 +177,11 @@ class Router:
         for step in graph.steps:
             for before in step.after:
                 self._readers[before].append(step.number)
+        #: The steps that a fetched value may have reached.
+        self._fetched: set[int] = set()
+        for step in graph.steps:
+            if step.kind == "fetch" or not self._fetched.isdisjoint(step.after):
+                self._fetched.add(step.number)
         self._meeting: dict[int, list[Request]] = {}
         self._limits = {s.number: Limits(s.op.limit) for s in graph.steps if s.kind == "fetch"}
         #: Answers of this type need no look: they are what was promised.
@@ -524,7 +531,7 @@ class Router:
     def _explained(self, step: Step, problem: BaseException) -> BaseException:
         """An error that says in which node of which graph it happened."""
         if step.kind != "fetch" and isinstance(problem, FlourError):
-            return problem
+            return _unquoted(problem) if step.number in self._fetched else problem
         problem = _meant(problem)
         name = step.op.label if step.kind == "fetch" else step.title
         late = isinstance(problem, TimeoutError)
@@ -541,6 +548,21 @@ class Router:
         failed.__cause__ = problem
         failed.late = late
         return failed
+
+
+def _unquoted(problem: FlourError) -> FlourError:
+    """An error about data without the values that it quotes, as they may have been fetched.
+
+    Values of a column that the caller has sent, which the place names, stay.
+    """
+    said = problem.what, problem.found
+    if isinstance(problem, InputError) and not str(problem.where).startswith("$."):
+        problem.what = _QUOTED.sub("'…'", problem.what)
+        problem.found = problem.found if str(problem.found).isalpha() else None
+    if said != (problem.what, problem.found):
+        problem.hint = "; ".join([*filter(None, [problem.hint]), "fetched values are not shown"])
+        problem.args = (problem.what,)
+    return problem
 
 
 def _before(problem: Exception | None) -> str:

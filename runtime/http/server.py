@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 import threading
@@ -64,7 +65,9 @@ def listening(host: str, port: int) -> Iterator[None]:
             "the server cannot listen here",
             where=f"{host}:{port}",
             found=problem.strerror or str(problem),
-            hint="another port, or 0 for any that is free",
+            hint="another port, or 0 for any that is free"
+            if problem.errno in {errno.EADDRINUSE, errno.EACCES}
+            else "host is an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them",
         ) from problem
 
 

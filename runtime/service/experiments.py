@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from threading import Lock, RLock
 from typing import Any
 
-from flour.core.errors import check_names
+from flour.core.errors import check_names, is_number
 from flour.core.extension_points import extension
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.routing.comparison import Comparison
@@ -162,6 +162,8 @@ class Experiments:
         It goes on counting until it is closed; one of another `tolerance` or `segment` is beside
         it.
         """
+        if not is_number(tolerance) or tolerance < 0:
+            raise BadCall("a tolerance is a number, 0 or more", where=name, found=repr(tolerance))
         key = tolerance, segment
         made = Comparison(tolerance, segment=segment, differing=self._differing)
         return self._compared(name, key, made)

@@ -226,3 +226,20 @@ def test_a_sample_without_a_column_that_is_only_dropped() -> None:
         plan = oven.bake(flour.from_sklearn(fitted, sample=sample), background=False)
         for data in (frame, frame[["a", "b"]]):
             np.testing.assert_allclose(plan.run(data)["probabilities"], wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("unread", [["x", "y"], ["x"], [], ("x",), np.arange(2), {"a": [1]}])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("model", ["plan", "graph", "waits"])
+def test_a_row_stays_one_whatever_its_unread_columns_hold(
+    runtime: Runtime, client: Client, model: str, unread: Any, *, first: bool
+) -> None:
+    read = {"a": 1.0, "city": "Oslo"}
+    row = {"b": unread, **read} if first else {**read, "note": unread}
+    for each in (row, {**row, "more": unread}):
+        assert runtime.predict(model, each) == {"x": 12.0}
+        assert runtime.predict(model, each, engine="inline") == {"x": 12.0}
+        assert asyncio.run(runtime.apredict(model, each)) == {"x": 12.0}
+        assert runtime.submit(model, each).result(10) == {"x": 12.0}
+    if not isinstance(unread, np.ndarray):
+        assert client.post(f"/predict/{model}", row).json in (12.0, {"x": 12.0})

@@ -120,6 +120,24 @@ def test_ls_of_good_models_ends_well(pretzel: Pretzel, tmp_path: Path) -> None:
     assert pretzel("ls", tmp_path).code == 0
 
 
+@pytest.mark.parametrize(("kind", "code"), [("number", 0), ("nomber", 1), ("number\nno toml", 1)])
+def test_ls_reads_graphs(pretzel: Pretzel, tmp_path: Path, kind: str, code: int) -> None:
+    graph = f"""
+    [inputs]
+    x = "{kind}"
+    [nodes.fetched]
+    fetch = "json:loads"
+    reads = "x"
+    gives = "number"
+    [outputs]
+    x = "fetched"
+    """
+    (tmp_path / "fine.graph.toml").write_text(graph)
+    ran = pretzel("ls", tmp_path, "--json")
+    assert ran.code == code
+    assert [each["name"] for each in ran.data["refused" if code else "models"]] == ["fine"]
+
+
 @pytest.mark.parametrize("name", ["a.json", "a.txt", "a.ubj", "a.onnx"])
 @pytest.mark.parametrize("content", [b"", b"garbage", b"{"])
 def test_inspect_names_the_file_that_is_no_model(
@@ -225,6 +243,7 @@ def test_import_counts_versions_and_replaces_only_when_told(
     pretzel: Pretzel, place: Place, tmp_path: Path
 ) -> None:
     ask = ("import", place.root / "booster.ubj", "--into", tmp_path, "--name", "b")
+    (tmp_path / "b" / "1").mkdir(parents=True)  # left by an import that a full disk has ended
     files = [Path(pretzel(*ask, "--json").data["file"]) for _ in range(2)]
     assert [file.parent.name for file in files] == ["1", "2"]
     ran = pretzel(*ask, "--version", "2")

@@ -161,12 +161,24 @@ def test_nothing_private_is_told(pretzel: Pretzel, place: Path) -> None:
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("option", ["rows.csv", "a.csv", "none/r.jsonl", "r.parquet", "r.dat"])
-def test_where_refused_rows_cannot_go(pretzel: Pretzel, option: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("rows.csv", "would be written into the rows"),
+        ("a.csv", "would be written into the answers"),
+        ("none/r.jsonl", "null and skip need no file"),
+        ("r.parquet", "JSON lines or CSV"),
+        ("r.dat", "null, skip, or a FILE.jsonl"),
+        ("NULL", "null, skip, or a FILE.jsonl"),
+    ],
+)
+def test_where_refused_rows_cannot_go(pretzel: Pretzel, option: str, said: str) -> None:
     write(bad(), "rows.csv")
     before = Path("rows.csv").read_bytes()
     ran = pretzel("predict", MODEL, "rows.csv", "--output", "a.csv", "--on-error", option)
-    assert ran.code in {1, 2}
+    assert ran.code == 2
+    assert said in ran.err
+    assert "--format" not in ran.err
     assert Path("rows.csv").read_bytes() == before
     assert not Path("a.csv").exists()
 
@@ -278,7 +290,11 @@ def test_a_full_disk(
             patch.setattr(files.Writer, "close", full)
         else:
             patch.setattr(Path, "replace", full)
-        assert pretzel(*ask).code == 5
+        ran = pretzel(*ask)
+        assert ran.code == 5
+        assert "No space left" in ran.err
+        assert "a.parquet" in ran.err
+        assert "make room" in ran.err
     assert left(place)
     assert not Path("a.parquet").exists()
     counted = Answers(monkeypatch)

@@ -27,7 +27,11 @@ fetch = "{place}"
 reads = ["city"]
 gives = "number"
 
+[nodes.double]
+value = "size * 2"
+
 [outputs]
+double = "double"
 size = "size"
 """
 MODULE = """
@@ -104,8 +108,9 @@ def test_only_what_the_module_has_is_found(
     """The author of a graph is not the operator: what a module imports is not offered by it."""
     path = written(tmp_path, f"{module}:{function}")
     with Runtime(executors=1, allow_python=[module]) as runtime:
-        with pytest.raises(PythonRefused, match=said):
+        with pytest.raises(PythonRefused, match=said) as refused:
             runtime.register("sizes", path)
+        assert refused.value.where == "graph.toml:5, step 'size'"
         assert not runtime.endpoints()
 
 
@@ -178,4 +183,6 @@ def test_commands_take_the_modules_that_they_may_import(
     assert module not in sys.modules
     assert main([*asked, "--allow-python", module]) == 0
     out = capsys.readouterr().out
-    assert out.split() == ["size", "4.0", "4.0", "5.0"] if command == "predict" else "size" in out
+    if command == "predict":
+        assert out.split() == ["double,size", "8.0,4.0", "8.0,4.0", "10.0,5.0"]
+    assert "size" in out

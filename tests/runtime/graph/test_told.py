@@ -8,7 +8,9 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
 import pytest
+from sklearn.preprocessing import OneHotEncoder
 
 import flour
 from runtime import Runtime
@@ -184,3 +186,29 @@ def test_a_client_that_hangs_up_cancels_its_graph() -> None:
                 connection.sendall(head.encode() + body)
                 until(started.is_set)
             until(lambda: bool(ended))
+
+
+@pytest.mark.parametrize("rows", [{"a": 2.0}, {"a": [1.0, 2.0]}])
+def test_a_model_that_refuses_a_fetched_value_does_not_quote_it(rows: dict[str, Any]) -> None:
+    async def city(a: float) -> str:
+        return "Oslo" if a == 1.0 else SECRET
+
+    row = flour.record(a=float)
+    frame = pd.DataFrame({"city": ["Oslo", "Rome"]})
+    known = flour.from_sklearn(OneHotEncoder(sparse_output=False).fit(frame), sample=frame)
+    with Runtime(executors=1) as runtime:
+        runtime.register("model", known, background=False)
+        fetched = flour.fetch(city, row["a"], gives=str)
+        graph = flour.outputs(x=flour.model("model")(fetched)["features"])
+        runtime.register("asks", graph, background=False)
+        assert runtime.predict("asks", {"a": 1.0})
+        with pytest.raises(flour.FlourError, match="is not a category") as refused:
+            runtime.predict("asks", rows)
+        assert SECRET not in str(refused.value)
+        assert "fetched values are not shown" in str(refused.value)
+        with pytest.raises(flour.FlourError, match="is not a category") as own:
+            runtime.predict("model", {"city": SECRET})
+        assert SECRET in str(own.value), "the caller's own value is told"
+        with pytest.raises(flour.FlourError, match="expected numbers") as own:
+            runtime.predict("asks", {"a": "mine"})
+        assert "mine" in str(own.value)

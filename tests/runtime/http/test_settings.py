@@ -170,6 +170,10 @@ def _(house: House) -> None:
     assert house.serve(port=port, reuse_port=True).port == port
     with pytest.raises(ServerError, match="cannot listen here"):
         house.serve(port=port)
+    for host in ("256.1.1.1", "192.0.2.1"):  # no address, and one of no machine
+        with pytest.raises(ServerError, match="cannot listen here") as refused:
+            house.serve(host=host)
+        assert str(refused.value.hint).startswith("host is an address")
 
 
 @probe("backlog")

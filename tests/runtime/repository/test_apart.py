@@ -79,8 +79,9 @@ def test_a_crash_is_a_reason_and_others_are_served(tmp_path: Path, runtime: Runt
         }
         assert [runtime.predict(name, ROW)["top"] for name in "ae"] == [1.0, 5.0]
         found = reasons(repository)
-        assert found["b"].startswith("the process that imported this model has ended; b.pkl; SIGABRT")
-        assert found["c"].endswith("code 3")
+        assert found["b"].startswith("the process that imported this model has ended; b.pkl;")
+        assert "SIGABRT" in found["b"]
+        assert "code 3" in found["c"]
         assert "ended" not in found["d"]
         assert repository.poll() == ()  # it is not tried again before it changes
         save_plan(tmp_path / "b.pretzel", 2.0)

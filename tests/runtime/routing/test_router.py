@@ -108,6 +108,12 @@ def test_parts_of_other_types_are_refused(runtime: Runtime, parts: dict[str, Any
         runtime.route("m", "m@1", **parts)
 
 
+@pytest.mark.parametrize("tolerance", [-1, float("nan"), "x", True])
+def test_a_tolerance_is_a_number(runtime: Runtime, tolerance: Any) -> None:
+    with pytest.raises(BadCall, match="a tolerance is a number"):
+        runtime.compare("m", tolerance=tolerance)
+
+
 def test_what_observes_adds_pairs(runtime: Runtime) -> None:
     with pytest.raises(BadCall, match="method `add`"):
         runtime.observe("m", [])  # type: ignore[arg-type]  # what is refused
@@ -202,7 +208,11 @@ def test_promotion_and_rollback_keep_a_history(runtime: Runtime) -> None:
 
 
 def test_versions_are_named_by_their_number_too(runtime: Runtime) -> None:
-    parts = {"rules": {"headers['x'] == 'no'": "2"}, "tenants": {"acme": "m@3"}, "shadow": "3"}
+    parts: dict[str, Any] = {
+        "rules": {"headers['x'] == 'no'": "2"},
+        "tenants": {"acme": "m@3"},
+        "shadow": "3",
+    }
     made = runtime.route("m", "1", split={"2": 5, "m@3": 5}, header="x", **parts)
     assert made.addresses == ("m@1", "m@2", "m@3")
     assert runtime.history("m")[-1].route == made
