@@ -75,22 +75,19 @@ def parts(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # theirs, in a logarithm
-@pytest.mark.parametrize("rows", [1, 2, 30])
 @pytest.mark.parametrize("method", METHODS)
-def test_methods_are_the_estimators(pair: tuple[Any, Any, Any], method: str, rows: int) -> None:
+def test_methods_are_the_estimators(pair: tuple[Any, Any, Any], method: str) -> None:
     estimator, made, data = pair
     assert hasattr(made, method) == hasattr(estimator, method)
-    if not hasattr(estimator, method):
-        return
-    part = data[:rows]
-    got, want = getattr(made, method)(part), getattr(estimator, method)(part)
-    assert isinstance(got, list) == isinstance(want, list)
-    for mine, theirs in zip(parts(got), parts(want), strict=True):
-        assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
-        if theirs.dtype.kind in "fc":
-            np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
-        else:
-            np.testing.assert_array_equal(mine, theirs)
+    for rows in (1, 2, 30) if hasattr(estimator, method) else ():
+        got, want = getattr(made, method)(data[:rows]), getattr(estimator, method)(data[:rows])
+        assert isinstance(got, list) == isinstance(want, list)
+        for mine, theirs in zip(parts(got), parts(want), strict=True):
+            assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+            if theirs.dtype.kind in "fc":
+                np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+            else:
+                np.testing.assert_array_equal(mine, theirs)
 
 
 LABELS = np.array(["no", "yes", "über-ja", "", "\U0001f600"])

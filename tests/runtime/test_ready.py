@@ -141,6 +141,7 @@ def compiled(code: str, folder: Path) -> list[object]:
     return made
 
 
+@pytest.mark.apart  # it compiles all there is, with a cache of its own
 def test_once_a_runtime_is_ready_no_call_compiles(tmp_path: Path) -> None:
     found, all_code, native, tiers = compiled(_PREDICT, tmp_path)
     assert found == {}
@@ -150,6 +151,7 @@ def test_once_a_runtime_is_ready_no_call_compiles(tmp_path: Path) -> None:
     assert tiers != [1, 1, 1, 1], "the definitions answered first"
 
 
+@pytest.mark.apart  # it compiles all there is, with a cache of its own
 def test_once_a_session_is_ready_no_run_compiles(tmp_path: Path) -> None:
     found, all_code = compiled(_SESSIONS, tmp_path)
     assert found == {}

@@ -88,11 +88,15 @@ class Model(NamedTuple):
                 return None
 
     def asked(self) -> Iterator[tuple[str, Any, Any]]:
-        """Frames with an odd value somewhere, and what the original answers."""
+        """Frames with an odd value somewhere, and what the original answers.
+
+        Every column has NaN once, and in turns infinity and a number beyond float32.
+        """
         numbers = [name for name in self.frame.columns if name.endswith("float64")]
-        for called, value in ODD.items():
-            for column in numbers:
-                frame = with_value(self.frame, ROW, column, value)
+        nan, *others = ODD
+        for place, column in enumerate(numbers):
+            for called in (nan, others[place % len(others)]):
+                frame = with_value(self.frame, ROW, column, ODD[called])
                 yield f"{called} in {column}", frame, self.want(frame)
 
 
@@ -191,7 +195,10 @@ def test_asked_to_answer_it_answers(model: Model) -> None:
 
 
 def test_over_http(model: Model) -> None:
-    with Runtime(executors=1) as served, Server(served, ServerSettings(port=0)) as server:
+    with (
+        Runtime(executors=1) as served,
+        Server(served, ServerSettings(port=0, max_unread=0.0)) as server,
+    ):
         served.register("m", model.plan)
         client = Client(server.port)
         for odd, frame, want in model.asked():

@@ -91,7 +91,10 @@ def _http(plan: Plan, table: pa.Table) -> Any:
     stream, kind = io.BytesIO(), "application/vnd.apache.arrow.stream"
     with pa.ipc.new_stream(stream, table.schema) as writer:
         writer.write_table(table)
-    with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as server:
+    with (
+        Runtime(executors=1) as runtime,
+        Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server,
+    ):
         runtime.register("m", plan)
         headers = {"Content-Type": kind, "Accept": kind}
         reply = Client(server.port).post("/predict/m", stream.getvalue(), headers)
@@ -157,7 +160,10 @@ def _each(plan: Plan, rows: list[Any]) -> list[float]:
 
 
 def _json(plan: Plan, path: str, *bodies: object) -> list[Any]:
-    with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as server:
+    with (
+        Runtime(executors=1) as runtime,
+        Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server,
+    ):
         runtime.register("m", plan)
         client = Client(server.port)
         replies = [client.post(path, json.dumps(body).encode()) for body in bodies]

@@ -28,7 +28,10 @@ MODEL = make_pipeline(COLUMNS, LinearRegression()).fit(FRAME, [1.0, 5.0, 3.5])
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[ClusterClient]:
-    with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as server:
+    with (
+        Runtime(executors=1) as runtime,
+        Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server,
+    ):
         runtime.register("m", flour.from_sklearn(MODEL, sample=FRAME), background=False)
         members = Members(1, [MemberState(0, server.url, "ready")])
         with ClusterClient(look=lambda: members) as made:

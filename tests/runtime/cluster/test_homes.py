@@ -183,7 +183,8 @@ def test_the_parts_of_a_block_go_to_all_and_a_small_one_home(
         runtime = stack.enter_context(Runtime(executors=1))
         runtime.register("m", shift(1.0), background=False)
         urls = [
-            stack.enter_context(Server(runtime, ServerSettings(port=0))).url for _ in range(NODES)
+            stack.enter_context(Server(runtime, ServerSettings(port=0, max_unread=0.0))).url
+            for _ in range(NODES)
         ]
         states = [MemberState(number, url, "ready") for number, url in enumerate(urls)]
         members, homes = Members(1, states, homes=1), Homes(1, {"m": [1]})

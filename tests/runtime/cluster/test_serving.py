@@ -368,7 +368,7 @@ def test_only_what_may_be_repeated_is_asked_again() -> None:
 
 
 def test_threads_that_come_first_wait_for_the_first_look() -> None:
-    with Runtime() as runtime, Server(runtime, ServerSettings(port=0)) as server:
+    with Runtime() as runtime, Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         runtime.register("a", shift(1.0))
 
         def looked() -> Members:

@@ -389,7 +389,7 @@ def test_nothing_of_a_request_is_left_behind() -> None:
 
 def test_http_says_which_node_failed_and_never_200() -> None:
     store = Store()
-    with Runtime() as runtime, Server(runtime, ServerSettings(port=0)) as server:
+    with Runtime() as runtime, Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         runtime.register("shift", shift_flow(1.0), background=False)
         runtime.register("faulty", graph(store), background=False)
         statuses = {"answer": 200, "raise": 502, "hang": 504, "shape": 502, "type": 502}
@@ -415,7 +415,11 @@ def _posted(url: str, body: bytes) -> tuple[int, bytes]:
 
 
 def test_a_model_of_another_server_is_a_node() -> None:
-    with Runtime() as far, Server(far, ServerSettings(port=0)) as server, Runtime() as runtime:
+    with (
+        Runtime() as far,
+        Server(far, ServerSettings(port=0, max_unread=0.0)) as server,
+        Runtime() as runtime,
+    ):
         far.register("shift", shift_flow(1.0), background=False)
         row = flour.record(key=float, other=float)
         x = flour.concat(row["key"], row["other"], row["key"], row["other"])

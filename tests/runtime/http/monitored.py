@@ -43,7 +43,7 @@ def monitored() -> Iterator[Client]:
         runtime.watch("m", reference=reference, segments=("city",), outliers=("range",))
         rollout = runtime.rollout("rolled", to="rolled@2", steps=(50,), dwell=60, header="x-user")
         rollout.abort("it is enough")
-        with Server(runtime, ServerSettings(port=0)) as server:
+        with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
             client = Client(server.port)
             runtime.predict("m", reference)
             ask(client)

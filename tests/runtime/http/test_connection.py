@@ -433,7 +433,7 @@ REQUEST = b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n"
 def test_stop_hears_who_has_just_come(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has connected has something to ask; it may take a moment to arrive."""
     monkeypatch.setattr(module, "_FIRST_WORDS_SECONDS", 60.0)
-    server = Server(runtime, ServerSettings(port=0)).start()
+    server = Server(runtime, ServerSettings(port=0, max_unread=0.0)).start()
     go = threading.Event()
     server.loop.call_soon_threadsafe(go.wait, 60)  # too busy to accept anyone before it stops
     new, slow, silent = (Client(server.port).raw() for _ in range(3))
@@ -489,7 +489,9 @@ def test_guards_and_observers_see_every_request(runtime: Runtime) -> None:
     def observer(request: Request, response: Response, seconds: float) -> None:
         seen.append((request.path, response.status, seconds))
 
-    server = Server(runtime, ServerSettings(port=0), guards=[guard], observers=[observer])
+    server = Server(
+        runtime, ServerSettings(port=0, max_unread=0.0), guards=[guard], observers=[observer]
+    )
     with server:
         client = Client(server.port)
         assert client.get("/v2").status == 401
@@ -505,7 +507,7 @@ def test_routes_can_be_added(runtime: Runtime) -> None:
         return Response(request.params["name"].encode(), content_type="text/plain")
 
     route = Route("GET", "/hello/{name}", hello, "Says hello", content_type="text/plain")
-    with Server(runtime, ServerSettings(port=0), routes=[route]) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0), routes=[route]) as server:
         client = Client(server.port)
         reply = client.get("/hello/w%C3%B6rld%2Fx")
         assert reply.body.decode() == "wörld/x"
@@ -525,7 +527,7 @@ def test_what_went_wrong_in_here_is_not_told(
     broken.__dict__.pop("quick")
     with (
         caplog.at_level(logging.ERROR, "pretzel.http"),
-        Server(runtime, ServerSettings(port=0), answering=broken) as server,
+        Server(runtime, ServerSettings(port=0, max_unread=0.0), answering=broken) as server,
     ):
         (reply,) = Client(server.port).say(infer(7))
         assert (reply.status, reply.json) == (500, {"error": "internal error"})

@@ -40,7 +40,7 @@ def runtime() -> Iterator[Runtime]:
 
 @pytest.fixture
 def client(runtime: Runtime) -> Iterator[Client]:
-    with Server(runtime, ServerSettings(port=0)) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         yield Client(server.port)
 
 

@@ -149,7 +149,7 @@ class Many:
 
 def test_readiness_is_looked_up_until_it_is_there_and_then_now_and_then(runtime: Runtime) -> None:
     many = Many()
-    with Server(runtime, ServerSettings(port=0), repository=many) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0), repository=many) as server:
         client = Client(server.port)
         assert [client.get("/v2/health/ready").status for _ in range(3)] == [503] * 3
         many.asked, many.state = 0, "READY"
@@ -177,5 +177,5 @@ def test_a_file_that_cannot_be_served_is_named(runtime: Runtime, needs_all: bool
 def test_without_any_model_that_can_be_served_it_is_not_ready(runtime: Runtime) -> None:
     many = Many(ModelState("bad", "2", "UNAVAILABLE", "no plan", refused=True))
     many.index = lambda: many.more  # type: ignore[method-assign]  # only the bad one
-    with Server(runtime, ServerSettings(port=0), repository=many) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0), repository=many) as server:
         assert Client(server.port).get("/v2/health/ready").status == 503

@@ -28,7 +28,9 @@ def served(tmp_path: Path) -> Iterator[tuple[Client, Repository]]:
     (tmp_path / "broken.pretzel").write_bytes(b"no plan")
     with Runtime() as runtime, Repository(tmp_path, runtime, quiet_seconds=0.0) as repository:
         repository.load_all()
-        with Server(runtime, ServerSettings(port=0), repository=repository) as server:
+        with Server(
+            runtime, ServerSettings(port=0, max_unread=0.0), repository=repository
+        ) as server:
             client = Client(server.url.removeprefix("http://"))
             yield client, repository
             client.close()

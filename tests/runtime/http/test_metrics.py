@@ -51,7 +51,7 @@ class TestCounting:
     def test_requests_and_rows(self) -> None:
         with Runtime(executors=1) as runtime:
             filled(runtime)
-            with Server(runtime, ServerSettings(port=0)) as server:
+            with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
                 client = Client(server.port)
                 for _ in range(3):
                     client.post("/v2/models/iris/infer", ROW)
@@ -86,7 +86,7 @@ class TestCounting:
             for name in ("one", "two"):
                 runtime.register(name, shift(1.0))
             runtime.register("three", shift(2.0))
-            with Server(runtime, ServerSettings(port=0)) as server:
+            with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
                 found = scraped(server.port)
 
         def held(model: str, kind: str) -> float:
@@ -110,7 +110,7 @@ class TestCounting:
                 runtime.register(f"m{number}", shift(float(number)))
             for number in range(3):
                 runtime.predict(f"m{number}", [1.0, 2.0, 3.0, 4.0])
-            with Server(runtime, ServerSettings(port=0)) as server:
+            with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
                 found = scraped(server.port)
         assert sample(found, "pretzel_dropped_plans") == 2
         assert sample(found, "pretzel_resident_plans") == 1
@@ -140,7 +140,7 @@ class TestCounting:
     def test_versions_that_are_gone_are_gone(self) -> None:
         with Runtime(executors=1) as runtime:
             runtime.register("old", shift(1.0))
-            with Server(runtime, ServerSettings(port=0)) as server:
+            with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
                 client = Client(server.port)
                 for _ in range(2):
                     client.post("/predict/old", [1, 2, 3, 4])
@@ -190,7 +190,10 @@ class TestTriton:
         assert sample(found, "nv_inference_request_duration_us", **version) == int(seconds * 1e6)
 
     def test_not_unless_asked_for(self) -> None:
-        with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as server:
+        with (
+            Runtime(executors=1) as runtime,
+            Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server,
+        ):
             assert b"nv_" not in Client(server.port).get("/metrics").body
 
 
@@ -223,7 +226,7 @@ class TestSeveralProcesses:
         peers = Neighbours({})
         with Runtime(executors=1) as runtime:
             filled(runtime)
-            with Server(runtime, ServerSettings(port=0), peers=peers) as server:
+            with Server(runtime, ServerSettings(port=0, max_unread=0.0), peers=peers) as server:
                 for _ in range(3):
                     Client(server.port).post("/v2/models/iris/infer", ROW)
                 other = json.loads(json.dumps(peers.offered["metrics"]()))

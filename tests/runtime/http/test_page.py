@@ -79,7 +79,7 @@ def server() -> Iterator[Server]:
     with Runtime(executors=1) as runtime:
         filled(runtime)
         runtime.register(EVIL, shift(3.0))
-        settings = ServerSettings(port=0)
+        settings = ServerSettings(port=0, max_unread=0.0)
         with Server(runtime, settings, repository=Folder()) as made:
             for _ in range(5):
                 assert Client(made.port).post("/v2/models/iris/infer", ROW).status == 200
@@ -174,7 +174,7 @@ def test_a_dropped_plan_is_said_to_be() -> None:
     with Runtime(executors=1, memory_budget=1) as runtime:
         for name in ("one", "two"):
             runtime.register(name, shift(1.0))
-        with Server(runtime, ServerSettings(port=0)) as made:
+        with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as made:
             assert "dropped for memory" in page(made, "/").text
             dropped = [each.name for each in runtime.stats().versions if not each.resident]
             answer = Client(made.port).get(f"/explain/{dropped[0]}")
@@ -250,7 +250,7 @@ def test_drift_alarms_and_tiers_are_told() -> None:
     with Runtime() as runtime:
         runtime.register("m", flour.outputs(score=row["age"] + row["income"]), background=False)
         watch = runtime.watch("m", reference=reference)
-        with Server(runtime, ServerSettings(port=0)) as server:
+        with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
             runtime.predict("m", {**reference, "age": np.full(2000, 9e9)}, engine="inline")
             watch.fold()
             found = page(server, "/").text

@@ -24,7 +24,7 @@ def served() -> Iterator[tuple[Runtime, Client]]:
     with Runtime(executors=1) as runtime:
         for version in (1, 2):
             runtime.register("m", shift(float(version)), activate=version == 1, background=False)
-        with Server(runtime, ServerSettings(port=0)) as server:
+        with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
             yield runtime, Client(server.port)
 
 

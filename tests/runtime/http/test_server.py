@@ -22,7 +22,7 @@ def runtime() -> Iterator[Runtime]:
 
 
 def test_a_server_runs_once(runtime: Runtime) -> None:
-    server = Server(runtime, ServerSettings(port=0)).start()
+    server = Server(runtime, ServerSettings(port=0, max_unread=0.0)).start()
     url = server.url
     with pytest.raises(ServerError, match="runs once"):
         server.start()
@@ -69,7 +69,7 @@ def test_the_host_of_the_settings_is_shown_as_it_is_given(runtime: Runtime) -> N
 
 
 def test_a_closed_runtime_is_not_ready(runtime: Runtime) -> None:
-    with Server(runtime, ServerSettings(port=0)) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         client = Client(server.port)
         assert client.get("/v2/health/ready").status == 200
         runtime.close()
@@ -79,7 +79,7 @@ def test_a_closed_runtime_is_not_ready(runtime: Runtime) -> None:
 
 
 def test_only_an_endpoint_has_a_route(runtime: Runtime) -> None:
-    with Server(runtime, ServerSettings(port=0)) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         client = Client(server.port)
         assert client.get("/v2/models/a/route").json == {"champion": "a@1"}
         for name in ("a@1", "nobody", "a@9"):

@@ -19,7 +19,7 @@ from runtime.cli.serving import server_settings
 from runtime.http import ServerSettings
 
 NUMBERS = [each.name for each in fields(ServerSettings) if each.type in {"int", "float"}]
-WRONG = [
+WRONG: list[tuple[str, Any]] = [
     *((name, value) for name in NUMBERS for value in (-1, nan, inf, -inf, True, "1", None)),
     *((each.name, 1.5) for each in fields(ServerSettings) if each.type == "int"),
     *(

@@ -131,7 +131,7 @@ def test_a_single_row_and_chosen_outputs_by_stages(spans: InMemorySpanExporter) 
     asked = {**ROW, "outputs": [{"name": "probabilities"}]}
     with Runtime(executors=1) as runtime:
         filled(runtime)
-        with Server(runtime, ServerSettings(port=0)) as server:
+        with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
             usual = [
                 Client(server.port).post("/v2/models/iris/infer", asked).body,
                 Client(server.port).post("/predict/iris", [1, 2, 3, 4]).body,
@@ -187,7 +187,7 @@ from flour.core.errors import ParameterError
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 with Runtime() as runtime:
-    Server(runtime, ServerSettings(port=0))
+    Server(runtime, ServerSettings(port=0, max_unread=0.0))
     try:
         Server(runtime, ServerSettings(port=0, tracing=True))
     except ParameterError as refused:

@@ -293,7 +293,7 @@ def test_a_request_of_a_version_that_is_gone_is_told_by_what_that_hid(
 
     monkeypatch.setattr(Runtime, "quick", late)
     monkeypatch.setattr(Runtime, "submit", late)
-    with Server(runtime, ServerSettings(port=0)) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         row = {"ssn": "a", "phone": 1.0, "amount": 1.0}
         reply = Client(server.port).post("/predict/m", row)
     assert reply.status == 400
@@ -332,7 +332,7 @@ def test_a_graph_shows_nothing_of_what_its_models_hide(runtime: Runtime) -> None
     runtime.register("f", one, notes={"private": ("ssn",)})
     runtime.register("g", flour.outputs(final=flour.model("f")(row)["score"] * 2.0))
     assert runtime.find("g").private == {"ssn"}
-    with Server(runtime, ServerSettings(port=0)) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         client = Client(server.port)
         for name in ("f", "g"):
             for step in ("stages", "logical", "optimised", "source"):

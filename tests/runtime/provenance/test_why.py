@@ -178,7 +178,7 @@ def test_answers_over_http_have_an_id(tmp_path: Path) -> None:
     with Runtime() as runtime:
         runtime.register("m", text_scored(2.0))
         runtime.keep("m", tmp_path)
-        with Server(runtime, ServerSettings(port=0)) as server:
+        with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
             client = Client(server.port)
             body = {"inputs": [
                 {"name": "customer", "datatype": "BYTES", "shape": [1, 1], "data": ["ann"]},

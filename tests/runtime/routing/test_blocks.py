@@ -138,7 +138,7 @@ def test_over_http(runtime: Runtime) -> None:
         }
         for name, column in columns.items()
     ]
-    with Server(runtime, ServerSettings(port=0)) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         client = Client(server.port)
         for body in (ROWS, columns):
             reply = client.post("/predict/m", json.dumps(body).encode())

@@ -106,7 +106,7 @@ def test_a_rollout_has_a_comparison_of_its_own(runtime: Runtime) -> None:
 def test_http_compares_beside_an_observer(runtime: Runtime) -> None:
     seen = Seen()
     runtime.observe("m", seen)
-    with Server(runtime, ServerSettings(port=0)) as server:
+    with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         client = Client(server.port)
         assert client.get("/v2/models/m/compare").json["pairs"] == 0
         for _ in range(3):

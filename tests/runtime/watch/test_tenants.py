@@ -59,7 +59,7 @@ def test_with_a_route_and_a_column_beside_it(runtime: Runtime) -> None:
 def test_requests_count_for_the_tenant_of_their_header(runtime: Runtime) -> None:
     body = {"inputs": [{"name": "age", "datatype": "FP64", "shape": [2, 1], "data": [1, 2]}]}
     with (
-        Server(runtime, ServerSettings(port=0)) as server,
+        Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server,
         runtime.watch("m", segments=("@tenant",)) as seen,
     ):
         client = Client(server.port)
