@@ -263,21 +263,17 @@ def _decode_arrays(raw: bytes, where: str) -> list[ArrayRecord]:
         text = dtype.rstrip(b"\0").decode("latin-1")
         sizes = tuple(shape[:dimensions])
         record = ArrayRecord(digest.hex(), text, bool(named), offset, nbytes, sizes)
-        _check_array(record, position)
+        description = f"dtype {record.dtype!r}, shape {record.shape}, {record.nbytes} bytes"
+        if record.dtype not in DTYPES:
+            raise ArchiveError("an array has an unknown dtype", where=position, found=description)
+        # Python's integers do not overflow.
+        if math.prod(max(size, 1) for size in record.shape) > MAX_ELEMENTS:
+            raise ArchiveError("an array is too large", where=position, found=description)
+        if math.prod(record.shape) * DTYPES[record.dtype].itemsize != record.nbytes:
+            raise ArchiveError("shape and bytes disagree", where=position, found=description)
         records.append(record)
     _check_sorted([record.digest for record in records], f"{where}, arrays")
     return records
-
-
-def _check_array(record: ArrayRecord, where: str) -> None:
-    description = f"dtype {record.dtype!r}, shape {record.shape}, {record.nbytes} bytes"
-    if record.dtype not in DTYPES:
-        raise ArchiveError("an array has an unknown dtype", where=where, found=description)
-    # Python's integers do not overflow.
-    if math.prod(max(size, 1) for size in record.shape) > MAX_ELEMENTS:
-        raise ArchiveError("an array is too large", where=where, found=description)
-    if math.prod(record.shape) * DTYPES[record.dtype].itemsize != record.nbytes:
-        raise ArchiveError("shape and bytes disagree", where=where, found=description)
 
 
 def _check_sorted(digests: list[str], where: str) -> None:

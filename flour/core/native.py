@@ -68,10 +68,21 @@ _OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
 _NUMPY = {f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 #: Functions of numpy that are operators.
 _INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/",
-    "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=",
-    "equal": "==", "not_equal": "!=", "logical_and": "and", "logical_or": "or",
-    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "greater": ">",
+    "greater_equal": ">=",
+    "less": "<",
+    "less_equal": "<=",
+    "equal": "==",
+    "not_equal": "!=",
+    "logical_and": "and",
+    "logical_or": "or",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
 }
 
 
@@ -101,6 +112,8 @@ class Memory(NamedTuple):
 
 #: Names that every function knows; `float64` and other dtypes are words of native code.
 _BUILT_IN: dict[str, Any] = {"len": len, "range": range}
+
+
 class Fitted(NamedTuple):
     """Numbers of an operator, read by index; a single number stands for all of them."""
 

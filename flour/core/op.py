@@ -485,7 +485,10 @@ def _field_value(  # noqa: PLR0911 (one for each kind)
         case {"op": data}:
             return from_data(data, find)
         case {"float": str(text)}:
-            return _float(text)
+            try:
+                return float.fromhex(text)
+            except (ValueError, OverflowError):
+                raise DamagedProgram("this is not a float", found=text[:80]) from None
         case {"function": str(place)}:
             return found_function(place)
         case {"type": data}:
@@ -497,10 +500,3 @@ def _field_value(  # noqa: PLR0911 (one for each kind)
         case None | bool() | int() | str():
             return value
     raise DamagedProgram("this is not a parameter", found=repr(value)[:80])
-
-
-def _float(text: str) -> float:
-    try:
-        return float.fromhex(text)
-    except (ValueError, OverflowError):
-        raise DamagedProgram("this is not a float", found=text[:80]) from None

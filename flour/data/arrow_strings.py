@@ -160,7 +160,9 @@ def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
     """Addresses and lengths of one chunk."""
     rows, first = chunk.length, chunk.offset
     if kind == _VIEWS:
-        _fill_views(chunk, part)
+        texts = chunk.n_buffers - 3
+        bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
+        fill_views(part, [chunk.buffers[1] + 16 * chunk.offset], bases)
     else:
         dtype = np.dtype(_OFFSETS[kind])
         size = dtype.itemsize
@@ -169,12 +171,6 @@ def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
         np.subtract(ends[1:], ends[:-1], out=part[:, 1])
     if chunk.null_count:
         part[~bits(chunk.buffers[0], first, rows)] = 0, NONE
-
-
-def _fill_views(chunk: _Chunk, part: NDArray[np.int64]) -> None:
-    texts = chunk.n_buffers - 3
-    bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
-    fill_views(part, [chunk.buffers[1] + 16 * chunk.offset], bases)
 
 
 def fill_views(

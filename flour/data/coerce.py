@@ -245,7 +245,12 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
         case Text():
             return _texts(data, kind, path)
         case Tokens():
-            return _token_rows(data, path)
+            if isinstance(data, str | bytes) or not isinstance(data, Iterable) or is_sparse(data):
+                found = type(data).__name__
+                raise WrongDtype("expected rows of words", where=path, found=found, hint=_WORDS)
+            # Arrow's lists are no strings.
+            rows = data.to_pylist() if hasattr(data, "to_pylist") else data
+            return [_words(words, f"{path}[{i}]") for i, words in enumerate(rows)]
         case Pairs():
             return pair_rows(data, kind, path)
         case Whole(name):
@@ -272,7 +277,13 @@ WHOLE_DTYPES = {
 
 def _vector(data: Data, kind: Vector, path: str) -> Columns:
     if is_sparse(data):
-        return _from_sparse(data, kind, path)
+        if len(data.shape) != 2:
+            found = f"a sparse array of shape {data.shape}"
+            raise NotRectangular(_TWO, where=path, found=found, hint=_ROWS)
+        _check_width(data.shape, kind.width, path)
+        stored = Sparse.from_scipy(data)
+        typed = stored.with_data(as_dtype(stored.data, kind.dtype, path))
+        return typed if kind.sparse else typed.toarray()
     columns = frame_columns(data)
     if columns is not None:
         try:
@@ -318,16 +329,6 @@ def _check_width(shape: tuple[int, ...], width: int, path: str, names: str = "")
             found=f"{shape[0]} rows of {shape[1]}",
             hint=names or "was a column dropped or added after training?",
         )
-
-
-def _from_sparse(data: Data, kind: Vector, path: str) -> Columns:
-    if len(data.shape) != 2:
-        found = f"a sparse array of shape {data.shape}"
-        raise NotRectangular(_TWO, where=path, found=found, hint=_ROWS)
-    _check_width(data.shape, kind.width, path)
-    matrix = Sparse.from_scipy(data)
-    typed = matrix.with_data(as_dtype(matrix.data, kind.dtype, path))
-    return typed if kind.sparse else typed.toarray()
 
 
 def _rectangle(data: Data, path: str) -> NDArray[Any]:
@@ -507,14 +508,6 @@ def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:
 
 
 _ONE_TEXT = "pass documents one by one: ['a', 'b'] for two, without brackets of their own"
-
-
-def _token_rows(data: Data, path: str) -> list[list[str]]:
-    if isinstance(data, str | bytes) or not isinstance(data, Iterable) or is_sparse(data):
-        found = type(data).__name__
-        raise WrongDtype("expected rows of words", where=path, found=found, hint=_WORDS)
-    rows = data.to_pylist() if hasattr(data, "to_pylist") else data  # Arrow's lists are no strings
-    return [_words(words, f"{path}[{i}]") for i, words in enumerate(rows)]
 
 
 def _words(words: Data, path: str) -> list[str]:

@@ -97,14 +97,12 @@ class _Linker:
         origin, notes = here()._replace(step=label), made.origins()
         for each in made.nodes():
             if each not in known and not isinstance(each.op, Source):
-                inner = [_inside(place, label) for place in notes.get(each, ())]
+                inner = [
+                    place._replace(step=f"{label}.{place.step}") if place.step else place
+                    for place in notes.get(each, ())
+                ]
                 notes[each] = (origin, *inner)
         return with_origins(made.outputs, notes)
-
-
-def _inside(place: Origin, label: str) -> Origin:
-    """A place in a model that is part of a graph."""
-    return place._replace(step=f"{label}.{place.step}") if place.step else place
 
 
 def _reads(item: Node) -> Sequence[Node]:

@@ -155,7 +155,9 @@ def _mod(call: Call) -> Tensor:
 @onnx_op("Pow")
 def _pow(call: Call) -> Tensor:
     base, exponent = call[0], call[1]
-    if base.dtype in FLOATS and exponent.rank <= base.rank and _is_two(exponent):
+    fits = base.dtype in FLOATS and exponent.rank <= base.rank
+    # onnxruntime multiplies, too, where the exponent is known to be 2.
+    if fits and exponent.size == 1 and exponent.known and np.all(exponent.value == 2):
         return Tensor.of(call.flow(base).square(), base.shape, base.axis)
     whole = exponent.dtype not in FLOATS and base.dtype not in FLOATS
     if whole and (exponent.value is None or np.any(exponent.value < 0)):
@@ -171,11 +173,6 @@ def _pow(call: Call) -> Tensor:
         return pairwise.PowerOf()(x.cast(wide), y.cast(wide)).cast(base.dtype)
 
     return two(call, function)
-
-
-def _is_two(exponent: Tensor) -> bool:
-    """Whether the exponent is known to be 2: then onnxruntime multiplies, too."""
-    return exponent.value is not None and exponent.size == 1 and bool(np.all(exponent.value == 2))
 
 
 def _many(call: Call, function: Function) -> Tensor:
@@ -268,24 +265,20 @@ def _where(call: Call) -> Tensor:
         test, one, other = (np.asarray(item.value) for item in _three(call))
         return Tensor.constant(np.where(test, one, other), broadcast(_three(call))[1])
     if yes.dtype == "string":
-        return _where_text(call, condition, yes, no)
+        # Strings are looked up among those of both sides.
+        from flour.ops.indexed import PickAt
+
+        shape, axis = broadcast([condition, yes, no])
+        width = prod(shape)
+        both = concat(*(call.flow(spread(item, shape, axis)) for item in (yes, no)))
+        chosen = call.flow(spread(condition, shape, axis))
+        here, there = (call.flow(Tensor.constant(np.arange(width) + s)) for s in (0, width))
+        return Tensor.of(PickAt()(both, chosen.where(here, there)), shape, axis)
     return together(call, _three(call), lambda test, x, y: test.where(x, y))
 
 
 def _three(call: Call) -> list[Tensor]:
     return [call[0], call[1], call[2]]
-
-
-def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """Strings are looked up among those of both sides."""
-    from flour.ops.indexed import PickAt
-
-    shape, axis = broadcast([condition, yes, no])
-    width = prod(shape)
-    both = concat(*(call.flow(spread(item, shape, axis)) for item in (yes, no)))
-    test = call.flow(spread(condition, shape, axis))
-    here, there = (call.flow(Tensor.constant(np.arange(width) + s)) for s in (0, width))
-    return Tensor.of(PickAt()(both, test.where(here, there)), shape, axis)
 
 
 # --- other dtypes ---------------------------------------------------------------------------------

@@ -94,7 +94,9 @@ class Part:
             item.type.tensor_type.elem_type = TensorProto.UNDEFINED
             item.ClearField("type")
         opsets = [helper.make_opsetid(*entry) for entry in oldest(self.model, nodes).items()]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=_ir(self.model))
+        # From version 4 on constants need not be inputs; newer ones than 10 may be unknown.
+        version = min(max(self.model.ir_version, 4), 10)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=version)
         data: bytes = model.SerializeToString()
         return data
 
@@ -102,7 +104,9 @@ class Part:
 def opaque(part: Part) -> dict[str, Tensor]:
     """The part's outputs as tensors by name; Unrowed if they are not one tensor for each row."""
     layout = part.layout()
-    _refuse_functions(part)
+    for node in _with_inner(_node(item) for item in part.nodes):
+        if (node.domain, node.op_type) in part.model.functions:
+            raise Unrowed(f"'{node.op_type}' is a function of the model's own")
     shapes = _shapes(part, layout)
     weights = part.weights
     op = Opaque(
@@ -121,13 +125,6 @@ def opaque(part: Part) -> dict[str, Tensor]:
         output = op(*(_flow(item) for item in part.reads.values()))
     flows = {name: output if len(shapes) == 1 else output.field(name) for name in shapes}
     return {name: Tensor.of(flows[name], t.shape, t.axis) for name, t in shapes.items()}
-
-
-def _refuse_functions(part: Part) -> None:
-    """Raise Unrowed where a node calls a function of the model's own that is not inlined."""
-    for node in _with_inner(_node(item) for item in part.nodes):
-        if (node.domain, node.op_type) in part.model.functions:
-            raise Unrowed(f"'{node.op_type}' is a function of the model's own")
 
 
 def _flow(item: Tensor) -> Flow:
@@ -164,7 +161,9 @@ def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     """The dtypes and shapes of the outputs for this number of rows, as onnxruntime infers them."""
     session = _session_for(part, rows)
     outputs = {item.name: (item.type, item.shape) for item in session.get_outputs()}
-    if any(not _is_static(shape) for _, shape in outputs.values()):
+    shapes = [shape for _, shape in outputs.values()]
+    # onnxruntime gives [] for a single number, but also for a value of unknown shape.
+    if not all(shape and all(isinstance(size, int) for size in shape) for shape in shapes):
         outputs = _tried(part, session, rows)
     result = {}
     for name, (kind, shape) in outputs.items():
@@ -184,11 +183,6 @@ def _session_for(part: Part, rows: int) -> Any:
     except OpaqueFailed:
         ort.session(part.proto(None), part.place)  # an error of its own if no number of rows fits
         raise Unrowed(f"its constants do not fit {rows} rows") from None
-
-
-def _is_static(shape: Any) -> bool:
-    # onnxruntime gives [] for a single number, but also for a value of unknown shape.
-    return bool(shape) and all(isinstance(size, int) for size in shape)
 
 
 def _tried(part: Part, session: Any, rows: int) -> dict[str, tuple[str, Any]]:
@@ -298,11 +292,6 @@ def _with_inner(nodes: Iterable[Any]) -> Iterator[Any]:
         for item in node.attribute:
             for graph in (item.g, *item.graphs):
                 stack.extend(graph.node)
-
-
-def _ir(model: ModelDef) -> int:
-    """A version of the format in which constants need not be inputs, and that is not too new."""
-    return min(max(model.ir_version, 4), 10)
 
 
 # --- what mixes rows ------------------------------------------------------------------------------

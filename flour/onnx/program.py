@@ -37,21 +37,17 @@ class Entry:
         if self.tensor.axis is None:
             return None
         if self.port.kind == "map":
-            return self._maps_of(array)
+            if isinstance(array, Mapping):
+                return 1
+            if isinstance(array, list | tuple | np.ndarray):
+                return len(array)
+            raise WrongDtype(
+                "expected a map, or a list of maps",
+                where=self.port.name,
+                found=type(array).__name__,
+                hint="a dict from the model's keys to numbers for each row",
+            )
         return int(np.shape(array)[self.tensor.axis]) if np.ndim(array) else None
-
-    def _maps_of(self, data: object) -> int:
-        """The number of maps: one, or those of a list."""
-        if isinstance(data, Mapping):
-            return 1
-        if isinstance(data, list | tuple | np.ndarray):
-            return len(data)
-        raise WrongDtype(
-            "expected a map, or a list of maps",
-            where=self.port.name,
-            found=type(data).__name__,
-            hint="a dict from the model's keys to numbers for each row",
-        )
 
     def with_one_row(self, array: NDArray[Any]) -> Any:
         """An array with a row of zeros or empty strings, where it has no rows."""

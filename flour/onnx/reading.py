@@ -277,7 +277,11 @@ class _Reader:
             tuple(map(str, proto.output)),
             data=proto.SerializeToString(),
         )
-        later = {str(item.name): _later(item) for item in proto.attribute if _is_long(item)}
+        later = {  # long lists of numbers or texts are read at first use
+            str(item.name): _later(item)
+            for item in proto.attribute
+            if int(item.type) in _LISTS and len(getattr(item, _READERS[item.type][0])) >= LONG
+        }
         try:
             values = {
                 str(item.name): self._attribute(item, names, depth)
@@ -344,11 +348,6 @@ _LISTS = frozenset({6, 7, 8})
 LONG = 64
 
 
-def _is_long(proto: TensorProto) -> bool:
-    """Whether an attribute is a list of numbers or texts so long that it is read at first use."""
-    return int(proto.type) in _LISTS and len(getattr(proto, _READERS[proto.type][0])) >= LONG
-
-
 def _later(proto: TensorProto) -> Later:
     """A function that reads an attribute that is a list of numbers or texts; it cannot fail."""
     field, convert = _READERS[int(proto.type)]
@@ -387,16 +386,11 @@ def port_of(proto: ValueInfoProto) -> Port:
             shape = tuple(_dim(item, name) for item in tensor.shape.dim)
         return Port(name, dtype_of(int(tensor.elem_type)), shape)
     if kind == "map_type":
-        return _map(name, proto.type.map_type)
+        inner = proto.type.map_type.value_type
+        single = inner.WhichOneof("value") == "tensor_type"
+        dtype = dtype_of(int(inner.tensor_type.elem_type)) if single else ""
+        return Port(name, dtype, None, "map", dtype_of(int(proto.type.map_type.key_type)))
     return Port(name, "", None, kind.removesuffix("_type"))
-
-
-def _map(name: str, proto: Any) -> Port:
-    """A map: from keys to single values, or to anything else."""
-    inner = proto.value_type
-    single = inner.WhichOneof("value") == "tensor_type"
-    dtype = dtype_of(int(inner.tensor_type.elem_type)) if single else ""
-    return Port(name, dtype, None, "map", dtype_of(int(proto.key_type)))
 
 
 def _dim(proto: Any, name: str) -> Dim:

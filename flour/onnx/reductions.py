@@ -224,17 +224,13 @@ def _softmax_axes(call: Call, item: Tensor) -> tuple[int, ...]:
     return axes
 
 
-def _shifted(call: Call, item: Tensor, axes: tuple[int, ...]) -> Tensor:
-    top = reduced(call, item, axes, _max, 0, keep=True)
-    return together(call, [item, top], lambda x, y: x.minus(y))
-
-
 @onnx_op("Softmax")
 def _softmax(call: Call) -> Tensor:
     item = call[0]
     axes = _softmax_axes(call, item)
     if prod(item.shape[axis] for axis in axes) == item.size:
         return mapped(call, item, lambda x: x.softmax())
-    powers = mapped(call, _shifted(call, item, axes), lambda x: x.exp())
+    top = reduced(call, item, axes, _max, 0, keep=True)
+    powers = mapped(call, together(call, [item, top], lambda x, y: x.minus(y)), lambda x: x.exp())
     total = reduced(call, powers, axes, _sum, 0, keep=True)
     return together(call, [powers, total], lambda x, y: x.over(y))

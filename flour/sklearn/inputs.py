@@ -27,7 +27,9 @@ def input_type(estimator: Fitted, sample: object = None) -> Type:
     if kind is not None:
         return kind
     if type(estimator).__name__ in _ONE_VALUE:
-        return _one_value(estimator)
+        if type(estimator).__name__ == "IsotonicRegression":
+            return Scalar(dtype_name(estimator.X_thresholds_.dtype))
+        return Scalar(_stored(np.asarray(estimator.classes_)))
     names = getattr(estimator, "feature_names_in_", None)
     width = len(names) if names is not None else _own_width(estimator)
     if width is None:
@@ -82,13 +84,6 @@ def rows_of_names(estimator: Fitted) -> Type | None:
 _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
 #: Estimators that are fitted on one value per row.
 _ONE_VALUE = {"IsotonicRegression", "LabelEncoder", "LabelBinarizer"}
-
-
-def _one_value(estimator: Fitted) -> Type:
-    """The type of the single value of a row."""
-    if type(estimator).__name__ == "IsotonicRegression":
-        return Scalar(dtype_name(estimator.X_thresholds_.dtype))
-    return Scalar(_stored(np.asarray(estimator.classes_)))
 
 
 def column_types(estimator: Fitted, width: int) -> list[Type]:

@@ -160,7 +160,9 @@ class _Compiler:
         if self.parsed.state.groups == 1:
             return 0, -1, 0
         items = list(self.parsed)
-        groups = [i for i, (kind, what) in enumerate(items) if _is_group(kind, what)]
+        groups = [
+            i for i, (kind, what) in enumerate(items) if str(kind) == "SUBPATTERN" and what[0] == 1
+        ]
         if self.parsed.state.groups != 2 or len(groups) != 1:
             raise _Unlike
         widths = [self._width(item) for item in items]
@@ -204,7 +206,11 @@ class _Compiler:
                     raise _Unlike
                 return self._sequence(inner, then)
             case "BRANCH":
-                return self._either([self._sequence(branch, then) for branch in what[1]])
+                firsts = [self._sequence(branch, then) for branch in what[1]]
+                fork = firsts[-1]
+                for first in reversed(firsts[:-1]):
+                    fork = self._step(_FORK, None, first, fork)
+                return fork
             case "MAX_REPEAT" | "MIN_REPEAT":
                 return self._repeat(what, then, lazy=kind == "MIN_REPEAT")
         raise _Unlike
@@ -214,12 +220,6 @@ class _Compiler:
             raise _Unlike
         self.bounded = True
         return self._step(_BOUNDARY, what == "AT_BOUNDARY", then)
-
-    def _either(self, firsts: list[int]) -> int:
-        fork = firsts[-1]
-        for first in reversed(firsts[:-1]):
-            fork = self._step(_FORK, None, first, fork)
-        return fork
 
     def _repeat(self, what: Any, then: int, *, lazy: bool) -> int:
         least, most, inner = what
@@ -287,10 +287,6 @@ class _Compiler:
         bits = np.concatenate([bits, np.zeros((len(every), 1), bool)], axis=1)
         words = bits[-1] if self.bounded else np.zeros(bits.shape[1], bool)
         return unicode.kinds_between(bounds, kind.reshape(-1)), bits, words
-
-
-def _is_group(kind: Any, what: Any) -> bool:
-    return str(kind) == "SUBPATTERN" and what[0] == 1
 
 
 def _fixed(widths: list[tuple[int, int]]) -> int:

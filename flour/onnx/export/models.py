@@ -222,14 +222,11 @@ class _Part:
         self.members: list[float] = []
         for place, node in enumerate(self._inner):
             if sees.member[node]:
-                self._test_of_a_set(place, sees.categories(node))
-
-    def _test_of_a_set(self, place: int, categories: list[float]) -> None:
-        """An empty set is a comparison that no number passes."""
-        self.splits[place] = 0.0 if categories else -np.inf
-        if categories:
-            self.modes[place] = _MEMBER
-            self.members += [*categories, np.nan]
+                categories = sees.categories(node)
+                self.splits[place] = 0.0 if categories else -np.inf  # which no number passes
+                if categories:
+                    self.modes[place] = _MEMBER
+                    self.members += [*categories, np.nan]
 
     def tables(self, nodes: int, leaves: int) -> dict[str, list[int]]:
         """The tables of whole numbers, where so many nodes and leaves stand before."""

@@ -51,7 +51,8 @@ def roomy(dtype: str) -> str:
 
 @form(*_FUNCTIONS)
 def _function(out: Writer, item: Node, x: str) -> str:
-    inner = _computed(item)
+    made = dtype_of(item.type)
+    inner = dtype_of(item.inputs[0].type) if made == "bool" else made
     x = out.cast(x, dtype_of(item.inputs[0].type), inner)
     if np.dtype(inner).kind not in "fc":  # ONNX has none of these for whole numbers
         if _FUNCTIONS[item.op.name] in ("Ceil", "Floor", "Round"):
@@ -62,12 +63,6 @@ def _function(out: Writer, item: Node, x: str) -> str:
             wide = out("Max", out.cast(x, inner, roomy(inner)), out.constant(0, roomy(inner)))
             return out.cast(wide, roomy(inner), inner)
     return out(_FUNCTIONS[item.op.name], x)
-
-
-def _computed(item: Node) -> str:
-    """The dtype an operator computes in: that of its answer, where this is a number."""
-    made = dtype_of(item.type)
-    return dtype_of(item.inputs[0].type) if made == "bool" else made
 
 
 @form("Square")

@@ -62,15 +62,11 @@ def _proportions(out: Writer, item: Node, x: str) -> str:
     return out("Div", equal, out("Where", none, number(out, _width(item), dtype), whole))
 
 
-def _largest(out: Writer, x: str, dtype: str) -> str:
-    """The largest of a row as a column, NaN if any is NaN, which ONNX leaves open."""
-    top = out("ReduceMax", x, out.constant([1], np.int64), keepdims=0)
-    return added_axis(out, spoilt(out, top, x, dtype), 1)
-
-
 @form("LogSumExp")
 def _log_sum_exp(out: Writer, item: Node, x: str) -> str:
-    dtype, top = dtype_of(item.type), _largest(out, x, dtype_of(item.type))
+    dtype, top = dtype_of(item.type), out("ReduceMax", x, out.constant([1], np.int64), keepdims=0)
+    # The largest of a row as a column; NaN if any is NaN, which ONNX leaves open.
+    top = added_axis(out, spoilt(out, top, x, dtype), 1)
     zero = number(out, 0, dtype)
     largest = out("Equal", x, top)
     count = total(out, out.cast(largest, "bool", dtype), keep=True)

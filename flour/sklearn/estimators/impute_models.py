@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.adapters import public_name as name_of
@@ -27,13 +24,12 @@ def _knn_imputer(fit: Fitted, x: Flow, to: Importer) -> Flow:
         points, means, fit.n_neighbors, closeness=fit.weights == "distance"
     )
     if not valid.all():
-        made = _emptied(made, valid) if fit.keep_empty_features else made.select(valid.nonzero()[0])
+        made = (
+            made.multiply(valid.astype(np.float64))
+            if fit.keep_empty_features
+            else made.select(valid.nonzero()[0])
+        )
     return with_indicator(fit, made, source, to)
-
-
-def _emptied(x: Flow, valid: NDArray[Any]) -> Flow:
-    """Columns that were never there in training are zero."""
-    return x.multiply(valid.astype(np.float64))
 
 
 def blanked(x: Flow, fit: Fitted, to: Importer) -> Flow:
