@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from scheduler.effects import NOTHING
 from scheduler.executor_thread import ExecutorThread
-from scheduler.queue_pair import Slot
-from scheduler.running import Run, RunningChunk
+from scheduler.queues import Slot
+from scheduler.running import NOTHING, Run, RunningChunk
 
 if TYPE_CHECKING:
     from scheduler.executor_group import ExecutorGroup

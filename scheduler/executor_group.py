@@ -17,19 +17,16 @@ from collections import deque
 from collections.abc import Hashable
 
 from scheduler.buffers import NO_BUFFERS, BufferPool, BufferStats, Factory
-from scheduler.clock import Clock
+from scheduler.clock import Clock, Timekeeper
 from scheduler.costs import CostModel
 from scheduler.dispatch import Dispatcher
-from scheduler.effects import NOTHING, Effects
 from scheduler.errors import NoThread
 from scheduler.executor import Executor
 from scheduler.executor_thread import is_executor
 from scheduler.job import Job
-from scheduler.queue_pair import Slot
-from scheduler.queues import QueueRules
-from scheduler.running import RunningChunk, RunningJob
+from scheduler.queues import QueueRules, Slot
+from scheduler.running import NOTHING, Effects, RunningChunk, RunningJob
 from scheduler.ticket import Ticket, Timing
-from scheduler.timekeeper import Timekeeper
 
 _log = logging.getLogger("pretzel.scheduler")
 _groups: weakref.WeakSet[ExecutorGroup] = weakref.WeakSet()

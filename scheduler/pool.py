@@ -15,8 +15,7 @@ from scheduler.dispatch import Dispatcher
 from scheduler.executor_group import ExecutorGroup
 from scheduler.job import Job
 from scheduler.policy import Load
-from scheduler.queue_pair import QueuePair
-from scheduler.queues import QueueRules
+from scheduler.queues import QueuePair, QueueRules
 from scheduler.stats import Latency
 from scheduler.ticket import State, Ticket
 

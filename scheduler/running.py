@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.job import Job
-from scheduler.stages import Stages
+from scheduler.job import Job, Stages
 
 if TYPE_CHECKING:
     from scheduler.buffers import BufferPool
-    from scheduler.queue_pair import QueuePair
+    from scheduler.queues import QueuePair
     from scheduler.ticket import State
-
+from scheduler.queues import Slot
 
 _OPEN = threading.Lock()
 
@@ -100,3 +99,23 @@ class Run(NamedTuple):
 
     chunk: RunningChunk
     stage: int
+
+
+class Effects:
+    """Actions that an event asks its caller for, in this order."""
+
+    __slots__ = ("ended", "hires", "settled", "starts")
+
+    def __init__(self) -> None:
+        self.hires: list[Slot] = []  # give this slot a thread
+        self.ended: list[
+            RunningChunk
+        ] = []  # take this chunk's buffer back, as the next may want it
+        self.starts: list[Slot] = []  # wake this executor: it has a run, or is retired
+        self.settled: list[RunningJob] = []  # tell the caller how the job ended
+
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.settled or self.ended or self.hires)
+
+
+NOTHING = Effects()  # shared by all events that ask for nothing

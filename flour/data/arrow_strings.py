@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flour.core.extension_points import extensions
 from flour.core.types import Text
-from flour.data.coerce_texts import document
+from flour.data.coerce_values import document
 
 #: Known by being this object: an array of an equal dtype may hold any numbers.
 CELLS = np.dtype([("address", np.int64), ("bytes", np.int64)])

@@ -44,8 +44,7 @@ from flour.core.types import (
     Whole,
 )
 from flour.data.coerce_pairs import is_block, pair_rows
-from flour.data.coerce_texts import documents
-from flour.data.coerce_values import as_dtype, is_missing
+from flour.data.coerce_values import as_dtype, documents, is_missing
 from flour.data.frames import as_column, frame_columns, is_sparse, object_array
 
 Data = Any

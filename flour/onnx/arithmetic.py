@@ -1,10 +1,11 @@
-"""Operators on two or more tensors of one dtype, broadcast as numpy does."""
+"""Arithmetic on tensors, broadcast as numpy does: pairs, functions of each number, casts."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
 from math import prod
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.spelling import spelt
 from flour.onnx.tensor import Tensor, broadcast, native_dtype, positive, spread
 from flour.onnx.tensors import dtype_of
 from flour.ops import pairwise
 from flour.ops.compare import Equal
+from flour.ops.onnx_cast import WriteFloats, WriteWhole, text_of
 from flour.ops.onnx_equal import SameText
-from flour.ops.trigonometry import BitNot, Not
+from flour.ops.structure import AsVector, Take, TakeText
+from flour.ops.trigonometry import BitNot, IsInfinite, Not
 
 Function = Callable[..., Flow]
 
@@ -306,3 +308,94 @@ def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
         with np.errstate(all="ignore"):
             return Tensor.constant(item.value.astype(native_dtype(dtype)), item.axis)
     return Tensor.of(call.flow(item).cast(native_dtype(dtype)), item.shape, item.axis)
+
+
+# --- strings of numbers; see flour.ops.onnx_cast for the rules ------------------------------------
+
+
+def spelt(call: Call, item: Tensor) -> Tensor:
+    """Numbers as strings."""
+    if item.symbolic:
+        raise NotNative("the number of rows would become a value")
+    if item.value is not None:
+        strings = written(item.value.reshape(-1)).reshape(item.shape)
+        return Tensor(item.shape, "string", item.axis, None, strings)
+    flow = call.flow(item)
+    table = _table(flow)
+    if table is not None:
+        indices, entries = table
+        return Tensor.of(TakeText(written(entries).tolist())(indices), item.shape, item.axis)
+    op = WriteFloats() if getattr(flow.type, "dtype", "") in FLOATS else WriteWhole()
+    return Tensor.of(op(flow), item.shape, item.axis)
+
+
+def written(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Known numbers as onnxruntime writes them."""
+    strings = np.empty(len(values), object)
+    strings[:] = [text_of(value) for value in values]
+    return strings
+
+
+def _table(flow: Flow) -> tuple[Flow, NDArray[Any]] | None:
+    """The indices and the table that numbers are looked up in; None if they are not."""
+    if isinstance(flow.node.op, AsVector):
+        flow = flow.input(0)
+    op = flow.node.op
+    return (flow.input(0), op.table.array) if isinstance(op, Take) else None
+
+
+# --- functions of each number ---------------------------------------------------------------------
+
+
+#: Operators that are a method of a flow, wherever its dtype is one of ours.
+_METHODS = {
+    **{name: name.lower() for name in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan")},
+    **{name: name.lower() for name in ("Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh")},
+    **{name: name.lower() for name in ("Exp", "Log", "Sqrt", "Erf", "Sigmoid", "Reciprocal")},
+    **{name: name.lower() for name in ("Abs", "Sign", "Relu", "Floor", "Ceil")},
+    "IsNaN": "is_nan",
+    "Neg": "negate",
+    "Round": "rint",
+}
+
+
+def each(call: Call, function: Function) -> Tensor:
+    """A function of every value of the first input."""
+    item = call[0]
+    if item.symbolic or item.dtype == "string":
+        raise NotNative("it computes on numbers")
+    if not item.size:
+        return item
+    return Tensor.of(function(call.flow(item)), item.shape, item.axis)
+
+
+@onnx_op(*_METHODS)
+def _method(call: Call) -> Tensor:
+    method = _METHODS[call.node.op_type]
+    return each(call, methodcaller(method))
+
+
+@onnx_op("Identity")
+def _identity(call: Call) -> Tensor:
+    return call[0]
+
+
+@onnx_op("IsInf", since=10)
+def _is_inf(call: Call) -> Tensor:
+    above, below = (bool(call.attribute(f"detect_{w}", 1)) for w in ("positive", "negative"))
+    return each(call, op_of(IsInfinite(above=above, below=below)))
+
+
+@onnx_op("Clip")
+def _clip(call: Call) -> Tensor:
+    """The larger of x and low, then the smaller of that and high; a bound that lacks is finite."""
+    result, dtype = call[0], call[0].dtype
+    for place, name, op in ((1, "min", pairwise.LargerOf), (2, "max", pairwise.SmallerOf)):
+        bound = call.optional(place)
+        limit = getattr(np.finfo(dtype), name) if dtype in FLOATS else None
+        value = call.attribute(name, limit)
+        if bound is None and value is not None:
+            bound = Tensor.constant(np.array(value, dtype))
+        if result.size and bound is not None:
+            result = together(call, [result, bound], op_of(op()))
+    return result

@@ -29,8 +29,7 @@ from flour.onnx.ml_common import (
     opposite,
     rest,
 )
-from flour.onnx.ml_tree_reading import forest_of_nodes, forest_of_tensors
-from flour.onnx.ml_tree_tables import Forest, tables
+from flour.onnx.ml_tree_tables import Forest, forest_of_nodes, forest_of_tensors, tables
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest

@@ -1,4 +1,4 @@
-"""Operators that reduce axes to one number: sums, means, extremes, norms, indices of extremes.
+"""Operators that reduce axes to one number, and those that scale by one.
 
 The reduced axes are moved to the end, so that every number comes from a run of neighbours.
 """
@@ -234,3 +234,37 @@ def _softmax(call: Call) -> Tensor:
     powers = mapped(call, together(call, [item, top], lambda x, y: x.minus(y)), lambda x: x.exp())
     total = reduced(call, powers, axes, _sum, 0, keep=True)
     return together(call, [powers, total], lambda x, y: x.over(y))
+
+
+# --- shifts and scales by fitted numbers, or by the size of the row -------------------------------
+
+
+@onnx_op("BatchNormalization")
+def _batch(call: Call) -> Tensor:
+    """(x - mean) / deviation * scale + bias, each a number for every channel."""
+    item = call[0]
+    training = call.opset < 7 and not call.attribute("is_test", 0)
+    if training or call.attribute("training_mode", 0) or call.outputs > 1:
+        raise NotNative("statistics of the batch")
+    numbers = [call.constant(k).reshape(-1, *(1,) * (item.rank - 2)) for k in range(1, 5)]
+    scale, bias, mean, variance = numbers
+    deviation = np.sqrt(variance + variance.dtype.type(call.attribute("epsilon", 1e-5)))
+    for name, other in (("minus", mean), ("over", deviation), ("times", scale), ("plus", bias)):
+        item = together(call, [item, Tensor.constant(other)], lambda x, y, n=name: getattr(x, n)(y))
+    return item
+
+
+@onnx_op("LpNormalization")
+def _norm(call: Call) -> Tensor:
+    item = call[0]
+    axes = reduced_axes(call, item, (call.attribute("axis", -1),))
+    square = call.attribute("p", 2) == 2
+    sizes = mapped(call, item, lambda x: x.square() if square else x.abs())
+
+    def function(x: Flow, length: int) -> Flow:
+        total = SegmentSum(length)(x)
+        return total.sqrt() if square else total
+
+    norm = reduced(call, sizes, axes, function, 0, keep=True)
+    # A run of zeros stays zero.
+    return together(call, [item, norm], lambda x, y: y.equal([0]).where(x.times(y), x.over(y)))

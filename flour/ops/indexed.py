@@ -20,6 +20,7 @@ REDUCTIONS = ("none", "add", "mul", "max", "min")
 class PickAt(Op):
     """The column of x that each index names; an index outside picks the nearest column."""
 
+    method = ""
     arity = Arity.ONE_TO_MANY
 
     def infer(self, x: Type, places: Type) -> Vector:
@@ -92,6 +93,7 @@ class PutAt(Op):
     of both stays. An index outside means the nearest column.
     """
 
+    method = ""
     reduction: str = "none"
 
     def check(self) -> None:
@@ -152,6 +154,7 @@ class PutAt(Op):
 class MatrixProducts(Op):
     """Matrix products of two flows: `count` times (left, inner) @ (inner, right), side by side."""
 
+    method = ""
     left: int
     inner: int
     right: int

@@ -22,6 +22,7 @@ from flour.ops.unary import whole
 class Segments(Op, abstract=True):
     """Runs of `length` columns; subclasses give the function of a run."""
 
+    method = ""
     length: int
     arity = Arity.AGGREGATE
     #: The dtype of the result, or None for that of the input.

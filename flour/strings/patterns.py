@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.strings import patterns_ahead, unicode
+from flour.strings import unicode
 from objectstore import Blob
 
 _MOST_STATES = 2000
@@ -38,7 +38,7 @@ class Automaton(NamedTuple):
     characters: unicode.Kinds
     moves: Blob
     after: Blob
-    #: The states that have a match ahead (see flour.strings.patterns_ahead).
+    #: The states that have a match ahead (see flour.strings.patterns).
     hopes: Blob
     kinds: int
     shortest: int
@@ -127,7 +127,7 @@ class _Compiler:
         moves, after = _states(self.steps, first, members, words)
         count = members.shape[1]
         run = shortest if count == 3 and self._is_run(list(self.parsed)) else 0
-        ahead = patterns_ahead.NONE if run else patterns_ahead.hopes(moves)
+        ahead = NONE if run else hopes(moves)
         tables = (Blob.of(moves.reshape(-1)), Blob.of(after), ahead)
         return Automaton(kinds, *tables, count, shortest, run, before, inside, behind)
 
@@ -369,3 +369,47 @@ def _closure(
         elif (words[0] != words[1]) == what:
             stack.append(one)
     return waiting, matched
+
+
+# --- states with a match ahead --------------------------------------------------------------------
+
+
+_MOST_SETS = 2000
+_MOST_NUMBERS = 1_000_000
+
+#: No table.
+NONE = Blob.of(np.zeros(1, np.int32))
+
+
+def hopes(moves: NDArray[np.int32]) -> Blob:
+    """The table that oven.compiler.intrinsics.patterns.text_hopeful reads, of the moves of (state,
+    kind).
+
+    A state is hopeful ahead of a character if what was read before is a match, or if the character
+    leads to a state that is hopeful behind it.
+    """
+    states, kinds = moves.shape
+    matched, onward = moves & 1 == 1, moves >> 1
+    sets: list[NDArray[np.bool_]] = [np.zeros(states, bool)]
+    ways: list[list[int]] = []
+    numbers = {sets[0].tobytes(): 0}
+    while len(ways) < len(sets):
+        if len(sets) > _MOST_SETS or len(sets) * (kinds + states) > _MOST_NUMBERS:
+            return NONE
+        ahead = matched | sets[len(ways)][onward]
+        if ways:
+            ahead[:, -1] = False  # nothing follows the end
+        ways.append([_number(np.ascontiguousarray(one), sets, numbers) for one in ahead.T])
+    table = np.concatenate([np.array(ways, np.int32), np.array(sets, np.int32)], axis=1)
+    return Blob.of(np.concatenate([[states], table.reshape(-1)]).astype(np.int32))
+
+
+def _number(
+    members: NDArray[np.bool_], sets: list[NDArray[np.bool_]], numbers: dict[bytes, int]
+) -> int:
+    """The number of a set, which may be a new one."""
+    key = members.tobytes()
+    if key not in numbers:
+        numbers[key] = len(sets)
+        sets.append(members)
+    return numbers[key]

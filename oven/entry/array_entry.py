@@ -25,7 +25,7 @@ import numpy as np
 from flour.core.node import Node
 from flour.core.types import FLOATS, Record, Text, Type, Vector
 from flour.data.batch import BatchReader
-from flour.data.coerce_texts import document
+from flour.data.coerce_values import document
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage
 from oven.entry.builtin import Contents, native_function

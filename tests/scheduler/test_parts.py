@@ -26,7 +26,7 @@ from scheduler import (
     split,
 )
 from scheduler.clock import Clock, Signal
-from scheduler.heap import Heap
+from scheduler.queues import Heap
 
 
 def nothing(_: object, __: object) -> None:
