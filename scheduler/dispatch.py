@@ -16,8 +16,8 @@ from collections.abc import Hashable
 
 from scheduler.errors import BadJob, DeadlineExceeded, ExecutorDied, Overloaded, SchedulerClosed
 from scheduler.job import Job, Stages
-from scheduler.queues import Heap, QueuePair, QueueRules, Slot
-from scheduler.running import NOTHING, Effects, Run, RunningChunk, RunningJob
+from scheduler.queues import NOTHING, Effects, Heap, QueuePair, QueueRules, Slot
+from scheduler.running import Run, RunningChunk, RunningJob
 from scheduler.stats import Counts
 from scheduler.ticket import State
 

@@ -6,8 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from scheduler.executor_thread import ExecutorThread
-from scheduler.queues import Slot
-from scheduler.running import NOTHING, Run, RunningChunk
+from scheduler.queues import NOTHING, Slot
+from scheduler.running import Run, RunningChunk
 
 if TYPE_CHECKING:
     from scheduler.executor_group import ExecutorGroup

@@ -24,8 +24,8 @@ from scheduler.errors import NoThread
 from scheduler.executor import Executor
 from scheduler.executor_thread import is_executor
 from scheduler.job import Job
-from scheduler.queues import QueueRules, Slot
-from scheduler.running import NOTHING, Effects, RunningChunk, RunningJob
+from scheduler.queues import NOTHING, Effects, QueueRules, Slot
+from scheduler.running import RunningChunk, RunningJob
 from scheduler.ticket import Ticket, Timing
 
 _log = logging.getLogger("pretzel.scheduler")

@@ -1,4 +1,4 @@
-"""The two queues: new work, and stages of work that has started.
+"""The two queues: new work, and stages of work that has started, and the executors of both.
 
 New work is ordered by, in this order:
 
@@ -29,18 +29,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from scheduler.clock import Signal
 from scheduler.errors import BadJob
-from scheduler.running import Run, RunningJob
-
-if TYPE_CHECKING:
-    from scheduler.running import Run
-from heapq import heapify
-from typing import Generic, TypeVar
+from scheduler.running import Run, RunningChunk, RunningJob
 
 T = TypeVar("T")
 
@@ -455,3 +450,23 @@ class QueuePair:
         if waiting >= rules.jobs or (waiting > 0 and fresh.rows + rows > rules.rows):
             return True
         return fresh.crowds(key, priority, max(1, len(self.slots)))
+
+
+class Effects:
+    """Actions that an event asks its caller for, in this order."""
+
+    __slots__ = ("ended", "hires", "settled", "starts")
+
+    def __init__(self) -> None:
+        self.hires: list[Slot] = []  # give this slot a thread
+        self.ended: list[
+            RunningChunk
+        ] = []  # take this chunk's buffer back, as the next may want it
+        self.starts: list[Slot] = []  # wake this executor: it has a run, or is retired
+        self.settled: list[RunningJob] = []  # tell the caller how the job ended
+
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.settled or self.ended or self.hires)
+
+
+NOTHING = Effects()  # shared by all events that ask for nothing
