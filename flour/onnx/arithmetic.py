@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.op import Op
 from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.language.sources import concat
@@ -68,11 +67,6 @@ def operands(call: Call) -> list[Tensor]:
     return [left, right]
 
 
-def op_of(op: Op) -> Function:
-    """The function of flows that applies an operator."""
-    return op.__call__
-
-
 def two(
     call: Call, function: Function, on_lengths: Callable[[Any, Any], Any] | None = None
 ) -> Tensor:
@@ -84,52 +78,14 @@ def two(
     return together(call, operands(call), function)
 
 
-def pair(call: Call, op: Op) -> Tensor:
-    """An operator that is one of ours."""
-    return two(call, op_of(op))
-
-
-def _adapt(name: str, op: type[pairwise.Pairwise], since: int = 1) -> None:
-    """Import ONNX's operator of this name, of two inputs, as ours."""
-
-    @onnx_op(name, since=since)
-    def paired(call: Call) -> Tensor:
-        return pair(call, op())
-
-
-_adapt("Greater", pairwise.Above)
-_adapt("GreaterOrEqual", pairwise.AtLeast, since=12)
-_adapt("And", pairwise.Both)
-_adapt("Or", pairwise.Either)
-_adapt("Xor", pairwise.OnlyOne)
-_adapt("BitwiseAnd", pairwise.BitAnd, since=18)
-_adapt("BitwiseOr", pairwise.BitOr, since=18)
-_adapt("BitwiseXor", pairwise.BitXor, since=18)
-
-
 # --- arithmetic -----------------------------------------------------------------------------------
-
-
-@onnx_op("Add")
-def _add(call: Call) -> Tensor:
-    return _with_constant(call, "add", lambda x, y: x.plus(y), operator.add)
-
-
-@onnx_op("Sub")
-def _sub(call: Call) -> Tensor:
-    return _with_constant(call, "subtract", lambda x, y: x.minus(y), operator.sub)
-
-
-@onnx_op("Mul")
-def _mul(call: Call) -> Tensor:
-    return _with_constant(call, "multiply", lambda x, y: x.times(y), operator.mul)
 
 
 @onnx_op("Div")
 def _div(call: Call) -> Tensor:
     if call[0].dtype in FLOATS:
         return _with_constant(call, "divide", lambda x, y: x.over(y), operator.floordiv)
-    return two(call, op_of(pairwise.WholeQuotient()), operator.floordiv)
+    return two(call, pairwise.WholeQuotient(), operator.floordiv)
 
 
 def _with_constant(call: Call, method: str, function: Function, on_lengths: Any) -> Tensor:
@@ -150,8 +106,8 @@ def _with_constant(call: Call, method: str, function: Function, on_lengths: Any)
 @onnx_op("Mod", since=10)
 def _mod(call: Call) -> Tensor:
     if call.attribute("fmod", 0):
-        return pair(call, pairwise.Remainder())
-    return pair(call, pairwise.Modulo())
+        return two(call, pairwise.Remainder())
+    return two(call, pairwise.Modulo())
 
 
 @onnx_op("Pow")
@@ -165,7 +121,7 @@ def _pow(call: Call) -> Tensor:
     if whole and (exponent.value is None or np.any(exponent.value < 0)):
         raise NotNative("whole numbers to powers that may be negative")
     if base.dtype == exponent.dtype:
-        return two(call, op_of(pairwise.PowerOf()))
+        return two(call, pairwise.PowerOf())
     if whole:
         return two(call, lambda x, y: pairwise.PowerOf()(x, y.cast(base.dtype)))
     narrow = {base.dtype, exponent.dtype} <= {"float32", "int8", "int16", "uint8", "uint16"}
@@ -184,21 +140,6 @@ def _many(call: Call, function: Function) -> Tensor:
     return result
 
 
-@onnx_op("Max")
-def _max(call: Call) -> Tensor:
-    return _many(call, op_of(pairwise.LargerOf()))
-
-
-@onnx_op("Min")
-def _min(call: Call) -> Tensor:
-    return _many(call, op_of(pairwise.SmallerOf()))
-
-
-@onnx_op("Sum")
-def _sum(call: Call) -> Tensor:
-    return _many(call, lambda x, y: x.plus(y))
-
-
 # --- comparisons and logic ------------------------------------------------------------------------
 
 
@@ -206,7 +147,7 @@ def _sum(call: Call) -> Tensor:
 def _equal(call: Call) -> Tensor:
     if call[0].dtype == call[1].dtype == "string":
         return _equal_texts(call)
-    return two(call, op_of(pairwise.Same()), operator.eq)
+    return two(call, pairwise.Same(), operator.eq)
 
 
 def _equal_texts(call: Call) -> Tensor:
@@ -234,21 +175,6 @@ def _is_text(flow: Flow, texts: NDArray[Any]) -> Flow:
     return Equal([0])(codes)
 
 
-@onnx_op("Less")
-def _less(call: Call) -> Tensor:
-    return two(call, lambda x, y: pairwise.Above()(y, x))
-
-
-@onnx_op("LessOrEqual", since=12)
-def _less_equal(call: Call) -> Tensor:
-    return two(call, lambda x, y: pairwise.AtLeast()(y, x))
-
-
-@onnx_op("Not")
-def _not(call: Call) -> Tensor:
-    return Tensor.of(Not()(call.flow(call[0])), call[0].shape, call[0].axis)
-
-
 @onnx_op("BitwiseNot", since=18)
 def _bit_not(call: Call) -> Tensor:
     return Tensor.of(BitNot()(call.flow(call[0])), call[0].shape, call[0].axis)
@@ -257,7 +183,7 @@ def _bit_not(call: Call) -> Tensor:
 @onnx_op("BitShift", since=11)
 def _bit_shift(call: Call) -> Tensor:
     left = call.attribute("direction") == "LEFT"
-    return pair(call, pairwise.ShiftLeft() if left else pairwise.ShiftRight())
+    return two(call, pairwise.ShiftLeft() if left else pairwise.ShiftRight())
 
 
 @onnx_op("Where", since=9)
@@ -284,16 +210,6 @@ def _three(call: Call) -> list[Tensor]:
 
 
 # --- other dtypes ---------------------------------------------------------------------------------
-
-
-@onnx_op("Cast", since=6)
-def _cast(call: Call) -> Tensor:
-    return converted(call, call[0], dtype_of(call.attribute("to")))
-
-
-@onnx_op("CastLike", since=15)
-def _cast_like(call: Call) -> Tensor:
-    return converted(call, call[0], call[1].dtype)
 
 
 def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
@@ -375,15 +291,10 @@ def _method(call: Call) -> Tensor:
     return each(call, methodcaller(method))
 
 
-@onnx_op("Identity")
-def _identity(call: Call) -> Tensor:
-    return call[0]
-
-
 @onnx_op("IsInf", since=10)
 def _is_inf(call: Call) -> Tensor:
     above, below = (bool(call.attribute(f"detect_{w}", 1)) for w in ("positive", "negative"))
-    return each(call, op_of(IsInfinite(above=above, below=below)))
+    return each(call, IsInfinite(above=above, below=below))
 
 
 @onnx_op("Clip")
@@ -397,5 +308,29 @@ def _clip(call: Call) -> Tensor:
         if bound is None and value is not None:
             bound = Tensor.constant(np.array(value, dtype))
         if result.size and bound is not None:
-            result = together(call, [result, bound], op_of(op()))
+            result = together(call, [result, bound], op())
     return result
+
+
+# --- operators of one expression ------------------------------------------------------------------
+
+onnx_op("Add")(lambda call: _with_constant(call, "add", lambda x, y: x.plus(y), operator.add))
+onnx_op("Sub")(lambda call: _with_constant(call, "subtract", lambda x, y: x.minus(y), operator.sub))
+onnx_op("Mul")(lambda call: _with_constant(call, "multiply", lambda x, y: x.times(y), operator.mul))
+onnx_op("Max")(lambda call: _many(call, pairwise.LargerOf()))
+onnx_op("Min")(lambda call: _many(call, pairwise.SmallerOf()))
+onnx_op("Sum")(lambda call: _many(call, lambda x, y: x.plus(y)))
+onnx_op("Less")(lambda call: two(call, lambda x, y: pairwise.Above()(y, x)))
+onnx_op("LessOrEqual", since=12)(lambda call: two(call, lambda x, y: pairwise.AtLeast()(y, x)))
+onnx_op("Not")(lambda call: Tensor.of(Not()(call.flow(call[0])), call[0].shape, call[0].axis))
+onnx_op("Cast", since=6)(lambda call: converted(call, call[0], dtype_of(call.attribute("to"))))
+onnx_op("CastLike", since=15)(lambda call: converted(call, call[0], call[1].dtype))
+onnx_op("Identity")(lambda call: call[0])
+onnx_op("Greater")(lambda call: two(call, pairwise.Above()))
+onnx_op("GreaterOrEqual", since=12)(lambda call: two(call, pairwise.AtLeast()))
+onnx_op("And")(lambda call: two(call, pairwise.Both()))
+onnx_op("Or")(lambda call: two(call, pairwise.Either()))
+onnx_op("Xor")(lambda call: two(call, pairwise.OnlyOne()))
+onnx_op("BitwiseAnd", since=18)(lambda call: two(call, pairwise.BitAnd()))
+onnx_op("BitwiseOr", since=18)(lambda call: two(call, pairwise.BitOr()))
+onnx_op("BitwiseXor", since=18)(lambda call: two(call, pairwise.BitXor()))

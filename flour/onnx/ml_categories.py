@@ -76,14 +76,8 @@ def _label_encoder_1(call: Call) -> Tensor:
     return _mapped(call, range(len(names)), names, str(call.attribute("default_string", "_Unused")))
 
 
-@onnx_op("LabelEncoder", since=2, domain=ML)
-def _label_encoder_2(call: Call) -> Tensor:
-    return _encoded(call, nan=False)
-
-
-@onnx_op("LabelEncoder", since=4, domain=ML)
-def _label_encoder(call: Call) -> Tensor:
-    return _encoded(call, nan=True)
+onnx_op("LabelEncoder", since=2, domain=ML)(lambda call: _encoded(call, nan=False))
+onnx_op("LabelEncoder", since=4, domain=ML)(lambda call: _encoded(call, nan=True))
 
 
 def _encoded(call: Call, *, nan: bool) -> Tensor:

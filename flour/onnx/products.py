@@ -80,9 +80,7 @@ def _axis(x: Tensor, y: Tensor, rank: int) -> int | None:
     return axis
 
 
-@onnx_op("MatMul")
-def _matmul(call: Call) -> Tensor:
-    return product(call, call[0], call[1])
+onnx_op("MatMul")(lambda call: product(call, call[0], call[1]))
 
 
 @onnx_op("Gemm")

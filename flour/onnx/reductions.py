@@ -102,11 +102,6 @@ def mapped(call: Call, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor
     return Tensor.of(function(call.flow(item)), item.shape, item.axis)
 
 
-@onnx_op("ReduceSum")
-def _reduce_sum(call: Call) -> Tensor:
-    return _reduce(call, _sum)
-
-
 @onnx_op("ReduceMean")
 def _reduce_mean(call: Call) -> Tensor:
     if call[0].dtype not in FLOATS:
@@ -117,16 +112,6 @@ def _reduce_mean(call: Call) -> Tensor:
 
 def _mean(x: Flow, length: int) -> Flow:
     return _sum(x, length).divide([length])
-
-
-@onnx_op("ReduceMax")
-def _reduce_max(call: Call) -> Tensor:
-    return _extreme(call, _max, -1)
-
-
-@onnx_op("ReduceMin")
-def _reduce_min(call: Call) -> Tensor:
-    return _extreme(call, _min, 1)
 
 
 def _extreme(call: Call, function: Reduce, sign: int) -> Tensor:
@@ -268,3 +253,10 @@ def _norm(call: Call) -> Tensor:
     norm = reduced(call, sizes, axes, function, 0, keep=True)
     # A run of zeros stays zero.
     return together(call, [item, norm], lambda x, y: y.equal([0]).where(x.times(y), x.over(y)))
+
+
+# --- operators of one expression ------------------------------------------------------------------
+
+onnx_op("ReduceSum")(lambda call: _reduce(call, _sum))
+onnx_op("ReduceMax")(lambda call: _extreme(call, _max, -1))
+onnx_op("ReduceMin")(lambda call: _extreme(call, _min, 1))

@@ -260,17 +260,13 @@ class _Part:
 # --- missing values, categories -----------------------------------------------------------------
 
 
+@form("IsMissing")
 def _missing(out: Writer, item: Node, x: str) -> str:
     marker, dtype = item.op.fields()["marker"], dtype_of(item.inputs[0].type)
     if np.isnan(marker):
         return out("IsNaN", out.cast(x, dtype, dtype if dtype.startswith("float") else "float64"))
     inner = dtype if np.dtype(dtype).kind == "f" else "float64"  # 0.5 is no whole number
     return out("Equal", out.cast(x, dtype, inner), out.constant(marker, inner))
-
-
-@form("IsMissing")
-def _is_missing(out: Writer, item: Node, x: str) -> str:
-    return _missing(out, item, x)
 
 
 @form("Impute")

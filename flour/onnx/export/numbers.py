@@ -67,16 +67,6 @@ def _function(out: Writer, item: Node, x: str) -> str:
     return out(_FUNCTIONS[item.op.name], x)
 
 
-@form("Square")
-def _square(out: Writer, _: Node, x: str) -> str:
-    return out("Mul", x, x)
-
-
-@form("OneMinus")
-def _one_minus(out: Writer, item: Node, x: str) -> str:
-    return out("Sub", out.constant(1, dtype_of(item.type)), x)
-
-
 @form(*_OPERATIONS)
 def _operation(out: Writer, item: Node, x: str) -> str:
     have, op = dtype_of(item.inputs[0].type), item.op.fields()
@@ -154,11 +144,6 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
 )
 def _cast(out: Writer, item: Node, x: str, *_: str) -> str:
     return out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
-
-
-@form("Softmax")
-def _softmax(out: Writer, _: Node, x: str) -> str:
-    return out("Softmax", x, axis=1)
 
 
 @form(*_REDUCTIONS)
@@ -266,9 +251,6 @@ def _take(out: Writer, item: Node, x: str) -> str:
     return out("Gather", out.constant(values), out("Clip", places, low, high))
 
 
-__all__ = ["aligned", "parameter", "place_of", "roomy", "spoilt"]
-
-
 # --- functions of two inputs ----------------------------------------------------------------------
 
 
@@ -286,11 +268,6 @@ _DIRECT = {
 }
 
 
-@form(*_DIRECT)
-def _direct(out: Writer, item: Node, *both: str) -> str:
-    return out(_DIRECT[item.op.name], *aligned(out, item, both))
-
-
 @form("Maximum", "LargerOf", "SmallerOf")
 def _extreme(out: Writer, item: Node, *both: str) -> str:
     """ONNX leaves open what the larger of two numbers is if one of them is NaN; here it is NaN."""
@@ -300,16 +277,6 @@ def _extreme(out: Writer, item: Node, *both: str) -> str:
     if np.dtype(dtype).kind == "f":
         wins = out("Or", wins, out("IsNaN", x))
     return out.cast(out("Where", wins, x, y), roomy(dtype), dtype)
-
-
-@form("Not")
-def _not(out: Writer, _: Node, x: str) -> str:
-    return out("Not", x)
-
-
-@form("BitNot")
-def _bit_not(out: Writer, _: Node, x: str) -> str:
-    return out("BitwiseNot", x)
 
 
 @form("IsInfinite")
@@ -394,3 +361,15 @@ def _power_of(out: Writer, item: Node, *both: str) -> str:
             hint="runtimes disagree on powers of whole numbers; cast to floats",
         )
     return out("Pow", *aligned(out, item, both))
+
+
+# --- operators of one expression ------------------------------------------------------------------
+
+form("Square")(lambda out, _, x: out("Mul", x, x))
+form("OneMinus")(lambda out, item, x: out("Sub", out.constant(1, dtype_of(item.type)), x))
+form("Softmax")(lambda out, _, x: out("Softmax", x, axis=1))
+form(*_DIRECT)(lambda out, item, *both: out(_DIRECT[item.op.name], *aligned(out, item, both)))
+form("Not")(lambda out, _, x: out("Not", x))
+form("BitNot")(lambda out, _, x: out("BitwiseNot", x))
+
+__all__ = ["aligned", "parameter", "place_of", "roomy", "spoilt"]

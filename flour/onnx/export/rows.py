@@ -157,9 +157,7 @@ def _top(out: Writer, x: str, count: int, axis: int, *, largest: bool) -> str:
     return out.second("TopK", x, k, axis=axis, largest=int(largest), sorted=1)
 
 
-@form("Nearest")
-def _nearest(out: Writer, item: Node, x: str) -> str:
-    return smallest(out, x, _have(item), item.op.fields()["count"])
+form("Nearest")(lambda out, item, x: smallest(out, x, _have(item), item.op.fields()["count"]))
 
 
 @form("Gather", "PickAt")
@@ -278,9 +276,7 @@ def _segment(out: Writer, item: Node, x: str) -> str:
     return spoilt(out, made, x, dtype, 2)
 
 
-@form("SumRuns")
-def _sum_runs(out: Writer, item: Node, x: str) -> str:
-    return total(out, _runs(out, item, x, "run"), 2)
+form("SumRuns")(lambda out, item, x: total(out, _runs(out, item, x, "run"), 2))
 
 
 @form("SegmentPlace")

@@ -126,6 +126,4 @@ def _holds_text(x: Flow) -> bool:
     return isinstance(x.type, Text) or is_string(x.type)
 
 
-@adapts("sklearn.frozen.FrozenEstimator")
-def _frozen(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
-    return to.adapt(fit.estimator, x)
+adapts("sklearn.frozen.FrozenEstimator")(lambda fit, x, to: to.adapt(fit.estimator, x))
