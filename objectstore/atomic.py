@@ -44,7 +44,7 @@ def leftovers(directory: Path) -> list[Path]:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file name is one that `write_file` uses while it writes."""
+    """True if a file name is one that `write_file` uses while it writes."""
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 

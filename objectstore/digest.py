@@ -53,7 +53,7 @@ def strings_digest(offsets: str, data: str) -> str:
 
 
 def is_digest(text: object) -> bool:
-    """Whether this is the text of a digest."""
+    """True if this is the text of a digest."""
     return isinstance(text, str) and len(text) == DIGEST_CHARS and _HEX.issuperset(text)
 
 

@@ -314,23 +314,21 @@ def _decode_tables(raw: bytes, arrays: list[ArrayRecord], where: str) -> list[Ta
                 found=f"{offsets}, {data}",
             )
         record = TableRecord(digest.hex(), arrays[offsets], arrays[data])
-        _check_table(record, position)
+        kinds = (
+            record.offsets.dtype,
+            len(record.offsets.shape),
+            record.data.dtype,
+            len(record.data.shape),
+        )
+        if kinds != ("<i8", 1, "|u1", 1):
+            raise ArchiveError(
+                "a string table has the wrong arrays", where=position, found=f"{kinds}"
+            )
+        if strings_digest(record.offsets.digest, record.data.digest) != record.digest:
+            raise ArchiveError("a string table has another digest than its arrays", where=position)
         records.append(record)
     _check_sorted([record.digest for record in records], f"{where}, string tables")
     return records
-
-
-def _check_table(record: TableRecord, where: str) -> None:
-    kinds = (
-        record.offsets.dtype,
-        len(record.offsets.shape),
-        record.data.dtype,
-        len(record.data.shape),
-    )
-    if kinds != ("<i8", 1, "|u1", 1):
-        raise ArchiveError("a string table has the wrong arrays", where=where, found=f"{kinds}")
-    if strings_digest(record.offsets.digest, record.data.digest) != record.digest:
-        raise ArchiveError("a string table has another digest than its arrays", where=where)
 
 
 def _check_owned(arrays: Iterable[ArrayRecord], tables: Iterable[TableRecord], where: str) -> None:

@@ -100,7 +100,7 @@ class Decision(NamedTuple):
     helpers: int = 0
     """How many other threads help a caller that computes itself."""
     explores: bool = False
-    """Whether the call tries what was not measured for long, so that it has to be measured."""
+    """True if the call tries what was not measured for long, so that it has to be measured."""
 
     @property
     def reason(self) -> str:
@@ -162,12 +162,12 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
 
 
 def _is_helped(ask: Ask) -> bool:
-    """Whether executors only help a caller that computes itself."""
+    """True if executors only help a caller that computes itself."""
     return ask.blocking and ask.engine is None
 
 
 def _is_native(ask: Ask) -> bool:
-    """Whether helpers take ranges in native code, where they cost next to nothing."""
+    """True if helpers take ranges in native code, where they cost next to nothing."""
     return ask.native and _is_helped(ask)
 
 

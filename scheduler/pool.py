@@ -113,7 +113,7 @@ class Pool:
         return self._group.clock.now()
 
     def is_full(self, key: Hashable = None, priority: int = 0, rows: int = 1) -> bool:
-        """Whether a job would be refused now; cheap and without a lock."""
+        """True if a job would be refused now; cheap and without a lock."""
         return self._core.pair_of(key).is_full(key, priority, rows)
 
     def stats(self) -> PoolStats:

@@ -287,7 +287,7 @@ class Fresh:
         level.book(key, running.job.cost)
 
     def crowds(self, key: Hashable, priority: int, executors: int) -> bool:
-        """Whether too much waits before a job of this key, and the key has its fair share of that.
+        """True if too much waits before a job of this key, and the key has its fair share of that.
 
         Any thread may call it without the lock: the answer is right for some moment of the call.
         """
@@ -442,7 +442,7 @@ class QueuePair:
         self.closing = False
 
     def is_full(self, key: Hashable, priority: int, rows: int) -> bool:
-        """Whether there is no room for a job; one above the bounds may wait if it waits alone."""
+        """True if there is no room for a job; one above the bounds may wait if it waits alone."""
         if self.idle:
             return False
         fresh, rules = self.fresh, self.rules

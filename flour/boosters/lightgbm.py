@@ -428,7 +428,7 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _wrapper_answers(fit: Fitted, x: Flow, to: Importer) -> tuple[Flow, Flow]:
-    """What the booster answers, and its raw scores."""
+    """The answers of the booster, and its raw scores."""
     head, trees = parse(text_of(fit))
     scores, _ = scores_of(head, trees, columns(head, x, to), covers=to.covers)
     return answered(head, trees, scores), flat(scores)

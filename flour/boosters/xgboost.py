@@ -48,7 +48,7 @@ class Model(NamedTuple):
 
     @property
     def vector(self) -> bool:
-        """Whether the leaves hold a value for every column."""
+        """True if the leaves hold a value for every column."""
         return bool(self.trees) and _leaf_width(self.trees[0]) > 1
 
 

@@ -205,7 +205,7 @@ def _values(column: Arrow) -> Arrow:
 
 
 def _is_wide(column: Arrow) -> bool:
-    """Whether float64 does not hold some of the whole numbers of a column."""
+    """True if float64 does not hold some of the whole numbers of a column."""
     values = _values(column)
     if str(values.type) not in {"int64", "uint64"}:
         return False

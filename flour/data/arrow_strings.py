@@ -145,7 +145,7 @@ def _chunks(stream: _Stream, where: int) -> Iterator[_Owned]:
 
 
 def _of_array(capsules: tuple[object, object]) -> tuple[bytes, Sequence[_Chunk], object]:
-    """The same of a column in one chunk, which belongs to a capsule of Python's."""
+    """The type, the only chunk and the owner, a capsule of Python's, of a column."""
     schema = _Schema.from_address(_pointer(capsules[0], b"arrow_schema"))
     chunk = _Chunk.from_address(_pointer(capsules[1], b"arrow_array"))
     return bytes(schema.format), [chunk], capsules

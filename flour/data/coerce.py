@@ -92,7 +92,7 @@ def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]
 
 
 def is_named(name: str, kind: Type, data: Data) -> bool:
-    """Whether the data of a program's only input stands under the input's name."""
+    """True if the data of a program's only input stands under the input's name."""
     if isinstance(kind, Record) or not isinstance(data, Mapping) or set(data) != {name}:
         return False
     return not isinstance(kind, Pairs) or is_block(data[name])
@@ -185,12 +185,12 @@ def _width(
 
 
 def _is_held(own: np.dtype[Any], dtype: str) -> bool:
-    """Whether it is known by the column's own dtype: of floats, or of no others than these."""
+    """True if it is known by the column's own dtype: of floats, or of no others than these."""
     return own.kind == "f" or (own.kind in "biu" and np.can_cast(own, dtype))
 
 
 def _all_whole(data: Data, dtype: str) -> bool:
-    """Whether a column has neither missing values nor numbers that this dtype cannot hold."""
+    """True if a column has neither missing values nor numbers that this dtype cannot hold."""
     try:
         column = as_column(data)
     except ValueError:
@@ -205,7 +205,7 @@ def _all_whole(data: Data, dtype: str) -> bool:
 
 
 def _makes_floats(value: object, low: int, beyond: int) -> bool:
-    """Whether an estimator would read a frame's column with this value as floats."""
+    """True if an estimator would read a frame's column with this value as floats."""
     if isinstance(value, int | np.integer | Fraction):
         return not (value.denominator == 1 and low <= value < beyond)
     if isinstance(value, float | np.floating | Decimal):

@@ -29,14 +29,14 @@ _ROWS = 'one dict for each row, as in [{"city": "Rome", "age": 3}]'
 
 
 def is_one_row(data: object) -> bool:
-    """Whether this is one row rather than a block of rows."""
+    """True if this is one row rather than a block of rows."""
     if isinstance(data, Mapping):
         return True
     return isinstance(data, list | tuple) and bool(data) and all(map(_is_pair, data))
 
 
 def is_block(data: object) -> bool:
-    """Whether a value under an input's name is a row or a block, and not itself a row's value."""
+    """True if a value under an input's name is a row or a block, and not itself a row's value."""
     if isinstance(data, str | bytes | Number) or not isinstance(data, Iterable):
         return False
     return isinstance(data, Mapping) or not all(isinstance(item, str) for item in data) or not data

@@ -153,7 +153,7 @@ def _wanted(kind: Type) -> str:
 
 
 def _accepts(wanted: str, dtypes: list[str], *, widens: bool) -> bool:
-    """Whether columns of these dtypes are computed in this one, and lose nothing."""
+    """True if columns of these dtypes are computed in this one, and lose nothing."""
     if wanted not in FLOATS or not _NUMBERS.issuperset(dtypes):
         return wanted != "" and set(dtypes) == {wanted}
     if widens:

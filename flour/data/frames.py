@@ -17,7 +17,7 @@ Column = Any  # of Arrow or polars
 
 
 def is_sparse(data: object) -> bool:
-    """Whether it is a scipy.sparse matrix or array."""
+    """True if it is a scipy.sparse matrix or array."""
     return hasattr(data, "tocsr") and hasattr(data, "nnz")
 
 

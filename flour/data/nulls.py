@@ -221,7 +221,7 @@ _PLAIN: frozenset[type] = frozenset({dict, list, tuple})
 
 
 def has_nulls(data: object) -> bool:
-    """Whether this is a frame of a library with one kind of missing value."""
+    """True if this is a frame of a library with one kind of missing value."""
     kind = type(data)
     return (kind.__module__.partition(".")[0], kind.__name__) in _FRAMES
 

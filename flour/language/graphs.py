@@ -98,7 +98,7 @@ def switch(value: Flow, branches: Mapping[Any, Flow], otherwise: Operand) -> Flo
 
 @deferrable
 def first_match(branches: Sequence[tuple[Flow, Operand]], otherwise: Operand) -> Flow:
-    """What stands behind the first condition that holds, else `otherwise`.
+    """The value of the first condition that holds, else `otherwise`.
 
     Of models with several outputs, those that all branches have.
     """
@@ -305,7 +305,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     together: bool = False,
     name: str | None = None,
 ) -> Flow:
-    """What a coroutine answers for each row: features of a store, an answer of another server.
+    """The answer of a coroutine for each row: features of a store, an answer of another server.
 
     It is called with the values of `reads`, once a row, or once a request if `together`. Of several
     coroutines, all are called, and the first good answer counts. It has `timeout` seconds (with

@@ -106,7 +106,7 @@ class _Linker:
 
 
 def _reads(item: Node) -> Sequence[Node]:
-    """What has to be linked before a node; the program of a plan in the graph is a world apart."""
+    """Nodes to link before a node; the program of a plan in the graph is a world apart."""
     return item.inputs[: len(item.op.given)] if item.op.name == "ModelCall" else item.inputs  # type: ignore[attr-defined]  # the operator's field
 
 

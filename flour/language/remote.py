@@ -23,7 +23,7 @@ _OK = 200
 
 
 def call(url: str, *, inputs: Mapping[str, Flow], output: str, gives: Any, **policy: Any) -> Flow:
-    """What a model of another server answers for each row; `policy` is that of `fetch`.
+    """The answer of another server's model for each row; `policy` is that of `fetch`.
 
     `url` is that of the model, as in `http://host:8000/v2/models/fraud`; `inputs` are its tensors.
     """

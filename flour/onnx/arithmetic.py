@@ -146,33 +146,26 @@ def _many(call: Call, function: Function) -> Tensor:
 @onnx_op("Equal")
 def _equal(call: Call) -> Tensor:
     if call[0].dtype == call[1].dtype == "string":
-        return _equal_texts(call)
+        # Known strings are looked up, so that native code makes none.
+        left, right = sorted(operands(call), key=lambda item: item.known)
+        shape, axis = broadcast([left, right])
+        if left.value is not None and right.value is not None:
+            return Tensor.constant(np.asarray(left.value == right.value), axis)
+        if right.value is not None:
+            texts = np.broadcast_to(right.value, shape).reshape(-1)
+            width = len(texts)
+            none, other = np.zeros(width, np.int64), np.ones(width, np.int64)
+            ends = np.arange(width + 1)
+            codes = call.flow(spread(left, shape, axis)).categorise_text(
+                texts.tolist(), none, ends, other, other, other, strict=False
+            )
+            return Tensor.of(Equal([0])(codes), shape, axis)
+        flows = [
+            call.flow(item).element(0) if item.size == 1 else call.flow(spread(item, shape, axis))
+            for item in (left, right)
+        ]
+        return Tensor.of(SameText()(*flows), shape, axis)
     return two(call, pairwise.Same(), operator.eq)
-
-
-def _equal_texts(call: Call) -> Tensor:
-    """Whether strings are equal; known ones are looked up, so that native code makes no strings."""
-    left, right = sorted(operands(call), key=lambda item: item.known)
-    shape, axis = broadcast([left, right])
-    if left.value is not None and right.value is not None:
-        return Tensor.constant(np.asarray(left.value == right.value), axis)
-    if right.value is not None:
-        texts = np.broadcast_to(right.value, shape).reshape(-1)
-        return Tensor.of(_is_text(call.flow(spread(left, shape, axis)), texts), shape, axis)
-    flows = [
-        call.flow(item).element(0) if item.size == 1 else call.flow(spread(item, shape, axis))
-        for item in (left, right)
-    ]
-    return Tensor.of(SameText()(*flows), shape, axis)
-
-
-def _is_text(flow: Flow, texts: NDArray[Any]) -> Flow:
-    """Whether the string of each column equals the text of that column."""
-    width = len(texts)
-    none, other = np.zeros(width, np.int64), np.ones(width, np.int64)
-    ends = np.arange(width + 1)
-    codes = flow.categorise_text(texts.tolist(), none, ends, other, other, other, strict=False)
-    return Equal([0])(codes)
 
 
 @onnx_op("BitwiseNot", since=18)

@@ -231,7 +231,7 @@ def _known(call: Call, body: GraphDef, name: str) -> Any:
 
 
 def _along_columns(call: Call, body: GraphDef, total: NodeDef) -> bool:
-    """Whether a reduction is over the columns, and leaves no dimension behind."""
+    """True if a reduction is over the columns, and leaves no dimension behind."""
     axes = total.attributes.get("axes")
     if axes is None and len(total.inputs) > 1:
         axes = _known(call, body, total.inputs[1])

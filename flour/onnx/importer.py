@@ -319,7 +319,7 @@ class Importer:
                 self.absent[name] = f"{node.title} does not make this output here"
 
     def answers(self, node: NodeDef) -> bool:
-        """Whether an output of the node is an output of the model."""
+        """True if an output of the node is an output of the model."""
         return not self._answered.isdisjoint(node.outputs)
 
     def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> Call:

@@ -73,7 +73,7 @@ class Part:
         }
 
     def layout(self) -> str:
-        """Whether its values are rows behind one another, or one tensor for each row."""
+        """True if its values are rows behind one another, or one tensor for each row."""
         axes = {item.axis is None for item in self.reads.values()}
         if len(axes) > 1:
             raise Unrowed("values with rows and values without in one part")
@@ -259,7 +259,7 @@ def _node(item: NodeDef) -> Any:
 
 
 def is_large(array: NDArray[Any]) -> bool:
-    """Whether a constant is a parameter of its own."""
+    """True if a constant is a parameter of its own."""
     kinds = {*WHOLE_DTYPES.values()} - {"string"}
     return bool(array.nbytes >= SHARED_BYTES and array.ndim <= 8 and array.dtype.name in kinds)
 
@@ -328,7 +328,7 @@ _ROWWISE = {
 
 
 def keeps_rows_apart(part: Part) -> bool:
-    """Whether certainly no row's output depends on another row; unknown operators may mix rows."""
+    """True if certainly no row's output depends on another row; unknown operators may mix rows."""
     flat = {name for name, item in part.reads.items() if item.axis != 0 or item.rank < 2}
     for node in part.nodes:
         reads_flat = not flat.isdisjoint(node.inputs)
@@ -346,7 +346,7 @@ def _is_elementwise(node: NodeDef) -> bool:
 
 
 def _is_known(node: NodeDef) -> bool:
-    """Whether the operator is known here: the shapes of its outputs depend on no values."""
+    """True if the operator is known here: the shapes of its outputs depend on no values."""
     return _is_elementwise(node) or node.op_type in _ROWWISE.get(node.domain, ())
 
 
@@ -464,7 +464,7 @@ class Pending:
 
 
 def _fits_a_column(item: Tensor) -> bool:
-    """Whether a column can hold it: not the number of rows, a map, or words between operators.
+    """True if a column can hold it: not the number of rows, a map, or words between operators.
 
     Nor can a value that is the same for every row, repeated by their number, be a constant of a
     part.

@@ -107,7 +107,7 @@ class Tensor:
 
     @property
     def known(self) -> bool:
-        """Whether every row has this value, known at import."""
+        """True if every row has this value, known at import."""
         return self.value is not None
 
     @property
@@ -122,13 +122,13 @@ class Tensor:
 
     @property
     def symbolic(self) -> bool:
-        """Whether it is a constant that holds `Rows`."""
+        """True if it is a constant that holds `Rows`."""
         if self.value is None or self.value.dtype != object:
             return False
         return any(isinstance(item, Rows) for item in self.value.reshape(-1))
 
     def shaped(self, shape: Sequence[int], axis: int | None) -> Tensor:
-        """The same values in the same order, in another shape."""
+        """These values in their order, in another shape."""
         sizes = tuple(int(size) for size in shape)
         value = None if self.value is None else self.value.reshape(sizes)
         return replace(self, shape=sizes, axis=axis, value=value, labels=None)

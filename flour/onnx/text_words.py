@@ -116,7 +116,7 @@ _ONE = re.compile(r"\(\?as?\)(\[(?:\\.|[^\]\\])*\]|\\.|[^\\])", re.DOTALL)
 
 
 def separable(pattern: str, matcher: Automaton) -> bool:
-    """Whether no word has a space in it, or every word is one character."""
+    """True if no word has a space in it, or every word is one character."""
     if pattern == EVERY or _ONE.fullmatch(pattern):
         return True
     if not matcher.run:

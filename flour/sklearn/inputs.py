@@ -45,7 +45,7 @@ def input_type(estimator: Fitted, sample: object = None) -> Type:
 
 
 def takes_text(estimator: Fitted) -> bool:
-    """Whether the first step that reads the data is a text vectoriser."""
+    """True if the first step that reads the data is a text vectoriser."""
     if type(estimator).__name__ in _TEXT:
         return True
     return any(takes_text(child) for child in _entry_points(estimator))

@@ -55,7 +55,7 @@ class Automaton(NamedTuple):
 
     @property
     def trims(self) -> bool:
-        """Whether a token is shorter than its match."""
+        """True if a token is shorter than its match."""
         return (self.before, self.inside, self.behind) != (0, -1, 0)
 
 
@@ -74,7 +74,7 @@ def automaton(pattern: str) -> Automaton | None:
 
 @lru_cache(maxsize=64)
 def first_is_longest(pattern: str) -> bool:
-    """Whether the match that Python takes, which comes first, is always the longest there."""
+    """True if the match that Python takes, which comes first, is always the longest there."""
     try:
         first, longest = _Compiler(pattern).both()
     except (_Unlike, ImportError, AttributeError, re.error, RecursionError):
@@ -139,7 +139,7 @@ class _Compiler:
         return tables[0], tables[1]
 
     def _is_run(self, items: list[Any]) -> bool:
-        """Whether the pattern matches whole runs of one kind of characters."""
+        """True if the pattern matches whole runs of one kind of characters."""
         kinds = [(str(kind), what) for kind, what in items]
         if kinds[0] == kinds[-1] and str(kinds[0][1]) == "AT_BOUNDARY":
             # Boundaries are where runs of words end, but not those of anything else.

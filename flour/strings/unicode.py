@@ -88,7 +88,7 @@ def matched(pattern: re.Pattern[str]) -> Runs:
 
 
 def inside(runs: Runs, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each of these characters is in one of the runs."""
+    """True if each of these characters is in one of the runs."""
     return (np.searchsorted(runs, codes, side="right") & 1).astype(bool)
 
 
@@ -242,7 +242,7 @@ def _mapping_of(name: str) -> Mapping | None:
 
 
 def built() -> dict[str, list[NDArray[Any]]]:
-    """What scripts/unicode_tables.py stores, built from what this Python knows of characters."""
+    """The tables that scripts/unicode_tables.py stores, built from this Python's characters."""
     tables: dict[str, tuple[Any, ...]] = {
         "words": (matched(re.compile(r"\w+")).astype(np.int32),),
         "spaces": _spaces(),

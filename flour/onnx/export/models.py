@@ -82,7 +82,7 @@ _MOST = 1 << 22
 
 
 class _Leaves(NamedTuple):
-    """What leaves add up to: a row of values each, the output each tree begins at, the outputs."""
+    """Leaves' values: a row each, the output each tree begins at, the number of outputs."""
 
     values: Any
     targets: Any
@@ -106,7 +106,7 @@ def _walked(out: Writer, item: Node, x: str, leaves: _Leaves) -> str:
 
 
 class _Sees:
-    """What every node compares: a column, one without its zeros, or one cut to categories.
+    """The column that every node compares: as it is, without its zeros, or cut to categories.
 
     Each kind that some node needs is a block of columns behind the plain ones.
     """

@@ -43,7 +43,7 @@ def parameter(out: Writer, item: Node, values: object, dtype: str) -> str:
 
 
 def roomy(dtype: str) -> str:
-    """What whole numbers of 32 bits and fewer are computed in, as few runtimes have all of them.
+    """The dtype to compute integers of up to 32 bits in: few runtimes have all of those.
 
     What wraps around does so when it is cast back.
     """
@@ -308,7 +308,7 @@ def _shift(out: Writer, item: Node, *both: str) -> str:
 def _guarded(
     out: Writer, dtype: str, y: str, make: Callable[[str], str], by_minus_one: Callable[[], str]
 ) -> str:
-    """What is made of a divisor that is neither 0 nor -1, which may end a process."""
+    """A division guarded against divisors of 0 and -1, which may end a process."""
     zero, one = out.constant(0, dtype), out.constant(1, dtype)
     none = out("Equal", y, zero)
     if dtype.startswith("u"):

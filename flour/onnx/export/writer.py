@@ -118,7 +118,7 @@ class Writer:
         return f"{name}_places"
 
     def spread(self, values: Any, like: str) -> str:
-        """The same values for every row of another value."""
+        """These values for every row of another value."""
         rows = self("Slice", self("Shape", like), *(self.constant([k], np.int64) for k in (0, 1)))
         tail = self.constant(np.shape(values), np.int64)
         return self("Expand", self.constant(values), self("Concat", rows, tail, axis=0))

@@ -42,22 +42,18 @@ def _binary(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     mean = near.linear((fit.y_train_ - fit.pi_)[None], []).element(0)
     solved = near.multiply(fit.W_sr_).solve_lower(fit.L_)
     spread = variance(fit.kernel_, x, to) - solved.square().sum()
-    second = _averaged(mean, spread)
-    return {
-        "label": mean.greater(0.0).cast("int64").take(fit.classes_),
-        "probabilities": second.one_minus().concat(second),
-    }
-
-
-def _averaged(mean: Flow, spread: Flow) -> Flow:
-    """The logistic function averaged over a normal variable of this mean and variance."""
+    # The logistic function averaged over a normal variable of this mean and variance.
     alpha = spread.multiply(2.0).reciprocal()
     steep = mean.fill(_STEEPNESS)
     squared = mean.fill(_STEEPNESS**2)
     waves = (steep * mean * (alpha / (squared + alpha)).sqrt()).erf()
     integrals = alpha.quotient(np.pi).sqrt() * waves
     integrals = integrals / spread.multiply(2.0).multiply(np.pi).sqrt().multiply(2.0)
-    return integrals.multiply(_WEIGHTS).sum().add(0.5 * _WEIGHTS.sum())
+    second = integrals.multiply(_WEIGHTS).sum().add(0.5 * _WEIGHTS.sum())
+    return {
+        "label": mean.greater(0.0).cast("int64").take(fit.classes_),
+        "probabilities": second.one_minus().concat(second),
+    }
 
 
 @adapts("sklearn.gaussian_process.GaussianProcessClassifier")

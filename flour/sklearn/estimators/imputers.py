@@ -192,7 +192,17 @@ def _iterative_imputer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 def _rounds(fit: Fitted, x: Flow, filled: Flow, to: Importer) -> Flow:
     steps = fit.imputation_sequence_
     if all(name_of(type(step.estimator)) in _LINEAR for step in steps):
-        return _linear_rounds(fit, x, filled)
+        weights = np.zeros((len(steps), len(fit._min_value)))
+        for row, step in zip(weights, steps, strict=True):
+            row[step.neighbor_feat_idx] = np.ravel(step.estimator.coef_)
+        return x.impute_in_turn(
+            filled,
+            targets=np.array([step.feat_idx for step in steps], np.int64),
+            weights=weights,
+            biases=np.array([np.ravel(step.estimator.intercept_)[0] for step in steps], np.float64),
+            low=np.asarray(fit._min_value, np.float64),
+            high=np.asarray(fit._max_value, np.float64),
+        )
     to.need(
         len(steps) <= _MOST_STEPS,
         f"{len(steps)} regressions in turn are too many that are not linear",
@@ -219,18 +229,3 @@ def _predicted(fit: Fitted, step: Fitted, x: Flow, made: Flow, to: Importer) -> 
     if target + 1 < width:
         parts.append(made.select(np.arange(target + 1, width)))
     return parts[0].concat(*parts[1:])
-
-
-def _linear_rounds(fit: Fitted, x: Flow, filled: Flow) -> Flow:
-    steps, width = fit.imputation_sequence_, len(fit._min_value)
-    weights = np.zeros((len(steps), width))
-    for row, step in zip(weights, steps, strict=True):
-        row[step.neighbor_feat_idx] = np.ravel(step.estimator.coef_)
-    return x.impute_in_turn(
-        filled,
-        targets=np.array([step.feat_idx for step in steps], np.int64),
-        weights=weights,
-        biases=np.array([np.ravel(step.estimator.intercept_)[0] for step in steps], np.float64),
-        low=np.asarray(fit._min_value, np.float64),
-        high=np.asarray(fit._max_value, np.float64),
-    )
