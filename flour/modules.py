@@ -36,15 +36,12 @@ def _load(index: dict[str, str], name: str, folders: tuple[str, ...]) -> None:
         for folder in folders:
             load_folder(folder)
     elif name in index:
-        _load_module(index[name])
-
-
-def _load_module(module: str) -> None:
-    try:
-        imported(module)
-    except ModuleNotFoundError as problem:
-        if problem.name != module:
-            raise
+        module = index[name]
+        try:
+            imported(module)
+        except ModuleNotFoundError as problem:
+            if problem.name != module:
+                raise
 
 
 @cache

@@ -108,21 +108,14 @@ def _owner_report(
         circles[shared] = frozenset(name for digest in shared for name in holders[digest])
     circle = circles[shared]
     shared_bytes = sum(sizes[digest] for digest in shared)
+    firsts = {name for digest in shared for name in holders[digest][: SHOWN_SHARERS + 1]}
     return OwnerReport(
         owner=owner,
         own_bytes=sum(sizes[digest] for digest in digests) - shared_bytes,
         shared_bytes=shared_bytes,
         sharers=max(len(circle) - 1, 0),
-        some_sharers=_first_sharers(owner, shared, holders),
+        some_sharers=tuple(sorted(firsts - {owner})[:SHOWN_SHARERS]),
     )
-
-
-def _first_sharers(
-    owner: str, shared: Iterable[str], holders: Mapping[str, list[str]]
-) -> tuple[str, ...]:
-    """The first few sharers, in the order of their names."""
-    firsts = {name for digest in shared for name in holders[digest][: SHOWN_SHARERS + 1]}
-    return tuple(sorted(firsts - {owner})[:SHOWN_SHARERS])
 
 
 def _table(rows: list[tuple[str, str, str, str]]) -> list[str]:

@@ -63,7 +63,13 @@ def write(
 def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
     """A manifest as canonical JSON: sorted keys, no spaces, ASCII, no NaN or infinity."""
     try:
-        _check_nesting(manifest)
+        level: list[Any] = [manifest]
+        depth = 0
+        while level:  # `_inside` refuses keys that JSON would silently turn into texts
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ValueError(f"lists and objects nest deeper than {MAX_DEPTH}")
+            level = [inner for outer in level for inner in _inside(outer)]
         text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ArchiveError(
@@ -229,17 +235,6 @@ def _parse_manifest(text: bytes, where: str) -> dict[str, Json]:
     if manifest_bytes(manifest) != text:
         raise ArchiveError("the manifest is not canonical", where=where)
     return manifest
-
-
-def _check_nesting(manifest: object) -> None:
-    """Refuse keys that JSON would silently turn into texts, and nesting without end."""
-    level: list[Any] = [manifest]
-    depth = 0
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise ValueError(f"lists and objects nest deeper than {MAX_DEPTH}")
-        level = [inner for outer in level for inner in _inside(outer)]
 
 
 def _inside(value: Any) -> Iterable[Any]:

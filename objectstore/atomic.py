@@ -44,7 +44,7 @@ def leftovers(directory: Path) -> list[Path]:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file name is one that `write_file` uses while it writes."""
+    """True if a file name is one that `write_file` uses while it writes."""
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
 
 
@@ -63,7 +63,9 @@ def _try_to_write(path: Path, chunks: Sequence[Chunk], *, durable: bool) -> bool
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             for chunk in chunks:
-                _write_all(file.fileno(), chunk)
+                rest = memoryview(chunk)
+                while rest:  # one call may write fewer bytes (at most 2 GiB on Linux)
+                    rest = rest[os.write(file.fileno(), rest) :]
             if durable:
                 os.fsync(file.fileno())
             if not _renamed(temporary, path):
@@ -83,13 +85,6 @@ def _renamed(temporary: Path, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _write_all(descriptor: int, chunk: Chunk) -> None:
-    """Write every byte: one call may write fewer (at most 2 GiB on Linux)."""
-    rest = memoryview(chunk)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _removed_leftover(path: Path) -> bool:

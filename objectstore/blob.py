@@ -209,7 +209,7 @@ def _canonical_dtype(array: NDArray[np.generic]) -> np.dtype[np.generic]:
 
 
 def _is_canonical(array: NDArray[np.generic]) -> bool:
-    """Whether an array can be a blob as it is."""
+    """True if an array can be a blob as it is."""
     flags = array.flags
     return (
         array.dtype.str in DTYPES

@@ -40,7 +40,9 @@ def combine(*parts: str | bytes) -> str:
 
 def array_digest(array: NDArray[np.generic]) -> str:
     """Digest of a canonical array: dtype, shape, bytes. NaN payloads and -0.0 count as bytes."""
-    state = blake2b(_array_header(array), digest_size=DIGEST_BYTES)
+    shape = ",".join(map(str, array.shape))
+    header = f"{_ARRAY_TAG};{array.dtype.str};{shape};"  # no dtype or shape contains its last mark
+    state = blake2b(header.encode("ascii"), digest_size=DIGEST_BYTES)
     state.update(array.reshape(-1).view(np.uint8).data)
     return state.hexdigest()
 
@@ -51,7 +53,7 @@ def strings_digest(offsets: str, data: str) -> str:
 
 
 def is_digest(text: object) -> bool:
-    """Whether this is the text of a digest."""
+    """True if this is the text of a digest."""
     return isinstance(text, str) and len(text) == DIGEST_CHARS and _HEX.issuperset(text)
 
 
@@ -65,9 +67,3 @@ def check_digest(text: str, where: str) -> str:
         found=f"{text!r:.80}",
         hint=f"a digest is {DIGEST_CHARS} lower-case hexadecimal characters",
     )
-
-
-def _array_header(array: NDArray[np.generic]) -> bytes:
-    """The header hashed before an array; it ends in a mark that no dtype or shape contains."""
-    shape = ",".join(map(str, array.shape))
-    return f"{_ARRAY_TAG};{array.dtype.str};{shape};".encode("ascii")

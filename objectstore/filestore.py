@@ -167,7 +167,14 @@ class FileStore(Store):
             if repair:
                 for path in bad:
                     path.replace(self.directory / "quarantine" / path.name)
-            missing = self._missing_held(owners.keys() - bad.keys())
+            sound = owners.keys() - bad.keys()
+            held = {self._name(path): self._owners.read(path) for path in sound}
+            missing = [
+                f"{name}: holds {digest}, which is not stored"
+                for name, digests in sorted(held.items())
+                for digest in sorted(digests)
+                if not self._path(digest).exists()
+            ]
         return FsckReport(
             checked=len(blobs),
             problems=(
@@ -297,16 +304,6 @@ class FileStore(Store):
                 return "" if archive.digests() == (path.stem,) else "holds another parameter"
         except ArchiveError as error:
             return f"{error.what} ({error.found})" if error.found else error.what
-
-    def _missing_held(self, files: Iterable[Path]) -> list[str]:
-        """Messages about digests that owners hold and that are not stored."""
-        held = {self._name(path): self._owners.read(path) for path in files}
-        return [
-            f"{name}: holds {digest}, which is not stored"
-            for name, digests in sorted(held.items())
-            for digest in sorted(digests)
-            if not self._path(digest).exists()
-        ]
 
 
 def _damaged(error: ArchiveError) -> DamagedBlob:

@@ -263,21 +263,17 @@ def _decode_arrays(raw: bytes, where: str) -> list[ArrayRecord]:
         text = dtype.rstrip(b"\0").decode("latin-1")
         sizes = tuple(shape[:dimensions])
         record = ArrayRecord(digest.hex(), text, bool(named), offset, nbytes, sizes)
-        _check_array(record, position)
+        description = f"dtype {record.dtype!r}, shape {record.shape}, {record.nbytes} bytes"
+        if record.dtype not in DTYPES:
+            raise ArchiveError("an array has an unknown dtype", where=position, found=description)
+        # Python's integers do not overflow.
+        if math.prod(max(size, 1) for size in record.shape) > MAX_ELEMENTS:
+            raise ArchiveError("an array is too large", where=position, found=description)
+        if math.prod(record.shape) * DTYPES[record.dtype].itemsize != record.nbytes:
+            raise ArchiveError("shape and bytes disagree", where=position, found=description)
         records.append(record)
     _check_sorted([record.digest for record in records], f"{where}, arrays")
     return records
-
-
-def _check_array(record: ArrayRecord, where: str) -> None:
-    description = f"dtype {record.dtype!r}, shape {record.shape}, {record.nbytes} bytes"
-    if record.dtype not in DTYPES:
-        raise ArchiveError("an array has an unknown dtype", where=where, found=description)
-    # Python's integers do not overflow.
-    if math.prod(max(size, 1) for size in record.shape) > MAX_ELEMENTS:
-        raise ArchiveError("an array is too large", where=where, found=description)
-    if math.prod(record.shape) * DTYPES[record.dtype].itemsize != record.nbytes:
-        raise ArchiveError("shape and bytes disagree", where=where, found=description)
 
 
 def _check_sorted(digests: list[str], where: str) -> None:
@@ -318,23 +314,21 @@ def _decode_tables(raw: bytes, arrays: list[ArrayRecord], where: str) -> list[Ta
                 found=f"{offsets}, {data}",
             )
         record = TableRecord(digest.hex(), arrays[offsets], arrays[data])
-        _check_table(record, position)
+        kinds = (
+            record.offsets.dtype,
+            len(record.offsets.shape),
+            record.data.dtype,
+            len(record.data.shape),
+        )
+        if kinds != ("<i8", 1, "|u1", 1):
+            raise ArchiveError(
+                "a string table has the wrong arrays", where=position, found=f"{kinds}"
+            )
+        if strings_digest(record.offsets.digest, record.data.digest) != record.digest:
+            raise ArchiveError("a string table has another digest than its arrays", where=position)
         records.append(record)
     _check_sorted([record.digest for record in records], f"{where}, string tables")
     return records
-
-
-def _check_table(record: TableRecord, where: str) -> None:
-    kinds = (
-        record.offsets.dtype,
-        len(record.offsets.shape),
-        record.data.dtype,
-        len(record.data.shape),
-    )
-    if kinds != ("<i8", 1, "|u1", 1):
-        raise ArchiveError("a string table has the wrong arrays", where=where, found=f"{kinds}")
-    if strings_digest(record.offsets.digest, record.data.digest) != record.digest:
-        raise ArchiveError("a string table has another digest than its arrays", where=where)
 
 
 def _check_owned(arrays: Iterable[ArrayRecord], tables: Iterable[TableRecord], where: str) -> None:

@@ -49,7 +49,7 @@ class FsckReport:
 
     @property
     def clean(self) -> bool:
-        """Whether there are no problems."""
+        """True if there are no problems."""
         return not self.problems
 
     def __str__(self) -> str:

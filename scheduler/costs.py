@@ -33,7 +33,7 @@ class Cell(NamedTuple):
 
 
 class Curve:
-    """What a call takes, by its number of rows: straight between the sizes that were measured.
+    """The time of a call by its number of rows: straight between the sizes that were measured.
 
     A call has a fixed part, and a part per row that grows where parameters or rows leave a cache;
     points at the powers of two show both. Beyond the largest size the last slope goes on. Below the
@@ -79,7 +79,7 @@ class Curve:
         return max((each.when for each in found if each and each.calls >= _ENOUGH), default=-inf)
 
     def is_doubtful(self, rows: int) -> bool:
-        """Whether calls of about this size were measured once, which loads code, or never."""
+        """True if calls of about this size were measured once, which loads code, or never."""
         cell = self._cells.get(rows.bit_length())
         return cell is None or cell.calls == 1
 

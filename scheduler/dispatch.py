@@ -14,14 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from scheduler.effects import NOTHING, Effects
 from scheduler.errors import BadJob, DeadlineExceeded, ExecutorDied, Overloaded, SchedulerClosed
-from scheduler.heap import Heap
-from scheduler.job import Job
-from scheduler.queue_pair import QueuePair, Slot
-from scheduler.queues import QueueRules
+from scheduler.job import Job, Stages
+from scheduler.queues import NOTHING, Effects, Heap, QueuePair, QueueRules, Slot
 from scheduler.running import Run, RunningChunk, RunningJob
-from scheduler.stages import Stages
 from scheduler.stats import Counts
 from scheduler.ticket import State
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 
 class SchedulerError(Exception):
-    """What went wrong, where, what was found there and what to try next."""
+    """An error: what went wrong, where, what was found there and what to try next."""
 
     def __init__(
         self,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from scheduler.effects import NOTHING
 from scheduler.executor_thread import ExecutorThread
-from scheduler.queue_pair import Slot
+from scheduler.queues import NOTHING, Slot
 from scheduler.running import Run, RunningChunk
 
 if TYPE_CHECKING:
@@ -61,7 +60,11 @@ class Executor:
                 while slot.run is not None:
                     self._step(slot, slot.run)
         except BaseException as error:  # noqa: BLE001 - the last handler of the thread
-            self._die(error)
+            group = self._group
+            with group.lock:
+                group.core.died(self._slot, error, group.clock.now())
+                effects = group.core.collect()
+            group.apply(effects)
 
     def _step(self, slot: Slot, run: Run) -> None:
         """Run one stage and report. A function, so that a sleeping thread keeps no chunk alive."""
@@ -76,7 +79,11 @@ class Executor:
         try:
             value = self._run(run)
         except Exception as raised:  # noqa: BLE001 - it goes to the caller
-            error = _own_frames_cut(raised)
+            # Frames of our own in the traceback would keep the chunk and the buffer alive.
+            trace = raised.__traceback__
+            while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+                trace = trace.tb_next
+            error = raised.with_traceback(trace)
         spent = None if began is None else clock.work() - began
         with group.lock:
             if error is None:
@@ -106,13 +113,6 @@ class Executor:
             if chunk.pool is None:
                 chunk.buffer, chunk.pool = self._pool.acquire(room), self._pool
 
-    def _die(self, error: BaseException) -> None:
-        group = self._group
-        with group.lock:
-            group.core.died(self._slot, error, group.clock.now())
-            effects = group.core.collect()
-        group.apply(effects)
-
     def leave(self) -> Executor | None:
         """Sign off; return a successor to run on this thread if none could be started for it."""
         group = self._group
@@ -124,11 +124,3 @@ class Executor:
             successor._thread = self._thread
         group.executors.pop(self._slot, None)
         return successor
-
-
-def _own_frames_cut(error: Exception) -> Exception:
-    """Drop our frames from the traceback: they would keep the chunk and the buffer alive."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return error.with_traceback(trace)

@@ -17,19 +17,16 @@ from collections import deque
 from collections.abc import Hashable
 
 from scheduler.buffers import NO_BUFFERS, BufferPool, BufferStats, Factory
-from scheduler.clock import Clock
+from scheduler.clock import Clock, Timekeeper
 from scheduler.costs import CostModel
 from scheduler.dispatch import Dispatcher
-from scheduler.effects import NOTHING, Effects
 from scheduler.errors import NoThread
 from scheduler.executor import Executor
 from scheduler.executor_thread import is_executor
 from scheduler.job import Job
-from scheduler.queue_pair import Slot
-from scheduler.queues import QueueRules
-from scheduler.running import RunningChunk, RunningJob
+from scheduler.queues import NOTHING, Effects, QueueRules, Slot
+from scheduler.running import RunningJob
 from scheduler.ticket import Ticket, Timing
-from scheduler.timekeeper import Timekeeper
 
 _log = logging.getLogger("pretzel.scheduler")
 _groups: weakref.WeakSet[ExecutorGroup] = weakref.WeakSet()
@@ -158,7 +155,12 @@ class ExecutorGroup:
         for slot in effects.hires:
             self._hire(slot)
         for chunk in effects.ended:
-            self._clear(chunk)
+            job = chunk.running_job.job
+            if chunk.pool is not None:
+                chunk.pool.give_back(chunk.buffer, job.room)
+                chunk.buffer = chunk.pool = None
+            if self._costs is not None and job.typical and not chunk.left:
+                self._costs.observe(job.key, job.rows_of(chunk.index), chunk.spent)
         for slot in effects.starts:
             slot.wake.set()
         for running in effects.settled:
@@ -175,15 +177,6 @@ class ExecutorGroup:
         except RuntimeError:  # the system has no more threads for this process
             del self.executors[slot]
             self.orphans.append(slot)
-
-    def _clear(self, chunk: RunningChunk) -> None:
-        """Take a chunk's buffer back, and record the chunk's cost if it ran to its end."""
-        job = chunk.running_job.job
-        if chunk.pool is not None:
-            chunk.pool.give_back(chunk.buffer, job.room)
-            chunk.buffer = chunk.pool = None
-        if self._costs is not None and job.typical and not chunk.left:
-            self._costs.observe(job.key, job.rows_of(chunk.index), chunk.spent)
 
     def _settle(self, running: RunningJob) -> None:
         """Resolve a job's ticket. An error in one of its callbacks must not end an executor."""

@@ -10,5 +10,5 @@ class ExecutorThread(threading.Thread):
 
 
 def is_executor() -> bool:
-    """Whether the calling thread is an executor, of any pool: it waits for no other's work."""
+    """True if the calling thread is an executor, of any pool: it waits for no other's work."""
     return isinstance(threading.current_thread(), ExecutorThread)

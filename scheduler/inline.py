@@ -12,7 +12,7 @@ from scheduler.buffers import NO_BUFFERS, BufferPool, BufferStats, Factory
 from scheduler.clock import Clock, RealClock
 from scheduler.costs import CostModel
 from scheduler.errors import DeadlineExceeded, Overloaded
-from scheduler.stages import Stages
+from scheduler.job import Stages
 
 
 @dataclass(frozen=True, slots=True)

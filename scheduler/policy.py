@@ -100,7 +100,7 @@ class Decision(NamedTuple):
     helpers: int = 0
     """How many other threads help a caller that computes itself."""
     explores: bool = False
-    """Whether the call tries what was not measured for long, so that it has to be measured."""
+    """True if the call tries what was not measured for long, so that it has to be measured."""
 
     @property
     def reason(self) -> str:
@@ -143,7 +143,13 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
         # Equal where nothing is cut.
         batch = start * bool(helpers) + inline * (cost / max(seconds, 1e-12)) / gain
     else:
-        batch = _batch_seconds(cost, ask, load, settings)
+        # The queue ahead, the hand-over, and the measured time divided among the executors.
+        executors = max(load.executors, 1)
+        at_once = 1 if ask.whole else min(load.idle or executors, max(ask.rows, 1))
+        busy = 0.0 if load.idle else settings.target / 2  # half a chunk on average
+        stretch = _stretch(ask.inline_callers + at_once, ask, load)
+        waiting = settings.dispatch + busy + load.queued_seconds / executors
+        batch = waiting + settings.per_chunk + cost / at_once * stretch
     late = min(inline, batch) > ask.remaining
     forced = _forced(ask, settings)
     explores = ask.explore is not None
@@ -156,12 +162,12 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
 
 
 def _is_helped(ask: Ask) -> bool:
-    """Whether executors only help a caller that computes itself."""
+    """True if executors only help a caller that computes itself."""
     return ask.blocking and ask.engine is None
 
 
 def _is_native(ask: Ask) -> bool:
-    """Whether helpers take ranges in native code, where they cost next to nothing."""
+    """True if helpers take ranges in native code, where they cost next to nothing."""
     return ask.native and _is_helped(ask)
 
 
@@ -227,16 +233,6 @@ def _helpers(ask: Ask, load: Load) -> int:
     if ask.native:  # helpers are threads of their own: executors that compute have cores, too
         free -= load.executors - load.idle
     return max(0, min(free, load.executors, ask.rows - 1))
-
-
-def _batch_seconds(seconds: float, ask: Ask, load: Load, settings: Settings) -> float:
-    """The queue ahead, the hand-over, and the measured time divided among the executors."""
-    executors = max(load.executors, 1)
-    at_once = 1 if ask.whole else min(load.idle or executors, max(ask.rows, 1))
-    busy = 0.0 if load.idle else settings.target / 2  # half a chunk on average
-    stretch = _stretch(ask.inline_callers + at_once, ask, load)
-    waiting = settings.dispatch + busy + load.queued_seconds / executors
-    return waiting + settings.per_chunk + seconds / at_once * stretch
 
 
 def _stretch(computing: int, ask: Ask, load: Load) -> float:

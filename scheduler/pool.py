@@ -15,8 +15,7 @@ from scheduler.dispatch import Dispatcher
 from scheduler.executor_group import ExecutorGroup
 from scheduler.job import Job
 from scheduler.policy import Load
-from scheduler.queue_pair import QueuePair
-from scheduler.queues import QueueRules
+from scheduler.queues import QueuePair, QueueRules
 from scheduler.stats import Latency
 from scheduler.ticket import State, Ticket
 
@@ -114,7 +113,7 @@ class Pool:
         return self._group.clock.now()
 
     def is_full(self, key: Hashable = None, priority: int = 0, rows: int = 1) -> bool:
-        """Whether a job would be refused now; cheap and without a lock."""
+        """True if a job would be refused now; cheap and without a lock."""
         return self._core.pair_of(key).is_full(key, priority, rows)
 
     def stats(self) -> PoolStats:

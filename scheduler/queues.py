@@ -1,4 +1,4 @@
-"""The two queues: new work, and stages of work that has started.
+"""The two queues: new work, and stages of work that has started, and the executors of both.
 
 New work is ordered by, in this order:
 
@@ -29,12 +29,75 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
+from typing import Generic, TypeVar
 
+from scheduler.clock import Signal
 from scheduler.errors import BadJob
-from scheduler.heap import Heap
-from scheduler.running import Run, RunningJob
+from scheduler.running import Run, RunningChunk, RunningJob
+
+T = TypeVar("T")
+
+# Entries of removed items are swept when they outnumber the others by this many.
+_SPARE_ENTRIES = 64
+
+Rank = tuple[float, int]
+
+
+class Heap(Generic[T]):
+    """Items by rank; at most one item per name.
+
+    Removing an item leaves its entry behind, to be skipped or swept later: removal is cheap, and
+    memory stays in proportion to the number of queued items.
+    """
+
+    __slots__ = ("_count", "_entries", "_live")
+
+    def __init__(self) -> None:
+        # The third place makes entries of equal ranks comparable: the older one is first.
+        self._entries: list[tuple[Rank, int, Hashable, T]] = []
+        self._live: dict[Hashable, tuple[Rank, int, Hashable, T]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def push(self, rank: Rank, name: Hashable, item: T) -> None:
+        """Add an item, in place of the one of this name; lower ranks come out first."""
+        self._count += 1
+        entry = (rank, self._count, name, item)
+        self._live[name] = entry
+        heappush(self._entries, entry)
+
+    def pop(self) -> T:
+        """Take out and return the first item."""
+        while True:
+            entry = heappop(self._entries)
+            # Identity, as the name may have been taken out and pushed again with another rank.
+            if self._live.get(entry[2]) is entry:
+                del self._live[entry[2]]
+                return entry[3]
+
+    def rank(self) -> Rank:
+        """Return the rank of the first item, infinity when there is none."""
+        entries = self._entries
+        while entries:
+            entry = entries[0]
+            if self._live.get(entry[2]) is entry:
+                return entry[0]
+            heappop(entries)
+        return (inf, 0)
+
+    def discard(self, name: Hashable) -> bool:
+        """Take out the item of this name, wherever it is; return whether there was one."""
+        if self._live.pop(name, None) is None:
+            return False
+        if len(self._entries) > 2 * len(self._live) + _SPARE_ENTRIES:
+            self._entries = list(self._live.values())
+            heapify(self._entries)
+        return True
+
 
 # A key whose chunks cost nothing would be served without end; no chunk is charged less than this.
 _LEAST_COST = 1e-7
@@ -224,7 +287,7 @@ class Fresh:
         level.book(key, running.job.cost)
 
     def crowds(self, key: Hashable, priority: int, executors: int) -> bool:
-        """Whether too much waits before a job of this key, and the key has its fair share of that.
+        """True if too much waits before a job of this key, and the key has its fair share of that.
 
         Any thread may call it without the lock: the answer is right for some moment of the call.
         """
@@ -343,3 +406,67 @@ class Started:
             if run.chunk.running_job.over is None:
                 return run
         return None
+
+
+# --- a pair of queues and its executors -----------------------------------------------------------
+
+
+class Slot:
+    """The dispatcher's record of an executor: its current run, and the signal to wake it."""
+
+    __slots__ = ("number", "pair", "retired", "run", "since", "wake")
+
+    def __init__(self, number: int, pair: QueuePair) -> None:
+        self.number, self.pair = number, pair
+        self.wake = Signal()
+        self.run: Run | None = None
+        self.since = 0.0
+        self.retired = False
+
+
+class QueuePair:
+    """The queues of new and of started jobs that share executors.
+
+    Between two events no executor is idle while one of its two queues has a stage that can run.
+    """
+
+    __slots__ = ("closing", "fresh", "idle", "key", "rules", "slots", "started", "unfinished")
+
+    def __init__(self, key: Hashable, rules: QueueRules) -> None:
+        self.key, self.rules = key, rules
+        self.fresh = Fresh(rules)
+        self.started = Started()
+        self.slots: set[Slot] = set()
+        self.idle: list[Slot] = []  # the one that stopped last is woken first: its caches are warm
+        self.unfinished = 0  # jobs that are not over
+        self.closing = False
+
+    def is_full(self, key: Hashable, priority: int, rows: int) -> bool:
+        """True if there is no room for a job; one above the bounds may wait if it waits alone."""
+        if self.idle:
+            return False
+        fresh, rules = self.fresh, self.rules
+        waiting = len(fresh)
+        if waiting >= rules.jobs or (waiting > 0 and fresh.rows + rows > rules.rows):
+            return True
+        return fresh.crowds(key, priority, max(1, len(self.slots)))
+
+
+class Effects:
+    """Actions that an event asks its caller for, in this order."""
+
+    __slots__ = ("ended", "hires", "settled", "starts")
+
+    def __init__(self) -> None:
+        self.hires: list[Slot] = []  # give this slot a thread
+        self.ended: list[
+            RunningChunk
+        ] = []  # take this chunk's buffer back, as the next may want it
+        self.starts: list[Slot] = []  # wake this executor: it has a run, or is retired
+        self.settled: list[RunningJob] = []  # tell the caller how the job ended
+
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.settled or self.ended or self.hires)
+
+
+NOTHING = Effects()  # shared by all events that ask for nothing

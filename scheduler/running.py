@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.job import Job
-from scheduler.stages import Stages
+from scheduler.job import Job, Stages
 
 if TYPE_CHECKING:
     from scheduler.buffers import BufferPool
-    from scheduler.queue_pair import QueuePair
+    from scheduler.queues import QueuePair
     from scheduler.ticket import State
-
 
 _OPEN = threading.Lock()
 

@@ -99,7 +99,7 @@ def method(cls: type[Op]) -> str:
         passed = f"({names},)" if len(others) == 1 else f"({names})"
     given = "".join(f", {key}" for key in cls._fields)
     head = f"    def {name}({', '.join(['self', *parameters])}) -> Flow:"
-    doc = inspect.cleandoc(cls.__doc__ or "").splitlines()
+    doc = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].splitlines()
     lines = [f'        """{doc[0]}'] + [f"        {line}".rstrip() for line in doc[1:]]
     text = "\n".join(lines) + ('"""' if len(doc) == 1 else '\n        """')
     return f'{head}\n{text}\n        return self._apply("{cls.name}", {passed}{given})\n'

@@ -94,7 +94,9 @@ def parse(text: str) -> tuple[Fields, list[Fields]]:
     blocks = _blocks(text)
     head = next(blocks, None)
     if head is not None:
-        head = {**head, _FRAME: _last_line(text)}
+        # The categories of the frame a model was trained on: the last line of its text, as JSON.
+        tail = text[-_MOST_CATEGORIES:].rpartition(f"\n{_FRAME}:")[2] if _FRAME in text else ""
+        head = {**head, _FRAME: tail.partition("\n")[0].strip()}
     if head is None or "max_feature_idx" not in head:
         raise DamagedProgram("this is not a LightGBM model", found=repr(text[:40].strip()))
     trees = list(blocks)
@@ -106,12 +108,6 @@ def parse(text: str) -> tuple[Fields, list[Fields]]:
             found=f"{len(trees)} trees, the header tells of {len(sizes.split())}",
         )
     return head, trees
-
-
-def _last_line(text: str) -> str:
-    """The categories of the frame a model was trained on: the last line of its text, as JSON."""
-    tail = text[-_MOST_CATEGORIES:].rpartition(f"\n{_FRAME}:")[2] if _FRAME in text else ""
-    return tail.partition("\n")[0].strip()
 
 
 def categories_of(head: Fields) -> dict[int, Sequence[Any]]:
@@ -317,23 +313,20 @@ def _tests(
     left, right = (np.where(c >= 0, first_node + c, first_node + count + ~c) for c in children)
     categorical = (kind & _CATEGORICAL) != 0
     start, length, bits = _sets(fields, categorical, threshold, first_word)
+    # The tiniest numbers count as zero, as when LightGBM reads a row.
+    tiny = np.abs(threshold) < ZERO
+    below = np.nextafter(-ZERO, -np.inf)
+    moved = np.where(threshold >= 0, ZERO, below)
+    beside_zero = np.where(tiny | (threshold == -ZERO), moved, threshold)
     return {
         "feature": feature.astype(np.int32),
-        "threshold": np.where(categorical, 0.0, _beside_zero(threshold)),
+        "threshold": np.where(categorical, 0.0, beside_zero),
         "left": left.astype(np.int32),
         "right": right.astype(np.int32),
         "missing": _ways(kind, threshold, categorical),
         "category": start,
         "length": length,
     }, bits
-
-
-def _beside_zero(threshold: NDArray[Any]) -> NDArray[Any]:
-    """Thresholds that treat the tiniest numbers as zero, as LightGBM does when it reads a row."""
-    tiny = np.abs(threshold) < ZERO
-    below = np.nextafter(-ZERO, -np.inf)
-    moved = np.where(threshold >= 0, ZERO, below)
-    return np.where(tiny | (threshold == -ZERO), moved, threshold)
 
 
 def _ways(
@@ -435,7 +428,7 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _wrapper_answers(fit: Fitted, x: Flow, to: Importer) -> tuple[Flow, Flow]:
-    """What the booster answers, and its raw scores."""
+    """The answers of the booster, and its raw scores."""
     head, trees = parse(text_of(fit))
     scores, _ = scores_of(head, trees, columns(head, x, to), covers=to.covers)
     return answered(head, trees, scores), flat(scores)

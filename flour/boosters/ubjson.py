@@ -133,7 +133,7 @@ class _Reader:
         return fields
 
     def ended(self, sign: str, items: int, count: int | None) -> bool:
-        """Whether a container has all its items."""
+        """True if a container has all its items."""
         if count is not None:
             if count > len(self.raw):
                 raise ValueError("damaged UBJSON: more items than bytes")

@@ -48,7 +48,7 @@ class Model(NamedTuple):
 
     @property
     def vector(self) -> bool:
-        """Whether the leaves hold a value for every column."""
+        """True if the leaves hold a value for every column."""
         return bool(self.trees) and _leaf_width(self.trees[0]) > 1
 
 
@@ -142,7 +142,12 @@ def _model(data: Any) -> Model:
             hint="train with booster='gbtree', 'dart' or 'gblinear'",
         )
     inner = (booster["gbtree"] if name == "dart" else booster)["model"]
-    _check_columns(columns, inner)
+    # Every column has weights or trees of its own, or a place in every leaf.
+    trees = inner.get("trees", ())
+    rows = [trees[0].get(key, ()) for key in ("leaf_weights", "base_weights")] if len(trees) else []
+    most = max(map(len, (trees, inner.get("weights", ()), *rows)))
+    if columns > most:
+        raise ValueError(f"{columns} columns, and values for {most}")
     common: dict[str, Any] = {
         "width": width,
         "columns": columns,
@@ -152,18 +157,14 @@ def _model(data: Any) -> Model:
         "categories": _containers(inner.get("cats")),
     }
     if name == "gblinear":
-        return Model(**common, **_without_trees(inner["weights"], width, columns))
+        table = np.asarray(inner["weights"], np.float32)
+        if table.size != (width + 1) * columns:
+            raise ValueError(f"{table.size} weights for {width} features and {columns} columns")
+        table = table.reshape(width + 1, columns)
+        none = np.empty(0, np.int64)
+        return Model(**common, trees=(), info=none, weights=None, parallel=1, linear=table)
     weights = np.array(booster["weight_drop"], np.float32) if name == "dart" else None
     return Model(**common, **_with_trees(inner, columns, weights), linear=None)
-
-
-def _check_columns(columns: int, inner: Data) -> None:
-    """Every column has weights or trees of its own, or a place in every leaf."""
-    trees = inner.get("trees", ())
-    rows = [trees[0].get(key, ()) for key in ("leaf_weights", "base_weights")] if len(trees) else []
-    most = max(map(len, (trees, inner.get("weights", ()), *rows)))
-    if columns > most:
-        raise ValueError(f"{columns} columns, and values for {most}")
 
 
 def _with_trees(inner: Data, columns: int, weights: NDArray[np.float32] | None) -> dict[str, Any]:
@@ -175,15 +176,6 @@ def _with_trees(inner: Data, columns: int, weights: NDArray[np.float32] | None) 
         raise ValueError("every tree of a DART model has a weight")
     parallel = int(inner["gbtree_model_param"].get("num_parallel_tree", 1) or 1)
     return {"trees": trees, "info": info, "weights": weights, "parallel": max(parallel, 1)}
-
-
-def _without_trees(weights: object, width: int, columns: int) -> dict[str, Any]:
-    table = np.asarray(weights, np.float32)
-    if table.size != (width + 1) * columns:
-        raise ValueError(f"{table.size} weights for {width} features and {columns} columns")
-    table = table.reshape(width + 1, columns)
-    none = np.empty(0, np.int64)
-    return {"trees": (), "info": none, "weights": None, "parallel": 1, "linear": table}
 
 
 def _containers(data: Any) -> dict[int, Sequence[Any]]:
@@ -251,7 +243,10 @@ def scores_of(
 ) -> tuple[Flow, Flow | None]:
     """The margins, one column a class, and the leaves; those of `inplace_predict` if asked."""
     if model.linear is not None:
-        return _weighted(model.linear, model.base, x), None
+        absent = np.zeros(len(model.linear) - 1, np.float32)  # missing values add nothing
+        columns = x.cast("float32").to_dense().impute(np.nan, absent)
+        # The library adds the first column's base score to every column.
+        return columns.linear(model.linear[:-1].T, model.linear[-1] + model.base[0]), None
     count = len(model.trees)
     if rounds is not None:
         per_round = model.parallel * (1 if model.vector else model.columns)
@@ -270,13 +265,6 @@ def scores_of(
         dtype="float32",
     )
     return trees_op(x), TreeLeaves(**table, number=number)(x)
-
-
-def _weighted(weights: NDArray[np.float32], base: NDArray[np.float32], x: Flow) -> Flow:
-    """A linear booster's margins; missing values add nothing."""
-    columns = x.cast("float32").to_dense().impute(np.nan, np.zeros(len(weights) - 1, np.float32))
-    # The library adds the first column's base score to every column.
-    return columns.linear(weights[:-1].T, weights[-1] + base[0])
 
 
 def _joined(

@@ -1,1 +1,1 @@
-"""What a program is: types, nodes, operators, errors, and where each node comes from."""
+"""Programs: types, nodes, operators, errors, and where each node comes from."""

@@ -135,7 +135,7 @@ def _place(call: object) -> str:
 
 
 def _at(module: str, name: str) -> object:
-    """What a module that is loaded has under this name."""
+    """The object of this name in a module that is loaded."""
     here: object = sys.modules.get(module)
     for part in name.split("."):
         here = getattr(here, part, None)
@@ -143,7 +143,7 @@ def _at(module: str, name: str) -> object:
 
 
 def called(call: object) -> str:
-    """What a callable is called, for messages."""
+    """The name of a callable, for messages."""
     return str(
         getattr(call, "__qualname__", None) or getattr(call, "__name__", type(call).__name__)
     )

@@ -60,12 +60,12 @@ def text(kind: Type, who: str) -> None:
 
 
 def is_string(kind: Type) -> TypeGuard[Scalar | Category]:
-    """Whether it is one string per row."""
+    """True if it is one string per row."""
     return isinstance(kind, Scalar | Category) and kind.dtype == "string"
 
 
 def is_float(kind: Vector | Scalar) -> bool:
-    """Whether the values are floats."""
+    """True if the values are floats."""
     return kind.dtype in FLOATS
 
 

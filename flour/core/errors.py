@@ -150,14 +150,14 @@ def check_names(call: str, function: object, options: Iterable[str]) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether this is a finite number, 0 or more, and no truth value."""
+    """True if this is a finite number, 0 or more, and no truth value."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     return 0 <= float(value) < inf
 
 
 def is_count(value: object, least: int = 0) -> bool:
-    """Whether this is an integer of `least` or more, and no truth value."""
+    """True if this is an integer of `least` or more, and no truth value."""
     return isinstance(value, Integral) and is_number(value) and int(value) >= least
 
 

@@ -46,15 +46,10 @@ def read_columns(node: Node) -> frozenset[str]:
             found.update(map(str, kind.names))
         for before in item.inputs:
             if isinstance(before.type, Record) and item.op.name != "Narrow":  # its readers pick
-                found.update(_labels(item, before.type))
+                label = getattr(item.op, "label", None)
+                labels = getattr(item.op, "labels", None) if label is None else (label,)
+                found.update(map(str, before.type.names if labels is None else labels))
             if before not in seen:
                 seen.add(before)
                 left.append(before)
     return frozenset(found)
-
-
-def _labels(item: Node, record: Record) -> Iterable[str]:
-    """The columns that a node takes out of a record."""
-    label = getattr(item.op, "label", None)
-    labels = getattr(item.op, "labels", None) if label is None else (label,)
-    return map(str, record.names if labels is None else labels)

@@ -24,7 +24,7 @@ class ModelFormat:
     begins: bytes = b""
     """How such files begin, where another format has an ending in common with this one."""
     runs_code: bool = False
-    """Whether reading a file runs code that it names, as pickles do."""
+    """True if reading a file runs code that it names, as pickles do."""
 
 
 #: Every format by its name.

@@ -119,7 +119,7 @@ def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], No
 
 
 def readers(roots: Iterable[Node]) -> dict[Node, list[Node]]:
-    """Who reads each node, in topological order of the readers."""
+    """The readers of each node, in their topological order."""
     found: dict[Node, list[Node]] = {}
     for item in topological(roots):
         found.setdefault(item, [])

@@ -61,7 +61,7 @@ class Arity(Enum):
 
 
 class Bound(Enum):
-    """What limits an operator: touching memory, or computing on what it touched."""
+    """The limit of an operator: touching memory, or computing on what it touched."""
 
     MEMORY = "memory"
     COMPUTE = "compute"
@@ -190,11 +190,11 @@ class Op:
         return made
 
     def replace(self, **fields: object) -> Self:
-        """The same operator with some parameters changed."""
+        """This operator with some parameters changed."""
         return type(self)(**{**self.fields(), **fields})
 
     def digested(self) -> list[str]:
-        """What its digest is one of, besides its name."""
+        """The parts of its digest, besides its name."""
         return [_part(getattr(self, key)) for key in self._fields]
 
     def fields(self) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class Op:
 
     @classmethod
     def summary(cls) -> str:
-        """What the operator does, in the first sentence of its description."""
+        """The first sentence of the operator's description."""
         return f"{cls.name}: " + " ".join((cls.__doc__ or "").split("\n\n")[0].split())
 
     # --- what an operator defines -----------------------------------------------------------
@@ -228,7 +228,7 @@ class Op:
         raise NotImplementedError(f"{self.name}.infer")
 
     def reference(self, *inputs: Columns) -> Columns:
-        """What the operator means, on whole columns, in numpy."""
+        """The operator's meaning, on whole columns, in numpy."""
         raise NotImplementedError(f"{self.name}.reference")
 
     def structure(self) -> tuple[object, ...]:
@@ -245,12 +245,12 @@ class Op:
 
     @classmethod
     def has_emit(cls) -> bool:
-        """Whether one row of this operator can be native code."""
+        """True if one row of this operator can be native code."""
         return cls.emit is not Op.emit
 
     @classmethod
     def has_kernel(cls) -> bool:
-        """Whether a block of rows of this operator can be native code."""
+        """True if a block of rows of this operator can be native code."""
         return cls.kernel is not Op.kernel
 
     def made_of(self, width: int, made: Sequence[Made], kinds: Sequence[Type]) -> Made:
@@ -286,15 +286,15 @@ class Op:
         return union(inputs) if self.same_values or self.moves else ANYTHING
 
     def refuses_rows(self) -> bool:
-        """Whether computing it can be an error for some rows (a category never seen, NaN)."""
+        """True if computing it can be an error for some rows (a category never seen, NaN)."""
         return False
 
     def cuts_behind(self, *sources: Op) -> bool:
-        """Whether it cuts at fitted values where these operators made its inputs."""
+        """True if it cuts at fitted values where these operators made its inputs."""
         return self.cuts
 
     def mixes_rows(self) -> bool:
-        """Whether an answer depends on other rows: a block is then never cut, nor put together."""
+        """True if an answer depends on other rows: a block is then never cut, nor put together."""
         return False
 
     def held_bytes(self) -> int:
@@ -305,20 +305,20 @@ class Op:
         """Give that memory back until it runs again."""
 
     def runs_native(self) -> bool:
-        """Whether these very parameters can be native code, where the operator can."""
+        """True if these very parameters can be native code, where the operator can."""
         return True
 
     def remark(self) -> str:
-        """What is worth knowing of how these very parameters run, in few words."""
+        """A remark on how these very parameters run, in few words."""
         return ""
 
     def wants_kernel(self, *inputs: Type) -> bool:
-        """Whether to stand alone as a kernel rather than be fused, for these input types."""
+        """True if to stand alone as a kernel rather than be fused, for these input types."""
         return self.has_kernel() and (self.bound is Bound.COMPUTE or not self.has_emit())
 
 
 def belongs_to_flour(module: str) -> bool:
-    """Whether a module is one of this package."""
+    """True if a module is one of this package."""
     return module.startswith("flour.")
 
 
@@ -360,7 +360,7 @@ def _plain(value: object) -> object:
 
 
 def _items(value: object) -> tuple[object, ...]:
-    """What a field is made of."""
+    """The parts of a field."""
     if isinstance(value, Pieces):
         return value.parts
     return value if isinstance(value, tuple) else (value,)
@@ -485,7 +485,10 @@ def _field_value(  # noqa: PLR0911 (one for each kind)
         case {"op": data}:
             return from_data(data, find)
         case {"float": str(text)}:
-            return _float(text)
+            try:
+                return float.fromhex(text)
+            except (ValueError, OverflowError):
+                raise DamagedProgram("this is not a float", found=text[:80]) from None
         case {"function": str(place)}:
             return found_function(place)
         case {"type": data}:
@@ -497,10 +500,3 @@ def _field_value(  # noqa: PLR0911 (one for each kind)
         case None | bool() | int() | str():
             return value
     raise DamagedProgram("this is not a parameter", found=repr(value)[:80])
-
-
-def _float(text: str) -> float:
-    try:
-        return float.fromhex(text)
-    except (ValueError, OverflowError):
-        raise DamagedProgram("this is not a float", found=text[:80]) from None

@@ -13,7 +13,7 @@ Made = NDArray[np.int64]
 
 
 def merged(*parts: Made) -> Made:
-    """What is made of all of these, column by column; one column meets every column."""
+    """The raw columns of a result made of all of these; one column meets every column."""
     return reduce(_both, parts, np.full(1, NO_COLUMN))
 
 

@@ -53,7 +53,7 @@ def apply_op(item: Node, inputs: list[Columns]) -> Columns:
 
 
 def public(value: Columns, kind: Type) -> Any:
-    """What a caller sees: arrays, and scipy matrices for sparse vectors where scipy is there."""
+    """Values as a caller sees them: arrays, and scipy's matrices if it is there."""
     if isinstance(kind, Whole):
         return value[0]
     if isinstance(value, Sparse) and isinstance(kind, Vector):

@@ -33,7 +33,7 @@ class Sparse:
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Sparse:
-        """The same matrix in canonical form: sorted columns, duplicates summed."""
+        """This matrix in canonical form: sorted columns, duplicates summed."""
         csr = matrix.tocsr(copy=True)
         csr.sum_duplicates()
         return cls(
@@ -54,7 +54,7 @@ class Sparse:
         return self.shape[0]
 
     def with_data(self, data: NDArray[Any]) -> Sparse:
-        """The same pattern with other values."""
+        """This pattern with other values."""
         return Sparse(data, self.indices, self.indptr, self.shape)
 
     def toarray(self) -> NDArray[Any]:
@@ -64,7 +64,7 @@ class Sparse:
         return dense
 
     def to_scipy(self) -> Any:
-        """The same matrix as scipy.sparse.csr_matrix."""
+        """This matrix as scipy.sparse.csr_matrix."""
         from scipy.sparse import csr_matrix
 
         return csr_matrix((self.data, self.indices, self.indptr), shape=self.shape)

@@ -1,4 +1,4 @@
-"""What flows along the edges of a program: one value per row, or one for all rows.
+"""Types of the values along the edges of a program: one per row, or one for all rows.
 
     Scalar(dtype)                   a number, a bool or a string
     Category(dtype)                 a value out of an open set, to be encoded before arithmetic
@@ -216,7 +216,7 @@ class Vector:
     def having(
         self, *, width: int | None = None, dtype: str | None = None, sparse: bool | None = None
     ) -> Vector:
-        """The same type with some of its facts changed."""
+        """This type with some of its facts changed."""
         return Vector(
             self.width if width is None else width,
             self.dtype if dtype is None else dtype,
@@ -270,7 +270,7 @@ _WHOLE = re.compile(r"[a-z][a-z0-9_(),]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """What a model that is known by its name answers: its type is known when the model is."""
+    """The answer of a model that is known by its name: its type is known when the model is."""
 
     def __str__(self) -> str:
         return "Later"
@@ -387,7 +387,7 @@ class Extent(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether every number is finite."""
+        """True if every number is finite."""
         return not self.nan and self.largest <= LARGEST
 
 

@@ -205,7 +205,7 @@ def _values(column: Arrow) -> Arrow:
 
 
 def _is_wide(column: Arrow) -> bool:
-    """Whether float64 does not hold some of the whole numbers of a column."""
+    """True if float64 does not hold some of the whole numbers of a column."""
     values = _values(column)
     if str(values.type) not in {"int64", "uint64"}:
         return False
@@ -270,7 +270,8 @@ def _column(column: Arrow, kind: Type | None, path: str) -> Any:
             found=str(column.type)[:80],
             hint="unnest the column first; a vector takes lists, words are lists of strings",
         )
-    texts = isinstance(kind, Scalar | Category) and kind.dtype == "string" and _is_text(column)
+    texts = isinstance(kind, Scalar | Category) and kind.dtype == "string"
+    texts = texts and str(column.type) in {"string", "large_string", "string_view"}
     cells = text_cells(column) if texts and len(column) >= LEAST_ROWS else None
     if cells is not None:
         return cells
@@ -333,10 +334,6 @@ def _array(column: Arrow, path: str = "$") -> NDArray[Any]:
         none = [None] if values.dtype.kind not in "iuf" else [np.nan]
         values = np.concatenate([values, np.array(none)])
     return values.take(_codes(column, len(values) - 1))
-
-
-def _is_text(column: Arrow) -> bool:
-    return str(column.type) in {"string", "large_string", "string_view"}
 
 
 def _is_nested(column: Arrow) -> bool:

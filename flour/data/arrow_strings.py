@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import Text
-from flour.data.coerce_texts import document
+from flour.data.coerce_values import document
 
 #: Native code that fills views, if it can; what stands above attaches it.
 fillers: list[Callable[[NDArray[np.int64], Sequence[int], NDArray[np.int64] | None], bool]] = []
@@ -147,7 +147,7 @@ def _chunks(stream: _Stream, where: int) -> Iterator[_Owned]:
 
 
 def _of_array(capsules: tuple[object, object]) -> tuple[bytes, Sequence[_Chunk], object]:
-    """The same of a column in one chunk, which belongs to a capsule of Python's."""
+    """The type, the only chunk and the owner, a capsule of Python's, of a column."""
     schema = _Schema.from_address(_pointer(capsules[0], b"arrow_schema"))
     chunk = _Chunk.from_address(_pointer(capsules[1], b"arrow_array"))
     return bytes(schema.format), [chunk], capsules
@@ -162,7 +162,9 @@ def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
     """Addresses and lengths of one chunk."""
     rows, first = chunk.length, chunk.offset
     if kind == _VIEWS:
-        _fill_views(chunk, part)
+        texts = chunk.n_buffers - 3
+        bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
+        fill_views(part, [chunk.buffers[1] + 16 * chunk.offset], bases)
     else:
         dtype = np.dtype(_OFFSETS[kind])
         size = dtype.itemsize
@@ -171,12 +173,6 @@ def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
         np.subtract(ends[1:], ends[:-1], out=part[:, 1])
     if chunk.null_count:
         part[~bits(chunk.buffers[0], first, rows)] = 0, NONE
-
-
-def _fill_views(chunk: _Chunk, part: NDArray[np.int64]) -> None:
-    texts = chunk.n_buffers - 3
-    bases = np.array([chunk.buffers[2 + n] or 0 for n in range(texts)], np.int64)
-    fill_views(part, [chunk.buffers[1] + 16 * chunk.offset], bases)
 
 
 def fill_views(

@@ -1,4 +1,4 @@
-"""What a caller passed, classified once: a row or a block, in which form, of how many rows.
+"""The data of a call, classified once: a row or a block, its form, its number of rows.
 
     input             one row                               a block of rows
     Vector            numpy vector, list of numbers         2-d array, list of lists, frame
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
     data: Any
     rows: int
     single: bool
-    """Whether it is one row, whose answers are values and not arrays."""
+    """True if it is one row, whose answers are values and not arrays."""
 
     @property
     def block(self) -> Any:
@@ -88,17 +88,17 @@ class Batch(NamedTuple):
 
     @property
     def as_block(self) -> Batch:
-        """The same rows as a block: for callers that want arrays for a single row, too."""
+        """These rows as a block: for callers that want arrays for a single row, too."""
         return Batch(Kind.GENERAL, self.block, self.rows, single=False) if self.single else self
 
     @property
     def is_block(self) -> bool:
-        """Whether it is a block of rows that entries read as they are."""
+        """True if it is a block of rows that entries read as they are."""
         return self.kind in _BLOCKS
 
     @property
     def has_dtype(self) -> bool:
-        """Whether it comes in arrays, whose dtypes may need native code of their own."""
+        """True if it comes in arrays, whose dtypes may need native code of their own."""
         data = self.data
         if type(data) is dict:
             data = next(iter(data.values()), None)
@@ -295,19 +295,19 @@ def read_batch(inputs: Mapping[str, Type], data: object) -> Batch:
 
 
 def is_value(value: object) -> bool:
-    """Whether this is one value and not a column of them: a Decimal and pandas.NA are."""
+    """True if this is one value and not a column of them: a Decimal and pandas.NA are."""
     if value is None or isinstance(value, str | bytes | bool | int | float | np.generic):
         return True
     return not any(hasattr(value, name) for name in ("__len__", "__iter__", "__array__"))
 
 
 def are_values(row: Iterable[object]) -> bool:
-    """Whether all of these are single values."""
+    """True if all of these are single values."""
     return _VALUES.issuperset(map(type, row)) or all(map(is_value, row))
 
 
 def is_by_columns(data: object) -> TypeGuard[NDArray[Any]]:
-    """Whether it is an array of rows of numbers that do not lie one behind another."""
+    """True if it is an array of rows of numbers that do not lie one behind another."""
     return (
         type(data) is np.ndarray
         and data.ndim == 2
@@ -318,7 +318,7 @@ def is_by_columns(data: object) -> TypeGuard[NDArray[Any]]:
 
 
 def array_dtype(data: object) -> str | None:
-    """What an array's numbers are known by; None for data that has to be looked at."""
+    """The dtype and layout of an array's numbers; None for data that has to be looked at."""
     return data.dtype.str if type(data) is np.ndarray and data.dtype.kind in "biuf" else None
 
 

@@ -44,8 +44,7 @@ from flour.core.types import (
     Whole,
 )
 from flour.data.coerce_pairs import is_block, pair_rows
-from flour.data.coerce_texts import documents
-from flour.data.coerce_values import as_dtype, is_missing
+from flour.data.coerce_values import as_dtype, documents, is_missing
 from flour.data.frames import as_column, frame_columns, is_sparse, object_array
 
 Data = Any
@@ -93,7 +92,7 @@ def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]
 
 
 def is_named(name: str, kind: Type, data: Data) -> bool:
-    """Whether the data of a program's only input stands under the input's name."""
+    """True if the data of a program's only input stands under the input's name."""
     if isinstance(kind, Record) or not isinstance(data, Mapping) or set(data) != {name}:
         return False
     return not isinstance(kind, Pairs) or is_block(data[name])
@@ -186,12 +185,12 @@ def _width(
 
 
 def _is_held(own: np.dtype[Any], dtype: str) -> bool:
-    """Whether it is known by the column's own dtype: of floats, or of no others than these."""
+    """True if it is known by the column's own dtype: of floats, or of no others than these."""
     return own.kind == "f" or (own.kind in "biu" and np.can_cast(own, dtype))
 
 
 def _all_whole(data: Data, dtype: str) -> bool:
-    """Whether a column has neither missing values nor numbers that this dtype cannot hold."""
+    """True if a column has neither missing values nor numbers that this dtype cannot hold."""
     try:
         column = as_column(data)
     except ValueError:
@@ -206,7 +205,7 @@ def _all_whole(data: Data, dtype: str) -> bool:
 
 
 def _makes_floats(value: object, low: int, beyond: int) -> bool:
-    """Whether an estimator would read a frame's column with this value as floats."""
+    """True if an estimator would read a frame's column with this value as floats."""
     if isinstance(value, int | np.integer | Fraction):
         return not (value.denominator == 1 and low <= value < beyond)
     if isinstance(value, float | np.floating | Decimal):
@@ -245,7 +244,12 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
         case Text():
             return _texts(data, kind, path)
         case Tokens():
-            return _token_rows(data, path)
+            if isinstance(data, str | bytes) or not isinstance(data, Iterable) or is_sparse(data):
+                found = type(data).__name__
+                raise WrongDtype("expected rows of words", where=path, found=found, hint=_WORDS)
+            # Arrow's lists are no strings.
+            rows = data.to_pylist() if hasattr(data, "to_pylist") else data
+            return [_words(words, f"{path}[{i}]") for i, words in enumerate(rows)]
         case Pairs():
             return pair_rows(data, kind, path)
         case Whole(name):
@@ -272,7 +276,13 @@ WHOLE_DTYPES = {
 
 def _vector(data: Data, kind: Vector, path: str) -> Columns:
     if is_sparse(data):
-        return _from_sparse(data, kind, path)
+        if len(data.shape) != 2:
+            found = f"a sparse array of shape {data.shape}"
+            raise NotRectangular(_TWO, where=path, found=found, hint=_ROWS)
+        _check_width(data.shape, kind.width, path)
+        stored = Sparse.from_scipy(data)
+        typed = stored.with_data(as_dtype(stored.data, kind.dtype, path))
+        return typed if kind.sparse else typed.toarray()
     columns = frame_columns(data)
     if columns is not None:
         try:
@@ -318,16 +328,6 @@ def _check_width(shape: tuple[int, ...], width: int, path: str, names: str = "")
             found=f"{shape[0]} rows of {shape[1]}",
             hint=names or "was a column dropped or added after training?",
         )
-
-
-def _from_sparse(data: Data, kind: Vector, path: str) -> Columns:
-    if len(data.shape) != 2:
-        found = f"a sparse array of shape {data.shape}"
-        raise NotRectangular(_TWO, where=path, found=found, hint=_ROWS)
-    _check_width(data.shape, kind.width, path)
-    matrix = Sparse.from_scipy(data)
-    typed = matrix.with_data(as_dtype(matrix.data, kind.dtype, path))
-    return typed if kind.sparse else typed.toarray()
 
 
 def _rectangle(data: Data, path: str) -> NDArray[Any]:
@@ -507,14 +507,6 @@ def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:
 
 
 _ONE_TEXT = "pass documents one by one: ['a', 'b'] for two, without brackets of their own"
-
-
-def _token_rows(data: Data, path: str) -> list[list[str]]:
-    if isinstance(data, str | bytes) or not isinstance(data, Iterable) or is_sparse(data):
-        found = type(data).__name__
-        raise WrongDtype("expected rows of words", where=path, found=found, hint=_WORDS)
-    rows = data.to_pylist() if hasattr(data, "to_pylist") else data  # Arrow's lists are no strings
-    return [_words(words, f"{path}[{i}]") for i, words in enumerate(rows)]
 
 
 def _words(words: Data, path: str) -> list[str]:

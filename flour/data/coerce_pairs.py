@@ -29,14 +29,14 @@ _ROWS = 'one dict for each row, as in [{"city": "Rome", "age": 3}]'
 
 
 def is_one_row(data: object) -> bool:
-    """Whether this is one row rather than a block of rows."""
+    """True if this is one row rather than a block of rows."""
     if isinstance(data, Mapping):
         return True
     return isinstance(data, list | tuple) and bool(data) and all(map(_is_pair, data))
 
 
 def is_block(data: object) -> bool:
-    """Whether a value under an input's name is a row or a block, and not itself a row's value."""
+    """True if a value under an input's name is a row or a block, and not itself a row's value."""
     if isinstance(data, str | bytes | Number) or not isinstance(data, Iterable):
         return False
     return isinstance(data, Mapping) or not all(isinstance(item, str) for item in data) or not data
@@ -48,7 +48,12 @@ def _is_pair(item: object) -> bool:
 
 def _row(row: object, kind: Pairs, path: str) -> Row:
     if kind.keys:
-        return _map(row, kind, path)
+        if type(row) is dict and (plain := _plain(row, kind.keys)) is not None:
+            return plain
+        items = row.items() if isinstance(row, Mapping) else row
+        if not isinstance(items, Iterable) or not all(map(_is_couple, items)):
+            raise WrongDtype("expected a map", where=path, found=type(row).__name__, hint=_MAPS)
+        return [(_key(key, kind.keys, path), _value(v, f"{path}.{key}")) for key, v in items]
     if isinstance(row, Mapping):
         return [pair for name, value in row.items() for pair in _pairs(name, value, kind, path)]
     if isinstance(row, str | bytes) or not isinstance(row, Iterable):
@@ -62,16 +67,6 @@ def _row(row: object, kind: Pairs, path: str) -> Row:
             raise WrongDtype("expected a name and a value", where=where, found=found, hint=_ROWS)
         pairs += _pairs(item[0], item[1], kind, path)
     return pairs
-
-
-def _map(row: object, kind: Pairs, path: str) -> Row:
-    """ONNX's map from strings or whole numbers to numbers."""
-    if type(row) is dict and (found := _plain(row, kind.keys)) is not None:
-        return found
-    items = row.items() if isinstance(row, Mapping) else row
-    if not isinstance(items, Iterable) or not all(map(_is_couple, items)):
-        raise WrongDtype("expected a map", where=path, found=type(row).__name__, hint=_MAPS)
-    return [(_key(key, kind.keys, path), _value(v, f"{path}.{key}")) for key, v in items]
 
 
 def _plain(row: dict[Any, Any], keys: str) -> Row | None:
@@ -102,7 +97,8 @@ def _is_couple(item: object) -> bool:
 
 def _key(key: object, keys: str, path: str) -> str:
     """A key as a name: whole numbers by their digits, as which JSON has them, too."""
-    if isinstance(key, str) and (keys == "string" or _is_whole(key)):
+    whole = isinstance(key, str) and _WHOLE.fullmatch(key) and -_MOST <= int(key) < _MOST
+    if isinstance(key, str) and (keys == "string" or whole):
         return key
     if keys == "int64" and isinstance(key, Integral) and -_MOST <= int(key) < _MOST:
         return str(int(key))
@@ -111,10 +107,6 @@ def _key(key: object, keys: str, path: str) -> str:
 
 
 _MOST = 1 << 63
-
-
-def _is_whole(text: str) -> bool:
-    return _WHOLE.fullmatch(text) is not None and -_MOST <= int(text) < _MOST
 
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.errors import NotNumeric, WrongDtype
+from flour.core.errors import NotDecodable, NotNumeric, WrongDtype
+from flour.core.types import Text
 
 
 def as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
@@ -125,3 +126,48 @@ def is_missing(value: object) -> bool:
     return type(value).__name__ in {"NAType", "NaTType"} or (
         isinstance(value, float) and value != value  # noqa: PLR0124 (the definition of NaN)
     )
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+
+def documents(column: NDArray[Any], kind: Text, path: str) -> NDArray[Any]:
+    """The column's documents; what is already a str is never decoded."""
+    decoded = column.astype(object)
+    for i, value in enumerate(decoded):
+        if not isinstance(value, str):
+            decoded[i] = document(value, kind, f"{path}[{i}]")
+    return decoded
+
+
+def document(value: object, kind: Text, where: str) -> str:
+    """The document in a value that is no str: bytes are decoded, anything else is an error."""
+    if not isinstance(value, bytes):
+        found, hint = type(value).__name__, "an empty document is ''"
+        raise WrongDtype("expected text", where=where, found=found, hint=hint)
+    if not kind.encoding:
+        raise WrongDtype("expected text", where=where, found=_short(value), hint=_UNSAID)
+    try:
+        return value.decode(kind.encoding, kind.errors)
+    except UnicodeError as problem:
+        raise NotDecodable(
+            f"these bytes are no {kind.encoding}",
+            where=where,
+            found=_spot(value, problem),
+            hint="decode or write them anew, or fit with encoding= or with decode_error='replace'",
+        ) from problem
+
+
+_UNSAID = "the input has no encoding (or its readers disagree): decode the bytes first"
+
+
+def _short(value: bytes) -> str:
+    return f"bytes {value[:20]!r}{'...' if len(value) > 20 else ''}"
+
+
+def _spot(value: bytes, problem: UnicodeError) -> str:
+    """The bytes that the codec could not decode."""
+    if not isinstance(problem, UnicodeDecodeError):
+        return f"{_short(value)}: {problem}"[:120]
+    bad = problem.object[problem.start : min(problem.end, problem.start + 4)].hex(" ")
+    return f"{bad or 'nothing'} at byte {problem.start} of {len(value)}: {problem.reason}"

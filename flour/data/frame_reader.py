@@ -67,7 +67,9 @@ class FrameReader:
 
     def read(self, frame: Frame) -> Arrays | None:
         """A block of rows, or columns by name; None for what flour.data.coerce has to read."""
-        library = _library(type(frame))
+        kind = type(frame)
+        # A subclass is not looked up: it may read otherwise.
+        library = _LIBRARIES.get((kind.__module__.partition(".")[0], kind.__name__))
         if library is None:
             return None
         key, (other, known, layout) = library.key(frame), self._known
@@ -77,7 +79,14 @@ class FrameReader:
         if layout is None:
             return None
         if isinstance(self._kind, Record):
-            return _by_name(library, layout, frame)
+            found, arrays = {}, library.arrays(frame, layout)
+            for name, array, own, to in zip(
+                layout.names, arrays, layout.dtypes, layout.wanted, strict=True
+            ):
+                if array.dtype is not CELLS and array.dtype != _DTYPES[own]:
+                    return None  # whole numbers, or bools, of which some are missing
+                found[name] = array if own == to else array.astype(to)
+            return found
         block = library.block(frame)
         known = block.dtype.name in _NUMBERS
         dtype = block.dtype if layout is _WIDER else self._kind.dtype
@@ -126,17 +135,6 @@ _NOTHING = Layout([], [], [], [], uniform=True)
 _WIDER = Layout([], [], [], [], uniform=True)
 
 
-def _by_name(library: Library, layout: Layout, frame: Frame) -> dict[str, NDArray[Any]] | None:
-    found, arrays = {}, library.arrays(frame, layout)
-    for name, array, dtype, to in zip(
-        layout.names, arrays, layout.dtypes, layout.wanted, strict=True
-    ):
-        if array.dtype is not CELLS and array.dtype != _DTYPES[dtype]:
-            return None  # whole numbers, or bools, of which some are missing
-        found[name] = array if dtype == to else array.astype(to)
-    return found
-
-
 #: So few rows are copied in less time than an array for each column takes.
 _FEW = 64
 _DTYPES = {**{name: np.dtype(name) for name in _NUMBERS}, "string": np.dtype(object)}
@@ -155,7 +153,7 @@ def _wanted(kind: Type) -> str:
 
 
 def _accepts(wanted: str, dtypes: list[str], *, widens: bool) -> bool:
-    """Whether columns of these dtypes are computed in this one, and lose nothing."""
+    """True if columns of these dtypes are computed in this one, and lose nothing."""
     if wanted not in FLOATS or not _NUMBERS.issuperset(dtypes):
         return wanted != "" and set(dtypes) == {wanted}
     if widens:
@@ -271,8 +269,3 @@ _LIBRARIES = {
         *(_arrow_key, _arrow_columns, _foreign_dtype, _arrow_block, _arrow_arrays), widens=True
     ),
 }
-
-
-def _library(kind: type) -> Library | None:
-    """The library whose frames these are; none of a subclass, which may read otherwise."""
-    return _LIBRARIES.get((kind.__module__.partition(".")[0], kind.__name__))

@@ -17,7 +17,7 @@ Column = Any  # of Arrow or polars
 
 
 def is_sparse(data: object) -> bool:
-    """Whether it is a scipy.sparse matrix or array."""
+    """True if it is a scipy.sparse matrix or array."""
     return hasattr(data, "tocsr") and hasattr(data, "nnz")
 
 
@@ -51,10 +51,15 @@ def as_column(values: Any, path: str = "$") -> NDArray[Any]:
     values = decoded(values)  # missing values of dictionaries are lost on the way to numpy
     dtype = str(getattr(values, "dtype", ""))
     if dtype[:3] in ("Int", "UIn", "Flo", "boo") and hasattr(values, "isna"):
-        return _nullable(values)
+        if values.isna().any():
+            return np.asarray(values.to_numpy(dtype="float64", na_value=np.nan))
+        kind = values.dtype
+        return np.asarray(values.to_numpy(dtype=getattr(kind, "numpy_dtype", kind)))
     if hasattr(values, "to_numpy"):
         return as_array(values, path)
-    if isinstance(values, list | tuple) and any(_odd(value) for value in values):
+    cells = values if isinstance(values, list | tuple) else ()
+    # numpy turns numbers among strings into strings, and cuts bytes short.
+    if any(cell is None or isinstance(cell, str | bytes) for cell in cells):
         return object_array(values)
     return np.asarray(values)
 
@@ -85,18 +90,6 @@ def object_array(values: Sequence[Any]) -> NDArray[Any]:
     array = np.empty(len(values), object)
     array[:] = values
     return array
-
-
-def _odd(value: object) -> bool:
-    """numpy would turn a list that mixes these with numbers into strings, or cut bytes short."""
-    return value is None or isinstance(value, str | bytes)
-
-
-def _nullable(values: Any) -> NDArray[Any]:
-    if values.isna().any():
-        return np.asarray(values.to_numpy(dtype="float64", na_value=np.nan))
-    kind = values.dtype
-    return np.asarray(values.to_numpy(dtype=getattr(kind, "numpy_dtype", kind)))
 
 
 def frame(values: NDArray[Any] | Sequence[NDArray[Any]], names: Sequence[str]) -> Any:

@@ -110,7 +110,11 @@ class Nulls:
         self._order: list[str] = []
         for name, kind in inputs.items():
             fields = kind.fields if isinstance(kind, Record) else [(name, kind)]
-            words.update(field for field, sub in fields if _is_word(sub))
+            words.update(
+                field
+                for field, sub in fields
+                if isinstance(sub, Scalar | Category | Vector) and sub.dtype == "string"
+            )
             self._order += [field for field, sub in fields for _ in range(_width(sub))]
         self._words, self._names = frozenset(words), words.union(inputs)
 
@@ -217,7 +221,7 @@ _PLAIN: frozenset[type] = frozenset({dict, list, tuple})
 
 
 def has_nulls(data: object) -> bool:
-    """Whether this is a frame of a library with one kind of missing value."""
+    """True if this is a frame of a library with one kind of missing value."""
     kind = type(data)
     return (kind.__module__.partition(".")[0], kind.__name__) in _FRAMES
 
@@ -227,7 +231,3 @@ _FRAMES = {("polars", "DataFrame"), ("pyarrow", "Table"), ("pyarrow", "RecordBat
 
 def _count(found: int | Callable[[], int]) -> int:
     return found() if callable(found) else found
-
-
-def _is_word(kind: Type) -> bool:
-    return isinstance(kind, Scalar | Category | Vector) and kind.dtype == "string"

@@ -23,7 +23,7 @@ Key = tuple[list[str], list[tuple[Any, Any]]]
 
 
 def key(frame: Frame) -> Key | None:
-    """What is equal for frames of the same columns; None where blocks cannot be read."""
+    """A key that is equal for frames of the same columns; None where blocks cannot be read."""
     manager = frame._mgr  # noqa: SLF001 (see above)
     if manager.__class__ is not _manager(frame.__class__):
         return None
@@ -31,7 +31,7 @@ def key(frame: Frame) -> Key | None:
 
 
 def _content(block: Block) -> tuple[Any, Any]:
-    """What a block holds, and which columns of the frame these are.
+    """The values of a block, and which columns of the frame they are.
 
     A dtype stands by its name: numpy says that its dtype of objects equals any class.
     """

@@ -31,7 +31,7 @@ class Fitted(Protocol):
     """A fitted object of another library: any object, read by attributes that have no types."""
 
     def __getattribute__(self, name: str, /) -> Any:
-        """What the library has stored under this name."""
+        """The library's stored attribute of this name."""
 
 
 Adapter = Callable[[Fitted, Flow, "Importer"], Any]
@@ -114,7 +114,7 @@ def of_logarithms(logs: Flow) -> dict[str, Flow]:
 
 
 class Importer:
-    """What an adapter may ask for while it translates an estimator."""
+    """The questions that an adapter may ask while it translates an estimator."""
 
     #: Trees keep how much of the training data reached each node, for attribution.
     covers: bool = False
@@ -136,7 +136,7 @@ class Importer:
         raise NotImplementedError
 
     def as_features(self, estimator: Fitted, made: dict[str, Flow]) -> Flow:
-        """What `transform` of an estimator that also predicts answers."""
+        """The answer of `transform` of an estimator that also predicts."""
         raise NotImplementedError
 
     def python(self, call: object, what: str, otherwise: str = "") -> Function:
@@ -148,7 +148,7 @@ class Importer:
         raise NotImplementedError
 
     def rows(self, x: Flow) -> Any:
-        """What reaches this step of the sample; None without a sample."""
+        """The sample as it reaches this step; None without a sample."""
         raise NotImplementedError
 
     # --- refusing ----------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Importer:
         return self.matrix(x).cast("float64")
 
     def is_sparse(self, x: Flow) -> bool:
-        """Whether x is stored sparsely."""
+        """True if x is stored sparsely."""
         return isinstance(x.type, Vector) and x.type.sparse
 
     def promoted(self, x: Flow, *arrays: object) -> Flow:

@@ -177,7 +177,7 @@ class Flow(Signs):
         return known if len(known) == width else []
 
     def named(self, name: str) -> Flow:
-        """The same program with its one output called `name`."""
+        """This program with its one output called `name`."""
         return Flow({name: self.node}, self.origin, (self,))
 
     # --- shorthands --------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Flow(Signs):
         return apply(op, self, *others)
 
     def rounded(self, decimals: int) -> Flow:
-        """The same program whose outputs of floats have so many decimals, as numpy rounds them."""
+        """This program with its floats rounded to `decimals` decimals, as numpy rounds them."""
         if decimals not in range(16):
             raise ParameterError(
                 "decimals are a whole number from 0 to 15",
@@ -243,7 +243,7 @@ class Flow(Signs):
         return {name: public(values[item], item.type) for name, item in typed.outputs.items()}
 
     def retype(self, **kinds: Type) -> Flow:
-        """The same program over inputs of other types (another float width, sparse...)."""
+        """This program over inputs of other types (another float width, sparse...)."""
         key = tuple(kinds.get(name, kind) for name, kind in self.inputs().items())
         if key not in self._retyped:
             inputs = {name: node(Source(name, kind), ()) for name, kind in kinds.items()}
@@ -251,7 +251,7 @@ class Flow(Signs):
         return self._retyped[key]
 
     def on(self, x: Flow | None = None, **flows: Flow) -> Flow:
-        """The same program, reading flows in place of its inputs: the only one, or by name."""
+        """This program, reading flows in place of its inputs: the only one, or by name."""
         names = list(self.inputs())
         given = flows if x is None else {**dict.fromkeys(names, x), **flows}
         wrong = [name for name in given if name not in names]
@@ -267,7 +267,7 @@ class Flow(Signs):
         return made
 
     def _reading(self, inputs: Mapping[str, Node]) -> Flow:
-        """The same program with these nodes for its inputs."""
+        """This program with these nodes for its inputs."""
 
         def change(old: Node, read: tuple[Node, ...]) -> Node:
             named = isinstance(old.op, Source) and old.op.label in inputs

@@ -23,18 +23,11 @@ class Fluent(Numbers):
         return self._apply("AsVector", ())
 
     def barycentre(self, places: Flow, points: ArrayLike, reg: float) -> Flow:
-        """The weights with which some rows of `points` add up to x as nearly as they can.
-
-        `places` picks the rows. The weights add up to one; `reg` times the sum of squared distances
-        is added to the diagonal of the equations, so that there is always an answer.
-        """
+        """The weights with which some rows of `points` add up to x as nearly as they can."""
         return self._apply("Barycentre", (places,), points, reg)
 
     def bins(self, edges: ArrayLike, starts: ArrayLike) -> Flow:
-        """The number of its column's edges that x has reached (int64): edge <= x; NaN reaches all.
-
-        Column j's edges are edges[starts[j]:starts[j + 1]], ascending.
-        """
+        """The number of its column's edges that x has reached (int64): edge <= x; NaN reaches all."""
         return self._apply("Bins", (), edges, starts)
 
     def cast_like(self, y: Flow) -> Flow:
@@ -51,11 +44,7 @@ class Fluent(Numbers):
         *,
         strict: bool = False,
     ) -> Flow:
-        """The code of each number among its column's values (int64): `missing` for NaN.
-
-        Column j's values are values[starts[j]:starts[j + 1]], ascending, and codes go with them. A
-        value that is not among them has the code `unknown`; with `strict` it is an error.
-        """
+        """The code of each number among its column's values (int64): `missing` for NaN."""
         return self._apply("Categorise", (), values, codes, starts, missing, unknown, strict)
 
     def categorise_text(
@@ -69,11 +58,7 @@ class Fluent(Numbers):
         *,
         strict: bool = False,
     ) -> Flow:
-        """The code of each string among its column's texts; `missing` for NaN, `none` for None.
-
-        Column j's texts are texts[starts[j]:starts[j + 1]], and codes go with them (int64). A string
-        that is not among them has the code `unknown`; with `strict` it is an error.
-        """
+        """The code of each string among its column's texts; `missing` for NaN, `none` for None."""
         return self._apply(
             "CategoriseText", (), texts, codes, starts, none, missing, unknown, strict
         )
@@ -87,11 +72,7 @@ class Fluent(Numbers):
         *,
         within_words: bool = False,
     ) -> Flow:
-        """The count of each run of `low` to `high` characters that is in the vocabulary.
-
-        Runs of white space count as one space. With `within_words` no run crosses the edge of a word,
-        which has a space on either side.
-        """
+        """The count of each run of `low` to `high` characters that is in the vocabulary."""
         return self._apply("CharNgrams", (), vocabulary, low, high, within_words, dtype)
 
     def circular_convolve(self, y: Flow) -> Flow:
@@ -99,10 +80,7 @@ class Fluent(Numbers):
         return self._apply("CircularConvolve", (y,))
 
     def closeness(self, among: Flow) -> Flow:
-        """1 / distance for each neighbour; if any distance is zero, those get 1 and the others 0.
-
-        With a second input only the columns where it is not zero are neighbours; the rest get zero.
-        """
+        """1 / distance for each neighbour; if any distance is zero, those get 1 and the others 0."""
         return self._apply("Closeness", (among,))
 
     def concat(self, *others: Flow) -> Flow:
@@ -110,28 +88,17 @@ class Fluent(Numbers):
         return self._apply("Concat", others)
 
     def couple_pairs(self, classes: int) -> Flow:
-        """Class probabilities that agree best with those of each pair of classes.
-
-        Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ... with the probability of the first. The
-        probabilities are improved step by step, class by class, until every class is within 0.005 /
-        classes of its optimum; the result depends on this stopping rule.
-        """
+        """Class probabilities that agree best with those of each pair of classes."""
         return self._apply("CouplePairs", (), classes)
 
     def descend(self, left: ArrayLike, right: ArrayLike) -> Flow:
-        """The leaf a row reaches: at node j it goes right if column j is above zero, else left.
-
-        `left` and `right` hold the number of the next node, or -1 - leaf. Children come after parents.
-        """
+        """The leaf a row reaches: at node j it goes right if column j is above zero, else left."""
         return self._apply("Descend", (), left, right)
 
     def distances(
         self, points: ArrayLike, metric: str, p: float = 2.0, weights: ArrayLike = ()
     ) -> Flow:
-        """The distance to each point by a named metric, column after column, in float64.
-
-        `weights` are factors for minkowski and variances for seuclidean; empty means none.
-        """
+        """The distance to each point by a named metric, column after column, in float64."""
         return self._apply("Distances", (), points, metric, p, weights)
 
     def drop_words(self, words: Sequence[str]) -> Flow:
@@ -139,12 +106,7 @@ class Fluent(Numbers):
         return self._apply("DropWords", (), words)
 
     def duels(self, confidence: Flow, classes: int) -> Flow:
-        """Per class, its wins over the others one against one, confidences breaking ties.
-
-        Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ...: `won` holds 1 where the later class
-        wins, and `confidence` how clearly (negative for the earlier). The sum of a class's confidences
-        s counts as s / (3 (|s| + 1)), less than half a win.
-        """
+        """Per class, its wins over the others one against one, confidences breaking ties."""
         return self._apply("Duels", (confidence,), classes)
 
     def element(self, column: int) -> Flow:
@@ -156,10 +118,7 @@ class Fluent(Numbers):
         return self._apply("Fill", (), values, scalar)
 
     def gather(self, places: Flow) -> Flow:
-        """The columns of one vector that another vector of numbers picks, row by row.
-
-        A number outside the vector picks its nearest end.
-        """
+        """The columns of one vector that another vector of numbers picks, row by row."""
         return self._apply("Gather", (places,))
 
     def hashed_values(self, width: int, dtype: str = "float64", *, signed: bool = True) -> Flow:
@@ -169,10 +128,7 @@ class Fluent(Numbers):
     def hashing(
         self, width: int, dtype: str = "float64", *, signed: bool = True, binary: bool = False
     ) -> Flow:
-        """Words added up in the column their hash names; half of them negated with `signed`.
-
-        `binary` makes every column that any word fell into a one, even where signs cancelled.
-        """
+        """Words added up in the column their hash names; half of them negated with `signed`."""
         return self._apply("Hashing", (), width, signed, binary, dtype)
 
     def impute_in_turn(
@@ -184,23 +140,13 @@ class Fluent(Numbers):
         low: ArrayLike,
         high: ArrayLike,
     ) -> Flow:
-        """`filled`, its columns recomputed in turn from all others wherever x is NaN.
-
-        Step s writes column targets[s] as the row's product with weights[s] plus biases[s], limited
-        to the column's [low, high]. A row without any value is left as it was filled.
-        """
+        """`filled`, its columns recomputed in turn from all others wherever x is NaN."""
         return self._apply("ImputeInTurn", (filled,), targets, weights, biases, low, high)
 
     def impute_nearest(
         self, points: ArrayLike, means: ArrayLike, count: int, *, closeness: bool = False
     ) -> Flow:
-        """x, and where it is NaN the mean of that column over the nearest rows of a table.
-
-        The distance of two rows is taken over the columns that both have, scaled up to all columns.
-        Only rows that have the column are averaged, at most `count` of them, each with the weight one
-        or (`closeness`) one over its distance; among rows equally far the first are taken. Where no row
-        can be compared, the column's entry in `means` is used.
-        """
+        """x, and where it is NaN the mean of that column over the nearest rows of a table."""
         return self._apply("ImputeNearest", (), points, means, count, closeness)
 
     def impute_text(self, marker: str, text: Sequence[str], values: Sequence[str]) -> Flow:
@@ -215,26 +161,16 @@ class Fluent(Numbers):
         """The words as one document, with a separator between them."""
         return self._apply("Join", (), separator)
 
-    def join_texts(self, y: Flow) -> Flow:
-        """The document x followed by the document y."""
-        return self._apply("JoinTexts", (y,))
-
     def length(self) -> Flow:
         """The number of characters of a document, or of words in a list (int64)."""
         return self._apply("Length", ())
 
     def linear(self, weights: ArrayLike, bias: ArrayLike) -> Flow:
-        """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype.
-
-        An empty bias adds nothing.
-        """
+        """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype."""
         return self._apply("Linear", (), weights, bias)
 
     def look_up(self, table: ArrayLike, starts: ArrayLike, other: ArrayLike) -> Flow:
-        """The entry of each column's own table for its code; `other` for a code out of range.
-
-        Column j's table is table[starts[j]:starts[j + 1]].
-        """
+        """The entry of each column's own table for its code; `other` for a code out of range."""
         return self._apply("LookUp", (), table, starts, other)
 
     def lower(self) -> Flow:
@@ -242,24 +178,12 @@ class Fluent(Numbers):
         return self._apply("Lower", ())
 
     def matches_whole(self, pattern: str) -> Flow:
-        """Whether a string matches a regular expression from its first character to its last.
-
-        A missing string does not.
-        """
+        """Whether a string matches a regular expression from its first character to its last."""
         return self._apply("MatchesWhole", (), pattern)
 
     def matching_pursuit(self, gram: ArrayLike, atoms: int) -> Flow:
-        """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms.
-
-        In each step the atom with the largest product with the residual is added, then all chosen atoms
-        are fitted again through a Cholesky factor of their products `gram`. It ends early when the
-        residual is zero or the next atom depends on the others.
-        """
+        """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms."""
         return self._apply("MatchingPursuit", (), gram, atoms)
-
-    def matrix_products(self, y: Flow, left: int, inner: int, right: int) -> Flow:
-        """Matrix products of two flows: `count` times (left, inner) @ (inner, right), side by side."""
-        return self._apply("MatrixProducts", (y,), left, inner, right)
 
     def named_values(self, vocabulary: Sequence[str], dtype: str = "float64") -> Flow:
         """The numbers of the vocabulary's names, a column for each; those of one name are added up."""
@@ -270,75 +194,38 @@ class Fluent(Numbers):
         return self._apply("Narrow", (), labels)
 
     def nearest(self, count: int, *, heap: bool = False) -> Flow:
-        """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last.
-
-        With `heap`, equals for the last place are chosen as scikit-learn's heap does, which gives the
-        number 0 for what is not finite.
-        """
+        """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last."""
         return self._apply("Nearest", (), count, heap)
 
     def one_hot_codes(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
-        """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range.
-
-        Code c of input column j is output column starts[j] + c, up to starts[j + 1].
-        """
+        """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range."""
         return self._apply("OneHot", (), starts, dtype)
 
     def parse_csv(
         self, labels: Sequence[str], kinds: tuple[object, ...], separator: str = ","
     ) -> Flow:
-        """One CSV record per row as named columns; quoting as RFC 4180 has it.
-
-        An empty field is a missing number (NaN) in a column of floats, and None in one of categories.
-        """
+        """One CSV record per row as named columns; quoting as RFC 4180 has it."""
         return self._apply("ParseCsv", (), labels, kinds, separator)
 
     def phrases(self, low: int = 1, high: int = 1) -> Flow:
         """All phrases of `low` to `high` words, as words themselves."""
         return self._apply("Phrases", (), low, high)
 
-    def pick_at(self, places: Flow) -> Flow:
-        """The column of x that each index names; an index outside picks the nearest column."""
-        return self._apply("PickAt", (places,))
-
     def products(
         self, left: ArrayLike, right: ArrayLike, skip: int = 0, *, bias: bool = False
     ) -> Flow:
-        """The columns, then the product of terms left[i] and right[i] for each i; `skip` left out.
-
-        Terms are numbered as they are made, the columns first, so that a cube is a square times a
-        column. With `bias` a one comes ahead of the terms that are kept.
-        """
+        """The columns, then the product of terms left[i] and right[i] for each i; `skip` left out."""
         return self._apply("Products", (), left, right, skip, bias)
 
     def proportions(self) -> Flow:
         """x over its row sum; a row that sums to zero becomes equal shares."""
         return self._apply("Proportions", ())
 
-    def put_at(self, places: Flow, updates: Flow, reduction: str = "none") -> Flow:
-        """x with some columns set: each update goes where its index says, in order.
-
-        With a reduction, the update is added to what is there, or multiplied, or the larger or smaller
-        of both stays. An index outside means the nearest column.
-        """
-        return self._apply("PutAt", (places, updates), reduction)
-
     def ranks(
         self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
     ) -> Flow:
-        """The rank of each number among its column's quantiles, from 0 to 1.
-
-        Between two quantiles the rank is interpolated from below and from above, and the mean
-        counts (they differ where quantiles repeat). Numbers within `margin` of an end, or beyond it,
-        get the rank 0 or 1. With `sparse`, zeros stay zeros.
-        """
+        """The rank of each number among its column's quantiles, from 0 to 1."""
         return self._apply("Ranks", (), quantiles, ranks, margin, sparse)
-
-    def running_sum(
-        self, length: int, *, without_own: bool = False, backwards: bool = False
-    ) -> Flow:
-        """The sums of each run so far: with each column's own value or without, from either end."""
-        return self._apply("RunningSum", (), length, without_own, backwards)
 
     def runs(self, low: int = 1, high: int = 1, *, within_words: bool = False) -> Flow:
         """All runs of `low` to `high` characters, as words."""
@@ -347,29 +234,6 @@ class Fluent(Numbers):
     def scatter(self, values: Flow, width: int) -> Flow:
         """A sparse vector of `width` columns, each value in the column that `places` gives it."""
         return self._apply("Scatter", (values,), width)
-
-    def segment_max(self, length: int) -> Flow:
-        """The largest of each run; NaN if any is NaN."""
-        return self._apply("SegmentMax", (), length)
-
-    def segment_min(self, length: int) -> Flow:
-        """The smallest of each run; NaN if any is NaN."""
-        return self._apply("SegmentMin", (), length)
-
-    def segment_place(self, length: int, *, smallest: bool = False, last: bool = False) -> Flow:
-        """The index of the largest (or smallest) of each run: the first of equals, or the last.
-
-        Column by column, as onnxruntime does it: NaN wins only in a run's first column.
-        """
-        return self._apply("SegmentPlace", (), length, smallest, last)
-
-    def segment_product(self, length: int) -> Flow:
-        """The product of each run."""
-        return self._apply("SegmentProduct", (), length)
-
-    def segment_sum(self, length: int) -> Flow:
-        """The sum of each run."""
-        return self._apply("SegmentSum", (), length)
 
     def select(self, columns: ArrayLike) -> Flow:
         """Columns by number, in this order; a column may be picked more than once."""
@@ -380,10 +244,7 @@ class Fluent(Numbers):
         return self._apply("Share", ())
 
     def shortest_way(self, distances: Flow, table: ArrayLike) -> Flow:
-        """The way to each column of a table by the best of some rows: their distance plus the table's.
-
-        `places` picks rows of the table; a number outside it picks its nearest row.
-        """
+        """The way to each column of a table by the best of some rows: their distance plus the table's."""
         return self._apply("ShortestWay", (distances,), table)
 
     def softmax(self) -> Flow:
@@ -403,13 +264,7 @@ class Fluent(Numbers):
         beyond: str,
         keep: int,
     ) -> Flow:
-        """The B-splines of each column over its knots, as many as `ends` has; NaN gives zeros.
-
-        `knots` has a row for each column. Beyond a column's `bounds` the splines go on as `beyond`
-        says: constant or linear from the ends (whose values and slopes are ends[column] = (low, low
-        slope, high, high slope)), by their polynomials, periodically, or not at all. Only the first
-        `keep` splines of a column are kept.
-        """
+        """The B-splines of each column over its knots, as many as `ends` has; NaN gives zeros."""
         return self._apply("Splines", (), knots, bounds, ends, degree, beyond, keep)
 
     def split(self, separator: str = ",") -> Flow:
@@ -417,17 +272,11 @@ class Fluent(Numbers):
         return self._apply("Split", (), separator)
 
     def spread_distances(self, centres: ArrayLike, spreads: ArrayLike) -> Flow:
-        """The sum over columns of (x - centre)^2 / spread, for each row of `centres`.
-
-        The squared distance to each centre, measured in the spread (variance) around it.
-        """
+        """The sum over columns of (x - centre)^2 / spread, for each row of `centres`."""
         return self._apply("SpreadDistances", (), centres, spreads)
 
     def squared_distances(self, points: ArrayLike) -> Flow:
-        """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, computed in float64.
-
-        Float32 data and float32 points give the result rounded to float32, as the library does.
-        """
+        """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, computed in float64."""
         return self._apply("SquaredDistances", (), points)
 
     def strip_accents(self, *, ascii: bool = False) -> Flow:
@@ -435,11 +284,7 @@ class Fluent(Numbers):
         return self._apply("StripAccents", (), ascii)
 
     def sum_of_entries(self, table: ArrayLike, starts: ArrayLike) -> Flow:
-        """The sum over columns of a table's row, picked by that column's whole number.
-
-        The tables of all columns are stacked in `table`; `starts` has the first row of each. A
-        number outside its table picks the nearest end of the table.
-        """
+        """The sum over columns of a table's row, picked by that column's whole number."""
         return self._apply("SumOfEntries", (), table, starts)
 
     def sum_runs(self, run: int) -> Flow:
@@ -447,10 +292,7 @@ class Fluent(Numbers):
         return self._apply("SumRuns", (), run)
 
     def tally(self, weights: ArrayLike, against: ArrayLike, classes: int) -> Flow:
-        """Per class, the weights of the columns that name it plus the `against` of those that do not.
-
-        The columns hold class numbers in [0, classes); they are added up in order.
-        """
+        """Per class, the weights of the columns that name it plus the `against` of those that do not."""
         return self._apply("Tally", (), weights, against, classes)
 
     def to_dense(self) -> Flow:
@@ -465,20 +307,8 @@ class Fluent(Numbers):
         """The document's words: every match of a regular expression, or of its one group."""
         return self._apply("Tokenize", (), pattern)
 
-    def top_places(self, length: int, count: int, *, smallest: bool = False) -> Flow:
-        """The indices of the `count` largest (or smallest) of each run, best first, ties in order.
-
-        NaN is larger than every number.
-        """
-        return self._apply("TopPlaces", (), length, count, smallest)
-
     def topic_weights(self, words: ArrayLike, prior: float, tolerance: float, rounds: int) -> Flow:
-        """The weight of each topic (a row of `words`) in a document of word counts, not normalised.
-
-        Every document is solved by itself: its topics are weighted by its words, its words by its
-        topics, until the mean change falls below `tolerance` or `rounds` are over. The counts have the
-        dtype of `words`.
-        """
+        """The weight of each topic (a row of `words`) in a document of word counts, not normalised."""
         return self._apply("TopicWeights", (), words, prior, tolerance, rounds)
 
     def upper(self) -> Flow:
@@ -492,13 +322,6 @@ class Fluent(Numbers):
     def weighted_median(self, weights: ArrayLike) -> Flow:
         """The smallest column at which the columns in ascending order hold half of all weight."""
         return self._apply("WeightedMedian", (), weights)
-
-    def weighted_rows(self, weights: Flow, table: ArrayLike) -> Flow:
-        """The rows of a table that a vector of numbers picks, added up, each times its weight if given.
-
-        A number outside the table picks its nearest row.
-        """
-        return self._apply("WeightedRows", (weights,), table)
 
     def where(self, yes: Flow, no: Flow) -> Flow:
         """`yes` where x is true, else `no`: column by column, scalars meet every column."""

@@ -62,10 +62,6 @@ class Numbers:
         """The number whose hyperbolic sine is x."""
         return self._apply("Asinh", ())
 
-    def at_least(self, y: Flow) -> Flow:
-        """Whether x >= y; never for NaN."""
-        return self._apply("AtLeast", (y,))
-
     def atan(self) -> Flow:
         """The angle whose tangent is x."""
         return self._apply("Atan", ())
@@ -77,22 +73,6 @@ class Numbers:
     def binarize(self, threshold: float) -> Flow:
         """1 where x > threshold, else 0, in x's own dtype."""
         return self._apply("Binarize", (), threshold)
-
-    def bit_and(self, y: Flow) -> Flow:
-        """The bits that x and y both have."""
-        return self._apply("BitAnd", (y,))
-
-    def bit_not(self) -> Flow:
-        """The bits that x does not have."""
-        return self._apply("BitNot", ())
-
-    def bit_or(self, y: Flow) -> Flow:
-        """The bits that x or y has."""
-        return self._apply("BitOr", (y,))
-
-    def bit_xor(self, y: Flow) -> Flow:
-        """The bits in which x and y differ."""
-        return self._apply("BitXor", (y,))
 
     def both(self, y: Flow) -> Flow:
         """Whether x and y are both true."""
@@ -111,11 +91,7 @@ class Numbers:
         return self._apply("Ceil", ())
 
     def chi_wave(self, step: int, interval: float, *, sine: bool) -> Flow:
-        """One component of the additive chi-squared kernel's feature map; zero stays zero.
-
-        sqrt(x interval) for step 0, else sqrt(2 x interval / cosh(pi step interval)) times the cosine
-        or sine of step * interval * log(x).
-        """
+        """One component of the additive chi-squared kernel's feature map; zero stays zero."""
         return self._apply("ChiWave", (), step, interval, sine)
 
     def clip(self, low: ArrayLike, high: ArrayLike) -> Flow:
@@ -175,16 +151,8 @@ class Numbers:
         return self._apply("Impute", (), marker, values)
 
     def interpolate(self, knots: ArrayLike, heights: ArrayLike) -> Flow:
-        """The height at x of the straight lines between (knots, heights); NaN outside them.
-
-        Knots ascend. In float64 a number that is a knot gets exactly its height; in float32 it is
-        reached along the line from the left (numpy interpolates float64, scipy the rest).
-        """
+        """The height at x of the straight lines between (knots, heights); NaN outside them."""
         return self._apply("Interpolate", (), knots, heights)
-
-    def is_infinite(self, *, above: bool = True, below: bool = True) -> Flow:
-        """Whether x is infinite: above, below, or either way."""
-        return self._apply("IsInfinite", (), above, below)
 
     def is_missing(self, marker: float) -> Flow:
         """Whether x is missing: is the marker."""
@@ -193,10 +161,6 @@ class Numbers:
     def is_nan(self) -> Flow:
         """Whether x is not a number; never for whole numbers."""
         return self._apply("IsNan", ())
-
-    def larger_of(self, y: Flow) -> Flow:
-        """The larger of two; NaN if either is NaN."""
-        return self._apply("LargerOf", (y,))
 
     def less(self, operand: ArrayLike) -> Flow:
         """Whether x < operand, column by column; never for NaN."""
@@ -223,11 +187,7 @@ class Numbers:
         return self._apply("Log2", ())
 
     def log_sum_exp(self) -> Flow:
-        """log(sum(exp(x))), shifted by the row's maximum so that nothing overflows.
-
-        The largest terms are kept out of the sum and come back through log1p, which keeps the digits
-        of what is small beside them.
-        """
+        """log(sum(exp(x))), shifted by the row's maximum so that nothing overflows."""
         return self._apply("LogSumExp", ())
 
     def max(self) -> Flow:
@@ -245,10 +205,6 @@ class Numbers:
     def minus(self, y: Flow) -> Flow:
         """x - y of two flows; a scalar meets every column."""
         return self._apply("Minus", (y,))
-
-    def modulo(self, y: Flow) -> Flow:
-        """The remainder with the sign of y, as Python's; for whole numbers zero where y is zero."""
-        return self._apply("Modulo", (y,))
 
     def multiply(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x * operand, column by column."""
@@ -282,15 +238,8 @@ class Numbers:
         """1 - x: the probability of the other class."""
         return self._apply("OneMinus", ())
 
-    def only_one(self, y: Flow) -> Flow:
-        """Whether exactly one of x and y is true."""
-        return self._apply("OnlyOne", (y,))
-
     def over(self, y: Flow) -> Flow:
-        """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse.
-
-        Whole numbers divide as float64.
-        """
+        """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse."""
         return self._apply("Over", (y,))
 
     def plus(self, y: Flow) -> Flow:
@@ -300,10 +249,6 @@ class Numbers:
     def power(self, exponent: float) -> Flow:
         """x ** exponent: NaN where x is below zero and the exponent is not whole."""
         return self._apply("Power", (), exponent)
-
-    def power_of(self, y: Flow) -> Flow:
-        """x to the power of y; whole numbers wrap around, and negative powers of them are cut off."""
-        return self._apply("PowerOf", (y,))
 
     def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """operand / x, column by column (`1 / flow` is written so)."""
@@ -317,29 +262,9 @@ class Numbers:
         """x where it is above zero, else zero; NaN stays NaN."""
         return self._apply("Relu", ())
 
-    def remainder(self, y: Flow) -> Flow:
-        """The remainder with the sign of x, as C's fmod; for whole numbers zero where y is zero."""
-        return self._apply("Remainder", (y,))
-
     def rint(self) -> Flow:
         """The nearest whole number; halves go to the even one."""
         return self._apply("Rint", ())
-
-    def same(self, y: Flow) -> Flow:
-        """Whether x == y; never for NaN."""
-        return self._apply("Same", (y,))
-
-    def same_text(self, y: Flow) -> Flow:
-        """Whether two strings are equal, character by character; never where there is none."""
-        return self._apply("SameText", (y,))
-
-    def shift_left(self, y: Flow) -> Flow:
-        """The bits of x moved up by y places; none are left where y is no number of its places."""
-        return self._apply("ShiftLeft", (y,))
-
-    def shift_right(self, y: Flow) -> Flow:
-        """The bits of x moved down by y places; its sign fills what was moved."""
-        return self._apply("ShiftRight", (y,))
 
     def sigmoid(self) -> Flow:
         """1 / (1 + exp(-x)), zero where exp(-x) overflows: scipy's expit to the last bits."""
@@ -356,10 +281,6 @@ class Numbers:
     def sinh(self) -> Flow:
         """The hyperbolic sine of x."""
         return self._apply("Sinh", ())
-
-    def smaller_of(self, y: Flow) -> Flow:
-        """The smaller of two; NaN if either is NaN."""
-        return self._apply("SmallerOf", (y,))
 
     def sqrt(self) -> Flow:
         """The square root of x: NaN below zero."""
@@ -400,10 +321,6 @@ class Numbers:
     def undo_yeo_johnson(self, exponents: ArrayLike) -> Flow:
         """The number whose Yeo-Johnson transform is x, an exponent a column, in the wider width."""
         return self._apply("UndoYeoJohnson", (), exponents)
-
-    def whole_quotient(self, y: Flow) -> Flow:
-        """x / y of whole numbers, rounded towards zero; zero where y is zero."""
-        return self._apply("WholeQuotient", (y,))
 
     def yeo_johnson(self, exponents: ArrayLike) -> Flow:
         """The Yeo-Johnson power transform, an exponent a column, in the wider float width."""

@@ -33,7 +33,7 @@ _KEYS = {"graph", "nodes", "origins", "outputs"}
 
 
 def is_graph_file(path: str | Path) -> bool:
-    """Whether a file of this name is a graph."""
+    """True if a file of this name is a graph."""
     name = Path(path).name
     return name.endswith((ENDING, f".{TEXT}")) or name == TEXT
 

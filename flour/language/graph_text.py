@@ -102,7 +102,7 @@ def read_graph(text: str, file: str) -> Flow:
 
 
 def _key(tree: ast.expr) -> Any:
-    """What stands in brackets: a number, a name, several of these, a range."""
+    """The text in brackets: a number, a name, several of these, a range."""
     if isinstance(tree, ast.Slice):
         return slice(*(each and ast.literal_eval(each) for each in (tree.lower, tree.upper)))
     return ast.literal_eval(tree)
@@ -220,7 +220,7 @@ class _Reader:
         return [self._flow(text, name) for text in texts]
 
     def _reads(self, name: str, facts: Mapping[str, Any]) -> list[Flow]:
-        """What a node reads: columns that follow each other go together."""
+        """The inputs of a node: columns that follow each other go together."""
         texts = facts.get("reads", ())
         texts = [texts] if isinstance(texts, str) else list(texts)
         columns = [text for text in texts if text in self._data.get("inputs", {})]

@@ -110,7 +110,7 @@ def switch(value: Flow, branches: Mapping[Any, Flow], otherwise: Operand) -> Flo
 
 @deferrable
 def first_match(branches: Sequence[tuple[Flow, Operand]], otherwise: Operand) -> Flow:
-    """What stands behind the first condition that holds, else `otherwise`.
+    """The value of the first condition that holds, else `otherwise`.
 
     Of models with several outputs, those that all branches have.
     """
@@ -121,16 +121,16 @@ def first_match(branches: Sequence[tuple[Flow, Operand]], otherwise: Operand) ->
     several = [value for value in values if isinstance(value, Flow) and len(value.outputs) > 1]
     if not several:
         return _choice([condition for condition, _ in pairs], values)
-    names = [name for name in several[0].outputs if all(_has(value, name) for value in values)]
+    names = [
+        name
+        for name in several[0].outputs
+        if all(isinstance(value, Flow) and name in value.outputs for value in values)
+    ]
     if not names:
         raise TypeMismatch("the branches of a choice have no output in common", where=str(here()))
     conditions = [condition for condition, _ in pairs]
     made = {name: _choice(conditions, [v[name] for v in values]) for name in names}  # type: ignore[index]  # they are flows
     return outputs(**made)
-
-
-def _has(value: object, name: str) -> bool:
-    return isinstance(value, Flow) and name in value.outputs
 
 
 def _choice(conditions: Sequence[Flow], values: Sequence[Any]) -> Flow:
@@ -317,7 +317,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     together: bool = False,
     name: str | None = None,
 ) -> Flow:
-    """What a coroutine answers for each row: features of a store, an answer of another server.
+    """The answer of a coroutine for each row: features of a store, an answer of another server.
 
     It is called with the values of `reads`, once a row, or once a request if `together`. Of several
     coroutines, all are called, and the first good answer counts. It has `timeout` seconds (with
@@ -333,7 +333,9 @@ def fetch(  # noqa: PLR0913 (each has a default)
     functions = tuple(map(function, asked))
     kind = type_of(gives)
     spare = isinstance(otherwise, Flow)
-    plain = () if otherwise is None or spare else (_plain(otherwise),)
+    if isinstance(otherwise, np.ndarray | np.generic):
+        otherwise = otherwise.tolist()
+    plain = () if otherwise is None or spare else (otherwise,)
     extension("operators")("")
     op = _here(
         REGISTRY["Fetch"],
@@ -379,11 +381,6 @@ def _check_coroutine(call: Any, count: int) -> None:
             found=f"{called(call)}{signature} and {count} values: {problem}"[:200],
             hint="flour.fetch(load, row['a'], row['b'], ...) calls load(a, b)",
         ) from None
-
-
-def _plain(value: Any) -> Any:
-    """A value as data."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def _here(kind: type[Any], *fields: object) -> Any:

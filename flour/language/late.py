@@ -141,12 +141,12 @@ def _flows(value: object) -> Iterator[Flow]:
 
 
 def has_later(flow: Flow) -> bool:
-    """Whether the type of an output is not known yet."""
+    """True if the type of an output is not known yet."""
     return any(isinstance(item.type, Later) for item in flow.outputs.values())
 
 
 def is_graph(flow: object) -> bool:
-    """Whether a program has to be linked before it can run."""
+    """True if a program has to be linked before it can run."""
     return isinstance(flow, Flow) and any(item.op.name in GRAPH for item in flow.nodes())
 
 

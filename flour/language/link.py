@@ -97,18 +97,16 @@ class _Linker:
         origin, notes = here()._replace(step=label), made.origins()
         for each in made.nodes():
             if each not in known and not isinstance(each.op, Source):
-                inner = [_inside(place, label) for place in notes.get(each, ())]
+                inner = [
+                    place._replace(step=f"{label}.{place.step}") if place.step else place
+                    for place in notes.get(each, ())
+                ]
                 notes[each] = (origin, *inner)
         return with_origins(made.outputs, notes)
 
 
-def _inside(place: Origin, label: str) -> Origin:
-    """A place in a model that is part of a graph."""
-    return place._replace(step=f"{label}.{place.step}") if place.step else place
-
-
 def _reads(item: Node) -> Sequence[Node]:
-    """What has to be linked before a node; the program of a plan in the graph is a world apart."""
+    """Nodes to link before a node; the program of a plan in the graph is a world apart."""
     return item.inputs[: len(item.op.given)] if item.op.name == "ModelCall" else item.inputs  # type: ignore[attr-defined]  # the operator's field
 
 

@@ -23,7 +23,7 @@ _OK = 200
 
 
 def call(url: str, *, inputs: Mapping[str, Flow], output: str, gives: Any, **policy: Any) -> Flow:
-    """What a model of another server answers for each row; `policy` is that of `fetch`.
+    """The answer of another server's model for each row; `policy` is that of `fetch`.
 
     `url` is that of the model, as in `http://host:8000/v2/models/fraud`; `inputs` are its tensors.
     """
@@ -41,7 +41,9 @@ def call(url: str, *, inputs: Mapping[str, Flow], output: str, gives: Any, **pol
         body = {"inputs": [_tensor(*each) for each in zip(names, values, strict=True)]}
         asked = {**body, "outputs": [{"name": output}]}
         answer = json.loads(await _posted(url, json.dumps(asked).encode()))
-        return _value(answer["outputs"][0])
+        tensor = answer["outputs"][0]
+        data = tensor["data"]
+        return data[0] if len(tensor["shape"]) == 1 else data
 
     # The name of the model: clients read names of nodes, and have no use for addresses.
     policy.setdefault("name", parts.path.rstrip("/").rpartition("/")[2] or "call")
@@ -53,12 +55,6 @@ def _tensor(name: str, value: Any) -> dict[str, Any]:
         shape, data = [1, len(value)], value.tolist()
         return {"name": name, "shape": shape, "datatype": "FP64", "data": data}
     return {"name": name, "shape": [1], "datatype": _DATATYPES[type(value)], "data": [value]}
-
-
-def _value(tensor: Mapping[str, Any]) -> object:
-    """A number, a string, or the numbers of a row."""
-    data = tensor["data"]
-    return data[0] if len(tensor["shape"]) == 1 else data
 
 
 async def _posted(url: str, body: bytes) -> bytes:

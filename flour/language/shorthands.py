@@ -27,7 +27,7 @@ class Shorthands(Fluent):
 
         @property
         def type(self) -> Type:
-            """What the one output of the flow is."""
+            """The type of the flow's one output."""
 
     def scale(self, mean: ArrayLike, deviation: ArrayLike) -> Flow:
         """(x - mean) / deviation, column by column."""
@@ -106,7 +106,7 @@ class Shorthands(Fluent):
         return self.categorise(values, np.concatenate(order), starts, none, none)
 
     def isin(self, values: Sequence[Any]) -> Flow:
-        """Whether x is one of these values, column by column; NaN and missing strings never are."""
+        """True if x is one of these values, column by column; NaN and missing strings never are."""
         fine = _listed(values)
         if not fine or any(isinstance(each, str) != is_strings(self.type) for each in values):
             raise ParameterError(
@@ -212,7 +212,7 @@ def _unlisted(found: object) -> ParameterError:
 
 
 def is_strings(kind: Type) -> bool:
-    """Whether the values are documents or strings."""
+    """True if the values are documents or strings."""
     return isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
 
 

@@ -135,7 +135,11 @@ def _short(value: str) -> str:
 def text(flow: Flow) -> str:
     """The program as aligned lines."""
     rows = [
-        ("in" if line.operator == "in" else line.name, _middle(line), line.type, line.place)
+        (
+            *(("in", line.name) if line.operator == "in" else (line.name, line.call)),
+            line.type,
+            line.place,
+        )
         for line in lines(flow)
     ]
     names = {line.node: line.name for line in lines(flow)}
@@ -146,10 +150,6 @@ def text(flow: Flow) -> str:
         for row in rows
     )
     return "\n".join(row.rstrip() for row in padded) + "\n"
-
-
-def _middle(line: Line) -> str:
-    return line.name if line.operator == "in" else line.call
 
 
 # --- Mermaid --------------------------------------------------------------------------------------

@@ -126,9 +126,10 @@ def _box(line: Line, spot: tuple[int, int], ends: list[str]) -> str:
         ("", line.type),
         ("soft", line.place),
     )
+    cut = [(kind, row if len(row) <= 31 else f"{row[:30]}…") for kind, row in rows]
     written = "".join(
-        f'<text class="{kind}" x="{x + 8}" y="{y + 16 * number + 18}">{escape(_cut(row))}</text>'
-        for number, (kind, row) in enumerate(rows)
+        f'<text class="{kind}" x="{x + 8}" y="{y + 16 * number + 18}">{escape(row)}</text>'
+        for number, (kind, row) in enumerate(cut)
     )
     full = "\n".join([line.call, line.type, *map(str, line.places)])
     kind = "end" if ends or line.operator == "in" else "node"
@@ -136,10 +137,6 @@ def _box(line: Line, spot: tuple[int, int], ends: list[str]) -> str:
         f'<g class="{kind}"><title>{escape(full)}</title>'
         f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>{written}</g>\n'
     )
-
-
-def _cut(row: str, most: int = 31) -> str:
-    return row if len(row) <= most else row[: most - 1] + "…"
 
 
 def show(flow: Flow, form: str = "text") -> str:

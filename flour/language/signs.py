@@ -154,7 +154,7 @@ class Signs(Shorthands):
         return made
 
     def _floats(self) -> bool:
-        """Whether fitted numbers can be used as they are, or an operator has to complain."""
+        """True if fitted numbers can be used as they are, or an operator has to complain."""
         kind = self.type
         return not isinstance(kind, Scalar | Vector) or kind.dtype in (*FLOATS, "string")
 
@@ -177,5 +177,5 @@ class Signs(Shorthands):
             ) from None
 
     def _constant(self, values: Any) -> Flow:
-        """The same numbers for every row."""
+        """These numbers for every row."""
         return self._apply("Fill", (), values=values.reshape(-1), scalar=values.ndim == 0)

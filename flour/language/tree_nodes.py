@@ -51,7 +51,13 @@ def _grow(node: Any, where: str, nodes: list[tuple[Any, ...]], leaves: list[list
     place = len(nodes)
     if not isinstance(node, Mapping):
         nodes.append((-1, 0.0, len(leaves), 0, 0))
-        leaves.append(_leaf(node, where))
+        try:
+            values = np.atleast_1d(np.asarray(node, np.float64))
+        except (TypeError, ValueError):
+            values = np.empty((0, 0))
+        if values.ndim != 1 or not values.size:
+            raise _wrong("a node is a dict, a leaf a number or a list of numbers", where, node)
+        leaves.append([float(value) for value in values])
         return place
     _check(node, where)
     nodes.append(())
@@ -59,16 +65,6 @@ def _grow(node: Any, where: str, nodes: list[tuple[Any, ...]], leaves: list[list
     side = _SIDES[node.get("missing")]
     nodes[place] = (node["column"], float(node["at_most"]), *below, side)
     return place
-
-
-def _leaf(node: Any, where: str) -> list[float]:
-    try:
-        values = np.atleast_1d(np.asarray(node, np.float64))
-    except (TypeError, ValueError):
-        values = np.empty((0, 0))
-    if values.ndim != 1 or not values.size:
-        raise _wrong("a node is a dict, a leaf a number or a list of numbers", where, node)
-    return [float(value) for value in values]
 
 
 def _check(node: Mapping[str, Any], where: str) -> None:

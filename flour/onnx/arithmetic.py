@@ -1,28 +1,29 @@
-"""Operators on two or more tensors of one dtype, broadcast as numpy does."""
+"""Arithmetic on tensors, broadcast as numpy does: pairs, functions of each number, casts."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
 from math import prod
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.op import Op
 from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.spelling import spelt
 from flour.onnx.tensor import Tensor, broadcast, native_dtype, positive, spread
 from flour.onnx.tensors import dtype_of
 from flour.ops import pairwise
 from flour.ops.compare import Equal
+from flour.ops.onnx_cast import WriteFloats, WriteWhole, text_of
 from flour.ops.onnx_equal import SameText
-from flour.ops.trigonometry import BitNot, Not
+from flour.ops.structure import AsVector, Take, TakeText
+from flour.ops.trigonometry import BitNot, IsInfinite, Not
 
 Function = Callable[..., Flow]
 
@@ -66,11 +67,6 @@ def operands(call: Call) -> list[Tensor]:
     return [left, right]
 
 
-def op_of(op: Op) -> Function:
-    """The function of flows that applies an operator."""
-    return op.__call__
-
-
 def two(
     call: Call, function: Function, on_lengths: Callable[[Any, Any], Any] | None = None
 ) -> Tensor:
@@ -82,52 +78,14 @@ def two(
     return together(call, operands(call), function)
 
 
-def pair(call: Call, op: Op) -> Tensor:
-    """An operator that is one of ours."""
-    return two(call, op_of(op))
-
-
-def _adapt(name: str, op: type[pairwise.Pairwise], since: int = 1) -> None:
-    """Import ONNX's operator of this name, of two inputs, as ours."""
-
-    @onnx_op(name, since=since)
-    def paired(call: Call) -> Tensor:
-        return pair(call, op())
-
-
-_adapt("Greater", pairwise.Above)
-_adapt("GreaterOrEqual", pairwise.AtLeast, since=12)
-_adapt("And", pairwise.Both)
-_adapt("Or", pairwise.Either)
-_adapt("Xor", pairwise.OnlyOne)
-_adapt("BitwiseAnd", pairwise.BitAnd, since=18)
-_adapt("BitwiseOr", pairwise.BitOr, since=18)
-_adapt("BitwiseXor", pairwise.BitXor, since=18)
-
-
 # --- arithmetic -----------------------------------------------------------------------------------
-
-
-@onnx_op("Add")
-def _add(call: Call) -> Tensor:
-    return _with_constant(call, "add", lambda x, y: x.plus(y), operator.add)
-
-
-@onnx_op("Sub")
-def _sub(call: Call) -> Tensor:
-    return _with_constant(call, "subtract", lambda x, y: x.minus(y), operator.sub)
-
-
-@onnx_op("Mul")
-def _mul(call: Call) -> Tensor:
-    return _with_constant(call, "multiply", lambda x, y: x.times(y), operator.mul)
 
 
 @onnx_op("Div")
 def _div(call: Call) -> Tensor:
     if call[0].dtype in FLOATS:
         return _with_constant(call, "divide", lambda x, y: x.over(y), operator.floordiv)
-    return two(call, op_of(pairwise.WholeQuotient()), operator.floordiv)
+    return two(call, pairwise.WholeQuotient(), operator.floordiv)
 
 
 def _with_constant(call: Call, method: str, function: Function, on_lengths: Any) -> Tensor:
@@ -148,20 +106,22 @@ def _with_constant(call: Call, method: str, function: Function, on_lengths: Any)
 @onnx_op("Mod", since=10)
 def _mod(call: Call) -> Tensor:
     if call.attribute("fmod", 0):
-        return pair(call, pairwise.Remainder())
-    return pair(call, pairwise.Modulo())
+        return two(call, pairwise.Remainder())
+    return two(call, pairwise.Modulo())
 
 
 @onnx_op("Pow")
 def _pow(call: Call) -> Tensor:
     base, exponent = call[0], call[1]
-    if base.dtype in FLOATS and exponent.rank <= base.rank and _is_two(exponent):
+    fits = base.dtype in FLOATS and exponent.rank <= base.rank
+    # onnxruntime multiplies, too, where the exponent is known to be 2.
+    if fits and exponent.size == 1 and exponent.known and np.all(exponent.value == 2):
         return Tensor.of(call.flow(base).square(), base.shape, base.axis)
     whole = exponent.dtype not in FLOATS and base.dtype not in FLOATS
     if whole and (exponent.value is None or np.any(exponent.value < 0)):
         raise NotNative("whole numbers to powers that may be negative")
     if base.dtype == exponent.dtype:
-        return two(call, op_of(pairwise.PowerOf()))
+        return two(call, pairwise.PowerOf())
     if whole:
         return two(call, lambda x, y: pairwise.PowerOf()(x, y.cast(base.dtype)))
     narrow = {base.dtype, exponent.dtype} <= {"float32", "int8", "int16", "uint8", "uint16"}
@@ -173,31 +133,11 @@ def _pow(call: Call) -> Tensor:
     return two(call, function)
 
 
-def _is_two(exponent: Tensor) -> bool:
-    """Whether the exponent is known to be 2: then onnxruntime multiplies, too."""
-    return exponent.value is not None and exponent.size == 1 and bool(np.all(exponent.value == 2))
-
-
 def _many(call: Call, function: Function) -> Tensor:
     result = call[0]
     for index in range(1, len(call.inputs)):
         result = together(call, [result, call[index]], function)
     return result
-
-
-@onnx_op("Max")
-def _max(call: Call) -> Tensor:
-    return _many(call, op_of(pairwise.LargerOf()))
-
-
-@onnx_op("Min")
-def _min(call: Call) -> Tensor:
-    return _many(call, op_of(pairwise.SmallerOf()))
-
-
-@onnx_op("Sum")
-def _sum(call: Call) -> Tensor:
-    return _many(call, lambda x, y: x.plus(y))
 
 
 # --- comparisons and logic ------------------------------------------------------------------------
@@ -206,48 +146,26 @@ def _sum(call: Call) -> Tensor:
 @onnx_op("Equal")
 def _equal(call: Call) -> Tensor:
     if call[0].dtype == call[1].dtype == "string":
-        return _equal_texts(call)
-    return two(call, op_of(pairwise.Same()), operator.eq)
-
-
-def _equal_texts(call: Call) -> Tensor:
-    """Whether strings are equal; known ones are looked up, so that native code makes no strings."""
-    left, right = sorted(operands(call), key=lambda item: item.known)
-    shape, axis = broadcast([left, right])
-    if left.value is not None and right.value is not None:
-        return Tensor.constant(np.asarray(left.value == right.value), axis)
-    if right.value is not None:
-        texts = np.broadcast_to(right.value, shape).reshape(-1)
-        return Tensor.of(_is_text(call.flow(spread(left, shape, axis)), texts), shape, axis)
-    flows = [
-        call.flow(item).element(0) if item.size == 1 else call.flow(spread(item, shape, axis))
-        for item in (left, right)
-    ]
-    return Tensor.of(SameText()(*flows), shape, axis)
-
-
-def _is_text(flow: Flow, texts: NDArray[Any]) -> Flow:
-    """Whether the string of each column equals the text of that column."""
-    width = len(texts)
-    none, other = np.zeros(width, np.int64), np.ones(width, np.int64)
-    ends = np.arange(width + 1)
-    codes = flow.categorise_text(texts.tolist(), none, ends, other, other, other, strict=False)
-    return Equal([0])(codes)
-
-
-@onnx_op("Less")
-def _less(call: Call) -> Tensor:
-    return two(call, lambda x, y: pairwise.Above()(y, x))
-
-
-@onnx_op("LessOrEqual", since=12)
-def _less_equal(call: Call) -> Tensor:
-    return two(call, lambda x, y: pairwise.AtLeast()(y, x))
-
-
-@onnx_op("Not")
-def _not(call: Call) -> Tensor:
-    return Tensor.of(Not()(call.flow(call[0])), call[0].shape, call[0].axis)
+        # Known strings are looked up, so that native code makes none.
+        left, right = sorted(operands(call), key=lambda item: item.known)
+        shape, axis = broadcast([left, right])
+        if left.value is not None and right.value is not None:
+            return Tensor.constant(np.asarray(left.value == right.value), axis)
+        if right.value is not None:
+            texts = np.broadcast_to(right.value, shape).reshape(-1)
+            width = len(texts)
+            none, other = np.zeros(width, np.int64), np.ones(width, np.int64)
+            ends = np.arange(width + 1)
+            codes = call.flow(spread(left, shape, axis)).categorise_text(
+                texts.tolist(), none, ends, other, other, other, strict=False
+            )
+            return Tensor.of(Equal([0])(codes), shape, axis)
+        flows = [
+            call.flow(item).element(0) if item.size == 1 else call.flow(spread(item, shape, axis))
+            for item in (left, right)
+        ]
+        return Tensor.of(SameText()(*flows), shape, axis)
+    return two(call, pairwise.Same(), operator.eq)
 
 
 @onnx_op("BitwiseNot", since=18)
@@ -258,7 +176,7 @@ def _bit_not(call: Call) -> Tensor:
 @onnx_op("BitShift", since=11)
 def _bit_shift(call: Call) -> Tensor:
     left = call.attribute("direction") == "LEFT"
-    return pair(call, pairwise.ShiftLeft() if left else pairwise.ShiftRight())
+    return two(call, pairwise.ShiftLeft() if left else pairwise.ShiftRight())
 
 
 @onnx_op("Where", since=9)
@@ -268,7 +186,15 @@ def _where(call: Call) -> Tensor:
         test, one, other = (np.asarray(item.value) for item in _three(call))
         return Tensor.constant(np.where(test, one, other), broadcast(_three(call))[1])
     if yes.dtype == "string":
-        return _where_text(call, condition, yes, no)
+        # Strings are looked up among those of both sides.
+        from flour.ops.indexed import PickAt
+
+        shape, axis = broadcast([condition, yes, no])
+        width = prod(shape)
+        both = concat(*(call.flow(spread(item, shape, axis)) for item in (yes, no)))
+        chosen = call.flow(spread(condition, shape, axis))
+        here, there = (call.flow(Tensor.constant(np.arange(width) + s)) for s in (0, width))
+        return Tensor.of(PickAt()(both, chosen.where(here, there)), shape, axis)
     return together(call, _three(call), lambda test, x, y: test.where(x, y))
 
 
@@ -276,29 +202,7 @@ def _three(call: Call) -> list[Tensor]:
     return [call[0], call[1], call[2]]
 
 
-def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """Strings are looked up among those of both sides."""
-    from flour.ops.indexed import PickAt
-
-    shape, axis = broadcast([condition, yes, no])
-    width = prod(shape)
-    both = concat(*(call.flow(spread(item, shape, axis)) for item in (yes, no)))
-    test = call.flow(spread(condition, shape, axis))
-    here, there = (call.flow(Tensor.constant(np.arange(width) + s)) for s in (0, width))
-    return Tensor.of(PickAt()(both, test.where(here, there)), shape, axis)
-
-
 # --- other dtypes ---------------------------------------------------------------------------------
-
-
-@onnx_op("Cast", since=6)
-def _cast(call: Call) -> Tensor:
-    return converted(call, call[0], dtype_of(call.attribute("to")))
-
-
-@onnx_op("CastLike", since=15)
-def _cast_like(call: Call) -> Tensor:
-    return converted(call, call[0], call[1].dtype)
 
 
 def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
@@ -313,3 +217,113 @@ def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
         with np.errstate(all="ignore"):
             return Tensor.constant(item.value.astype(native_dtype(dtype)), item.axis)
     return Tensor.of(call.flow(item).cast(native_dtype(dtype)), item.shape, item.axis)
+
+
+# --- strings of numbers; see flour.ops.onnx_cast for the rules ------------------------------------
+
+
+def spelt(call: Call, item: Tensor) -> Tensor:
+    """Numbers as strings."""
+    if item.symbolic:
+        raise NotNative("the number of rows would become a value")
+    if item.value is not None:
+        strings = written(item.value.reshape(-1)).reshape(item.shape)
+        return Tensor(item.shape, "string", item.axis, None, strings)
+    flow = call.flow(item)
+    table = _table(flow)
+    if table is not None:
+        indices, entries = table
+        return Tensor.of(TakeText(written(entries).tolist())(indices), item.shape, item.axis)
+    op = WriteFloats() if getattr(flow.type, "dtype", "") in FLOATS else WriteWhole()
+    return Tensor.of(op(flow), item.shape, item.axis)
+
+
+def written(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Known numbers as onnxruntime writes them."""
+    strings = np.empty(len(values), object)
+    strings[:] = [text_of(value) for value in values]
+    return strings
+
+
+def _table(flow: Flow) -> tuple[Flow, NDArray[Any]] | None:
+    """The indices and the table that numbers are looked up in; None if they are not."""
+    if isinstance(flow.node.op, AsVector):
+        flow = flow.input(0)
+    op = flow.node.op
+    return (flow.input(0), op.table.array) if isinstance(op, Take) else None
+
+
+# --- functions of each number ---------------------------------------------------------------------
+
+
+#: Operators that are a method of a flow, wherever its dtype is one of ours.
+_METHODS = {
+    **{name: name.lower() for name in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan")},
+    **{name: name.lower() for name in ("Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh")},
+    **{name: name.lower() for name in ("Exp", "Log", "Sqrt", "Erf", "Sigmoid", "Reciprocal")},
+    **{name: name.lower() for name in ("Abs", "Sign", "Relu", "Floor", "Ceil")},
+    "IsNaN": "is_nan",
+    "Neg": "negate",
+    "Round": "rint",
+}
+
+
+def each(call: Call, function: Function) -> Tensor:
+    """A function of every value of the first input."""
+    item = call[0]
+    if item.symbolic or item.dtype == "string":
+        raise NotNative("it computes on numbers")
+    if not item.size:
+        return item
+    return Tensor.of(function(call.flow(item)), item.shape, item.axis)
+
+
+@onnx_op(*_METHODS)
+def _method(call: Call) -> Tensor:
+    method = _METHODS[call.node.op_type]
+    return each(call, methodcaller(method))
+
+
+@onnx_op("IsInf", since=10)
+def _is_inf(call: Call) -> Tensor:
+    above, below = (bool(call.attribute(f"detect_{w}", 1)) for w in ("positive", "negative"))
+    return each(call, IsInfinite(above=above, below=below))
+
+
+@onnx_op("Clip")
+def _clip(call: Call) -> Tensor:
+    """The larger of x and low, then the smaller of that and high; a bound that lacks is finite."""
+    result, dtype = call[0], call[0].dtype
+    for place, name, op in ((1, "min", pairwise.LargerOf), (2, "max", pairwise.SmallerOf)):
+        bound = call.optional(place)
+        limit = getattr(np.finfo(dtype), name) if dtype in FLOATS else None
+        value = call.attribute(name, limit)
+        if bound is None and value is not None:
+            bound = Tensor.constant(np.array(value, dtype))
+        if result.size and bound is not None:
+            result = together(call, [result, bound], op())
+    return result
+
+
+# --- operators of one expression ------------------------------------------------------------------
+
+onnx_op("Add")(lambda call: _with_constant(call, "add", lambda x, y: x.plus(y), operator.add))
+onnx_op("Sub")(lambda call: _with_constant(call, "subtract", lambda x, y: x.minus(y), operator.sub))
+onnx_op("Mul")(lambda call: _with_constant(call, "multiply", lambda x, y: x.times(y), operator.mul))
+onnx_op("Max")(lambda call: _many(call, pairwise.LargerOf()))
+onnx_op("Min")(lambda call: _many(call, pairwise.SmallerOf()))
+onnx_op("Sum")(lambda call: _many(call, lambda x, y: x.plus(y)))
+onnx_op("Less")(lambda call: two(call, lambda x, y: pairwise.Above()(y, x)))
+onnx_op("LessOrEqual", since=12)(lambda call: two(call, lambda x, y: pairwise.AtLeast()(y, x)))
+onnx_op("Not")(lambda call: Tensor.of(Not()(call.flow(call[0])), call[0].shape, call[0].axis))
+onnx_op("Cast", since=6)(lambda call: converted(call, call[0], dtype_of(call.attribute("to"))))
+onnx_op("CastLike", since=15)(lambda call: converted(call, call[0], call[1].dtype))
+onnx_op("Identity")(lambda call: call[0])
+onnx_op("Greater")(lambda call: two(call, pairwise.Above()))
+onnx_op("GreaterOrEqual", since=12)(lambda call: two(call, pairwise.AtLeast()))
+onnx_op("And")(lambda call: two(call, pairwise.Both()))
+onnx_op("Or")(lambda call: two(call, pairwise.Either()))
+onnx_op("Xor")(lambda call: two(call, pairwise.OnlyOne()))
+onnx_op("BitwiseAnd", since=18)(lambda call: two(call, pairwise.BitAnd()))
+onnx_op("BitwiseOr", since=18)(lambda call: two(call, pairwise.BitOr()))
+onnx_op("BitwiseXor", since=18)(lambda call: two(call, pairwise.BitXor()))

@@ -120,7 +120,7 @@ def _trees(node: NodeProto, attributes: dict[str, Any], where: str) -> None:
 
 
 def _forest(node: NodeProto, attributes: dict[str, Any], where: str) -> None:
-    """The same for the operator with separate leaves."""
+    """No test of the operator with separate leaves leads back to a node above it."""
     count, edges = len(_ints(attributes, "nodes_featureids")), []
     for branch in ("true", "false"):
         to, leaf = (_ints(attributes, f"nodes_{branch}{what}") for what in ("nodeids", "leafs"))

@@ -146,7 +146,12 @@ class Importer:
         #: Nodes with native code are kept apart from those without; else all go to onnxruntime.
         self._apart = apart
         self.native_only = native_only
-        self.static = not (_has_rows(model.graph) if rows is None else rows)
+        if rows is None:  # an input's first dimension is open, or a row of one is a map
+            has_rows = any(
+                port.kind == "map" or (port.shape and not isinstance(port.shape[0], int))
+                for port in model.graph.inputs
+            )
+        self.static = not (has_rows if rows is None else rows)
         #: The first dimension of every input is that of the rows, even if declared otherwise.
         self.all_rows = rows is True
         self.values: ChainMap[str, Tensor] = ChainMap()
@@ -300,7 +305,9 @@ class Importer:
             "", [item for item in results if item is not None] if self.answers(node) else ()
         )
         self._total_size += sum(
-            item.size for item in results if item is not None and not _among(item, inputs)
+            item.size
+            for item in results
+            if item is not None and not any(item is each for each in inputs)
         )
         if self._total_size > MAX_MADE:
             raise NotNative("values and index tables would fill the memory")
@@ -312,7 +319,7 @@ class Importer:
                 self.absent[name] = f"{node.title} does not make this output here"
 
     def answers(self, node: NodeDef) -> bool:
-        """Whether an output of the node is an output of the model."""
+        """True if an output of the node is an output of the model."""
         return not self._answered.isdisjoint(node.outputs)
 
     def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> Call:
@@ -359,11 +366,6 @@ class Importer:
         )
 
 
-def _among(item: Tensor, inputs: tuple[Tensor | None, ...]) -> bool:
-    """Whether a node's output is one of its inputs, unchanged."""
-    return any(item is each for each in inputs)
-
-
 def _reading(flow: Flow) -> Flow:
     """The program with a document as its input, where its only string is read as a document."""
     inputs = flow.inputs()
@@ -405,19 +407,13 @@ def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
         raise NotNative(f"this use is not understood ({problem})"[:160]) from problem
 
 
-def _has_rows(graph: GraphDef) -> bool:
-    """Whether the model leaves the first dimension of an input open, or a row of one is a map."""
-    return any(
-        port.kind == "map" or (port.shape and not isinstance(port.shape[0], int))
-        for port in graph.inputs
-    )
-
-
 def _entered(port: Port, flow: Flow, shape: tuple[int, ...], axis: int | None) -> Tensor:
     """The tensor of a row of an input."""
     if port.kind == "map":
         return Map(shape, port.dtype, axis, flow, key=port.key)
-    return Tensor.of(_pinned(flow), shape, axis)
+    # The model's own dtype, for data of any float width.
+    dtype = str(getattr(flow.type, "dtype", "string"))
+    return Tensor.of(flow if dtype == "string" else flow.cast(dtype), shape, axis)
 
 
 def _source_type(port: Port, shape: tuple[int, ...], axis: int | None) -> Type:
@@ -438,12 +434,6 @@ def _sources(kinds: Mapping[str, Type], *, static: bool) -> dict[str, Flow]:
     fields = tuple((name, Scalar(kind.dtype)) for name, kind in kinds.items())  # type: ignore[union-attr]  # no records here
     record = source("X", Record(fields))
     return {name: record.columns([name]) for name in kinds}
-
-
-def _pinned(flow: Flow) -> Flow:
-    """The input in the model's own dtype, for data of any float width."""
-    dtype = str(getattr(flow.type, "dtype", "string"))
-    return flow if dtype == "string" else flow.cast(dtype)
 
 
 __all__ = ["Importer", "from_onnx", "import_model"]

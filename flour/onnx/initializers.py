@@ -1,4 +1,4 @@
-"""What onnxruntime's session options say of a model's constants.
+"""A model's constants in onnxruntime's session options.
 
 `SessionOptions.add_initializer` puts another array in place of a model's constant. Options cannot
 be asked which they replace, so onnxruntime is: a model of the same constants alone answers with

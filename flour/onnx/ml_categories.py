@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
@@ -36,7 +35,11 @@ def key_index(
     unknown = np.full(width, count)
     if item.dtype == "string":
         texts = [*map(str, keys)]
-        none, missing = (_first(texts, text, width) for text in (NONE_TEXT, NAN_TEXT))
+        # The index of a text, or the number of texts, for each of a row's values.
+        none, missing = (
+            np.full(width, texts.index(text) if text in texts else len(texts))
+            for text in (NONE_TEXT, NAN_TEXT)
+        )
         texts, all_codes = texts * width, np.tile(codes, width)
         return flow.categorise_text(texts, all_codes, starts, none, missing, unknown, strict=strict)
     values = np.asarray(keys)
@@ -52,11 +55,6 @@ def key_index(
         unknown,
         strict=strict,
     )
-
-
-def _first(texts: Sequence[str], text: str, width: int) -> NDArray[Any]:
-    """The index of a text, or the number of texts, for each of a row's values."""
-    return np.full(width, texts.index(text) if text in texts else len(texts))
 
 
 def _mapped(call: Call, keys: Any, values: Any, default: Any, *, nan: bool = False) -> Tensor:
@@ -78,14 +76,8 @@ def _label_encoder_1(call: Call) -> Tensor:
     return _mapped(call, range(len(names)), names, str(call.attribute("default_string", "_Unused")))
 
 
-@onnx_op("LabelEncoder", since=2, domain=ML)
-def _label_encoder_2(call: Call) -> Tensor:
-    return _encoded(call, nan=False)
-
-
-@onnx_op("LabelEncoder", since=4, domain=ML)
-def _label_encoder(call: Call) -> Tensor:
-    return _encoded(call, nan=True)
+onnx_op("LabelEncoder", since=2, domain=ML)(lambda call: _encoded(call, nan=False))
+onnx_op("LabelEncoder", since=4, domain=ML)(lambda call: _encoded(call, nan=True))
 
 
 def _encoded(call: Call, *, nan: bool) -> Tensor:
@@ -132,7 +124,13 @@ def _one_hot(call: Call) -> Tensor:
     text = item.dtype == "string"
     cats = list(call.attribute("cats_strings" if text else "cats_int64s", ()))
     if not cats:
-        return _none_of_them(call, item, strict=strict)
+        # Zeros: categories of the other kind are none of the input's.
+        others = [call.attribute(f"cats_{kind}", ()) for kind in ("strings", "int64s")]
+        count = max(map(len, others))
+        if strict or not count:
+            raise NotNative("a one-hot encoder without categories for its input")
+        zeros = Fill(np.zeros(item.size * count, np.float32))(call.anchor)
+        return Tensor.of(zeros, (*item.shape, count), item.axis)
     last = {value: index for index, value in enumerate(cats)}
     if len(last) != len(cats):
         raise NotNative("a category is listed twice")
@@ -142,16 +140,6 @@ def _one_hot(call: Call) -> Tensor:
     starts = np.arange(item.size + 1) * len(cats)
     columns = codes.one_hot_codes(starts, dtype="float32").to_dense()
     return Tensor.of(columns, (*item.shape, len(cats)), item.axis)
-
-
-def _none_of_them(call: Call, item: Tensor, *, strict: bool) -> Tensor:
-    """Zeros: categories of the other kind are none of the input's."""
-    others = [call.attribute(f"cats_{kind}", ()) for kind in ("strings", "int64s")]
-    count = max(map(len, others))
-    if strict or not count:
-        raise NotNative("a one-hot encoder without categories for its input")
-    zeros = Fill(np.zeros(item.size * count, np.float32))(call.anchor)
-    return Tensor.of(zeros, (*item.shape, count), item.axis)
 
 
 @onnx_op("CategoryMapper", domain=ML)

@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import (
     ML,
-    Classes,
-    Matrix,
     classes,
     link_name,
     linked,
@@ -51,39 +48,24 @@ def _classifier(call: Call) -> tuple[Tensor, Tensor]:
     x, labels, link = matrix(call), classes(call, "classlabels_ints"), link_name(call)
     bias = narrow(call.attribute("intercepts"))
     weights = _weights(call, bias.size, x.width)
-    if bias.size == 2 and len(labels.labels) == 2 and _are_opposite(weights, bias):
+    # One dot product is enough where the first class's scores are minus the second's.
+    two = bias.size == 2 and len(labels.labels) == 2
+    if two and np.all(weights[0] == -weights[1]) and np.all(bias[0] == -bias[1]):
         scores = x.map(lambda row: single(row).linear(weights[1:], bias[1:]))
-        return _two_scores(x, scores, labels, link)
+        # The second class's scores, whose sign decides; negation is exact, so no digit differs.
+        best = [labels.either(score.element(0).greater(np.float32(0))) for score in scores]
+        outputs = [linked(score.negate().concat(score), link) for score in scores]
+        return x.column(best), x.table(outputs, 2)
     scores = x.map(lambda row: single(row).linear(weights, bias))
     if bias.size == 1:
-        return _one_score(x, scores, labels, link)
+        # One score for two classes: its sign decides; no link but LOGISTIC is applied.
+        both = len(labels.labels) == 2
+        named = labels.labels if both else labels.plain
+        best = [labels.either(score.element(0).greater(np.float32(0)), named) for score in scores]
+        if not both:
+            return x.column(best), x.table(scores, 1)
+        return x.column(best), x.table([rest(score, link) for score in scores], 2)
     if len(labels.labels) < bias.size:
         raise NotNative(f"{len(labels.labels)} labels for {bias.size} classes")
     best = [labels.take(FirstLargest()(score)) for score in scores]
     return x.column(best), x.table([linked(score, link) for score in scores], bias.size)
-
-
-def _one_score(
-    x: Matrix, scores: tuple[Flow, ...], labels: Classes, link: str
-) -> tuple[Tensor, Tensor]:
-    """One score for two classes: its sign decides; no link but LOGISTIC is applied."""
-    both = len(labels.labels) == 2
-    named = labels.labels if both else labels.plain
-    best = [labels.either(score.element(0).greater(np.float32(0)), named) for score in scores]
-    if not both:
-        return x.column(best), x.table(scores, 1)
-    return x.column(best), x.table([rest(score, link) for score in scores], 2)
-
-
-def _are_opposite(weights: Any, bias: Any) -> bool:
-    """Whether the first class's scores are minus the second's: then one dot product is enough."""
-    return bool(np.all(weights[0] == -weights[1]) and np.all(bias[0] == -bias[1]))
-
-
-def _two_scores(
-    x: Matrix, scores: tuple[Flow, ...], labels: Classes, link: str
-) -> tuple[Tensor, Tensor]:
-    """The second class's scores, whose sign decides; negation is exact, so no digit differs."""
-    best = [labels.either(score.element(0).greater(np.float32(0))) for score in scores]
-    outputs = [linked(score.negate().concat(score), link) for score in scores]
-    return x.column(best), x.table(outputs, 2)

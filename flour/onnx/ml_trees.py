@@ -29,8 +29,7 @@ from flour.onnx.ml_common import (
     opposite,
     rest,
 )
-from flour.onnx.ml_tree_reading import forest_of_nodes, forest_of_tensors
-from flour.onnx.ml_tree_tables import Forest, tables
+from flour.onnx.ml_tree_tables import Forest, forest_of_nodes, forest_of_tensors, tables
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest
@@ -101,7 +100,7 @@ class Ensemble:
 
     @cached_property
     def scored(self) -> NDArray[np.bool_]:
-        """Whether each leaf has a weight for each target."""
+        """True if each leaf has a weight for each target."""
         rows, of_leaf = self._entries
         mask = np.zeros((len(self.nodes["leaf"]), self.targets), bool)
         mask[rows, self.forest.target[of_leaf]] = True
@@ -123,7 +122,7 @@ class Ensemble:
         return self._in_all_leaves(self.scored)
 
     def someone(self) -> bool:
-        """Whether every row gets a score for some target."""
+        """True if every row gets a score for some target."""
         return self._in_all_leaves(self.scored.any(axis=1, keepdims=True))[0]
 
     def _in_all_leaves(self, scored: Any) -> list[bool]:
@@ -211,11 +210,7 @@ def _aggregated(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
     pairs = trees.forest.leaf * trees.targets + trees.forest.target
     if len(np.unique(pairs)) < len(pairs):
         raise NotNative(f"the {aggregate} of several weights that a leaf has for one target")
-    return _extreme(trees, aggregate, x)
-
-
-def _extreme(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
-    """The smallest or largest weight of all trees, target by target; 0 for a target without any."""
+    # The smallest or largest weight of all trees, target by target; 0 for a target without any.
     leaves, dtype = trees.leaves(x), trees.forest.dtype
     limit = np.inf if aggregate == "MIN" else -np.inf
     values = np.where(trees.scored, trees.weights, limit).astype(dtype)
@@ -284,7 +279,7 @@ class _Binary:
     positive: bool
 
     def decide(self, weight: Flow) -> Flow:
-        """Whether it is the second label, by the weight of the class that counts."""
+        """True if it is the second label, by the weight of the class that counts."""
         return weight.greater(0.5 if self._half else 0.0)
 
     def label(self, second: Flow) -> Flow:
@@ -322,7 +317,7 @@ def _two_classes(
 
 
 def _decided(trees: Ensemble, rule: _Binary, base: Sequence[float], x: Flow) -> tuple[Flow, Flow]:
-    """Whether it is the second class, and the scores of both."""
+    """True if it is the second class, and the scores of both."""
     if trees.always[1]:
         return _second(trees, rule, base, trees.sums(x, trees.weights), x)
     if not trees.someone():

@@ -73,7 +73,7 @@ class Part:
         }
 
     def layout(self) -> str:
-        """Whether its values are rows behind one another, or one tensor for each row."""
+        """True if its values are rows behind one another, or one tensor for each row."""
         axes = {item.axis is None for item in self.reads.values()}
         if len(axes) > 1:
             raise Unrowed("values with rows and values without in one part")
@@ -94,7 +94,9 @@ class Part:
             item.type.tensor_type.elem_type = TensorProto.UNDEFINED
             item.ClearField("type")
         opsets = [helper.make_opsetid(*entry) for entry in oldest(self.model, nodes).items()]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=_ir(self.model))
+        # From version 4 on constants need not be inputs; newer ones than 10 may be unknown.
+        version = min(max(self.model.ir_version, 4), 10)
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=version)
         data: bytes = model.SerializeToString()
         return data
 
@@ -102,7 +104,9 @@ class Part:
 def opaque(part: Part) -> dict[str, Tensor]:
     """The part's outputs as tensors by name; Unrowed if they are not one tensor for each row."""
     layout = part.layout()
-    _refuse_functions(part)
+    for node in _with_inner(_node(item) for item in part.nodes):
+        if (node.domain, node.op_type) in part.model.functions:
+            raise Unrowed(f"'{node.op_type}' is a function of the model's own")
     shapes = _shapes(part, layout)
     weights = part.weights
     op = Opaque(
@@ -121,13 +125,6 @@ def opaque(part: Part) -> dict[str, Tensor]:
         output = op(*(_flow(item) for item in part.reads.values()))
     flows = {name: output if len(shapes) == 1 else output.field(name) for name in shapes}
     return {name: Tensor.of(flows[name], t.shape, t.axis) for name, t in shapes.items()}
-
-
-def _refuse_functions(part: Part) -> None:
-    """Raise Unrowed where a node calls a function of the model's own that is not inlined."""
-    for node in _with_inner(_node(item) for item in part.nodes):
-        if (node.domain, node.op_type) in part.model.functions:
-            raise Unrowed(f"'{node.op_type}' is a function of the model's own")
 
 
 def _flow(item: Tensor) -> Flow:
@@ -164,7 +161,9 @@ def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     """The dtypes and shapes of the outputs for this number of rows, as onnxruntime infers them."""
     session = _session_for(part, rows)
     outputs = {item.name: (item.type, item.shape) for item in session.get_outputs()}
-    if any(not _is_static(shape) for _, shape in outputs.values()):
+    shapes = [shape for _, shape in outputs.values()]
+    # onnxruntime gives [] for a single number, but also for a value of unknown shape.
+    if not all(shape and all(isinstance(size, int) for size in shape) for shape in shapes):
         outputs = _tried(part, session, rows)
     result = {}
     for name, (kind, shape) in outputs.items():
@@ -184,11 +183,6 @@ def _session_for(part: Part, rows: int) -> Any:
     except OpaqueFailed:
         ort.session(part.proto(None), part.place)  # an error of its own if no number of rows fits
         raise Unrowed(f"its constants do not fit {rows} rows") from None
-
-
-def _is_static(shape: Any) -> bool:
-    # onnxruntime gives [] for a single number, but also for a value of unknown shape.
-    return bool(shape) and all(isinstance(size, int) for size in shape)
 
 
 def _tried(part: Part, session: Any, rows: int) -> dict[str, tuple[str, Any]]:
@@ -265,7 +259,7 @@ def _node(item: NodeDef) -> Any:
 
 
 def is_large(array: NDArray[Any]) -> bool:
-    """Whether a constant is a parameter of its own."""
+    """True if a constant is a parameter of its own."""
     kinds = {*WHOLE_DTYPES.values()} - {"string"}
     return bool(array.nbytes >= SHARED_BYTES and array.ndim <= 8 and array.dtype.name in kinds)
 
@@ -298,11 +292,6 @@ def _with_inner(nodes: Iterable[Any]) -> Iterator[Any]:
         for item in node.attribute:
             for graph in (item.g, *item.graphs):
                 stack.extend(graph.node)
-
-
-def _ir(model: ModelDef) -> int:
-    """A version of the format in which constants need not be inputs, and that is not too new."""
-    return min(max(model.ir_version, 4), 10)
 
 
 # --- what mixes rows ------------------------------------------------------------------------------
@@ -339,7 +328,7 @@ _ROWWISE = {
 
 
 def keeps_rows_apart(part: Part) -> bool:
-    """Whether certainly no row's output depends on another row; unknown operators may mix rows."""
+    """True if certainly no row's output depends on another row; unknown operators may mix rows."""
     flat = {name for name, item in part.reads.items() if item.axis != 0 or item.rank < 2}
     for node in part.nodes:
         reads_flat = not flat.isdisjoint(node.inputs)
@@ -357,7 +346,7 @@ def _is_elementwise(node: NodeDef) -> bool:
 
 
 def _is_known(node: NodeDef) -> bool:
-    """Whether the operator is known here: the shapes of its outputs depend on no values."""
+    """True if the operator is known here: the shapes of its outputs depend on no values."""
     return _is_elementwise(node) or node.op_type in _ROWWISE.get(node.domain, ())
 
 
@@ -475,7 +464,7 @@ class Pending:
 
 
 def _fits_a_column(item: Tensor) -> bool:
-    """Whether a column can hold it: not the number of rows, a map, or words between operators.
+    """True if a column can hold it: not the number of rows, a map, or words between operators.
 
     Nor can a value that is the same for every row, repeated by their number, be a constant of a
     part.

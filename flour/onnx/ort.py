@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from flour.data.coerce import WHOLE_DTYPES
 from flour.onnx.guards import guard
 from flour.onnx.proving import prove
 from flour.ops.opaque import Opaque
-
-if TYPE_CHECKING:
-    from onnx import GraphProto
 
 #: The log level of onnxruntime: nothing below fatal, as its errors are raised anyway.
 _FATAL = 4
@@ -56,16 +53,12 @@ class Held:
         try:
             results: list[Any] = self._short(names, feed, None)
         except Exception:  # noqa: BLE001 (it is raised again)
-            results = self._run_named(session, names, feed)
-        return results
-
-    def _run_named(self, session: Any, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
-        """The same by the session's own method, which has better error messages."""
-        run = partial(_run_values, session) if self._foreign else session.run
-        try:
-            results: list[Any] = run(names, feed)
-        except Exception as problem:
-            raise failure("onnxruntime cannot run", problem, self._op.place) from problem
+            # The session's own method has better error messages.
+            run = partial(_run_values, session) if self._foreign else session.run
+            try:
+                results = run(names, feed)
+            except Exception as problem:
+                raise failure("onnxruntime cannot run", problem, self._op.place) from problem
         return results
 
     def _open(self) -> Any:
@@ -128,8 +121,13 @@ def _array_of(value: Any) -> Any:
 
 def session(data: bytes, where: str) -> Any:
     """An onnxruntime session over a model, or OpaqueFailed."""
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
     ort = runtime()
-    _survivable(data, where)
+    with suppress(DecodeError):  # onnxruntime's own message is better
+        guard(ModelProto.FromString(data), where)
+    prove(data, where)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL
@@ -139,16 +137,6 @@ def session(data: bytes, where: str) -> Any:
         return ort.InferenceSession(data, options, **how)
     except Exception as problem:
         raise failure("onnxruntime cannot load", problem, where) from problem
-
-
-def _survivable(data: bytes, where: str) -> None:
-    """Raise OpaqueFailed for a model known, or found under `proving`, to end the process."""
-    from google.protobuf.message import DecodeError
-    from onnx import ModelProto
-
-    with suppress(DecodeError):  # onnxruntime's own message is better
-        guard(ModelProto.FromString(data), where)
-    prove(data, where)
 
 
 @cache
@@ -199,8 +187,9 @@ def check(data: bytes, reads: set[str], leaves: set[str], where: str) -> None:
         model.ParseFromString(data)
     except Exception as problem:
         raise failure("protobuf cannot read", problem, where) from problem
-    names = {item.name for item in model.graph.input}, {item.name for item in model.graph.output}
-    if names[0] - _initialised(model.graph) != reads or not leaves <= names[1]:
+    graph = model.graph
+    names = [{item.name for item in each} for each in (graph.input, graph.output)]
+    if names[0] - {item.name for item in graph.initializer} != reads or not leaves <= names[1]:
         raise OpaqueFailed(
             "a part of the model is not what the program says it is",
             where=where or None,
@@ -216,10 +205,6 @@ def check(data: bytes, reads: set[str], leaves: set[str], where: str) -> None:
                 found=f"tensor {tensor.name!r}",
                 hint="nothing outside the plan is read",
             )
-
-
-def _initialised(graph: GraphProto) -> set[str]:
-    return {item.name for item in graph.initializer}
 
 
 def _tensors(graphs: Sequence[Any]) -> Iterator[Any]:

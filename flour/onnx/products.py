@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -81,9 +80,7 @@ def _axis(x: Tensor, y: Tensor, rank: int) -> int | None:
     return axis
 
 
-@onnx_op("MatMul")
-def _matmul(call: Call) -> Tensor:
-    return product(call, call[0], call[1])
+onnx_op("MatMul")(lambda call: product(call, call[0], call[1]))
 
 
 @onnx_op("Gemm")
@@ -92,25 +89,20 @@ def _gemm(call: Call) -> Tensor:
     x = transposed(x, (1, 0)) if call.attribute("transA", 0) else x
     y = transposed(y, (1, 0)) if call.attribute("transB", 0) else y
     alpha, beta, bias = call.attribute("alpha", 1.0), call.attribute("beta", 1.0), call.optional(2)
-    fused = bias is not None and bias.value is not None and alpha == 1 and y.value is not None
-    if fused and x.flow is not None and x.size == y.shape[0]:
-        return _linear(call, x, y, bias, beta)
+    fitted = None if bias is None else bias.value
+    row = x.flow is not None and x.size == y.shape[0]
+    if row and fitted is not None and y.value is not None and alpha == 1:
+        # A row times known weights, plus a known bias: one operator.
+        n = y.shape[1]
+        if np.broadcast_shapes(fitted.shape, (1, n)) != (1, n):
+            raise NotNative("another bias for every row")
+        scaled = fitted if beta == 1 else fitted * fitted.dtype.type(beta)
+        values = np.broadcast_to(scaled, (1, n)).reshape(-1)
+        return Tensor.of(call.flow(x).linear(y.value.T, values), (x.shape[0], n), x.axis)
     result = _times(call, product(call, x, y), alpha)
     if bias is None:
         return result
     return together(call, [result, _times(call, bias, beta)], lambda a, b: a.plus(b))
-
-
-def _linear(call: Call, x: Tensor, y: Tensor, bias: Any, beta: float) -> Tensor:
-    """A row times known weights, plus a known bias: one operator."""
-    assert y.value is not None
-    n = y.shape[1]
-    shape = np.broadcast_shapes(bias.shape, (1, n))
-    if shape != (1, n):
-        raise NotNative("another bias for every row")
-    scaled = bias.value if beta == 1 else bias.value * np.dtype(bias.dtype).type(beta)
-    values = np.broadcast_to(scaled, (1, n)).reshape(-1)
-    return Tensor.of(call.flow(x).linear(y.value.T, values), (x.shape[0], n), x.axis)
 
 
 def _times(call: Call, item: Tensor, factor: float) -> Tensor:
@@ -197,12 +189,10 @@ def _contract(
     second = _grouped(y, others, (batch, inner, n), sizes)
     result = product(call, first, second)
     labels = "".join([*batch, *m, *n])
-    axis = result.axis if result.axis is None else _label_axis(x, ones, y, others, labels)
+    axis = None
+    if result.axis is not None:
+        axis = labels.index(ones[x.axis] if x.axis is not None else others[y.axis or 0])
     return in_order(result, [sizes[label] for label in labels], axis), labels
-
-
-def _label_axis(x: Tensor, ones: str, y: Tensor, others: str, labels: str) -> int:
-    return labels.index(ones[x.axis] if x.axis is not None else others[y.axis or 0])
 
 
 def _grouped(

@@ -37,21 +37,17 @@ class Entry:
         if self.tensor.axis is None:
             return None
         if self.port.kind == "map":
-            return self._maps_of(array)
+            if isinstance(array, Mapping):
+                return 1
+            if isinstance(array, list | tuple | np.ndarray):
+                return len(array)
+            raise WrongDtype(
+                "expected a map, or a list of maps",
+                where=self.port.name,
+                found=type(array).__name__,
+                hint="a dict from the model's keys to numbers for each row",
+            )
         return int(np.shape(array)[self.tensor.axis]) if np.ndim(array) else None
-
-    def _maps_of(self, data: object) -> int:
-        """The number of maps: one, or those of a list."""
-        if isinstance(data, Mapping):
-            return 1
-        if isinstance(data, list | tuple | np.ndarray):
-            return len(data)
-        raise WrongDtype(
-            "expected a map, or a list of maps",
-            where=self.port.name,
-            found=type(data).__name__,
-            hint="a dict from the model's keys to numbers for each row",
-        )
 
     def with_one_row(self, array: NDArray[Any]) -> Any:
         """An array with a row of zeros or empty strings, where it has no rows."""
@@ -103,12 +99,12 @@ class Entry:
 
     @property
     def single(self) -> bool:
-        """Whether the program takes one value per row instead of a vector."""
+        """True if the program takes one value per row instead of a vector."""
         return is_single(self.tensor)
 
 
 def is_single(tensor: Tensor) -> bool:
-    """Whether a row is one value: an ONNX vector of one value per row, or a column of strings."""
+    """True if a row is one value: an ONNX vector of one value per row, or a column of strings."""
     text = tensor.dtype == "string" and tensor.size == 1
     return tensor.axis == 0 and (tensor.shape == (1,) or text)
 
@@ -206,7 +202,7 @@ class OnnxProgram:
         return {item.port.name: item.without_rows(results[item.port.name]) for item in self.outputs}
 
     def _is_empty(self, arrays: Mapping[str, Any]) -> bool:
-        """Whether there are no rows, and an output without rows."""
+        """True if there are no rows, and an output without rows."""
         if all(item.tensor.axis is not None or item.tensor.known for item in self.outputs):
             return False
         counts = [item.rows_of(arrays.get(item.port.name, ())) for item in self.inputs]
@@ -217,7 +213,7 @@ class OnnxProgram:
         return {item.port.name: item.array(columns[item.port.name]) for item in self.outputs}
 
     def without_model(self) -> OnnxProgram:
-        """The same without the model's own constants and nodes."""
+        """This program without the model's own constants and nodes."""
         return replace(self, model=self.model.outline())
 
     def widths(self) -> int:

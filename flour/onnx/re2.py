@@ -201,7 +201,7 @@ def _of_category(name: str) -> tuple[Range, ...]:
 
 
 def _merged(ranges: Iterable[Range]) -> list[Range]:
-    """The same characters in ranges that ascend and do not touch."""
+    """These characters in ranges that ascend and do not touch."""
     merged: list[Range] = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1] + 1:

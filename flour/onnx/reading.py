@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flour.onnx.attributes import Attributes, Later
 from flour.onnx.errors import DamagedModel
 from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
-from flour.onnx.ordering import ordered
 from flour.onnx.protobuf import ModelProto
 from flour.onnx.tensors import Tensors, dtype_of
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         TensorProto,
         ValueInfoProto,
     )
+from collections.abc import Iterable, Sequence
 
 #: Protobuf cannot hold more in one message.
 MAX_BYTES = 2**31 - 1
@@ -277,7 +277,11 @@ class _Reader:
             tuple(map(str, proto.output)),
             data=proto.SerializeToString(),
         )
-        later = {str(item.name): _later(item) for item in proto.attribute if _is_long(item)}
+        later = {  # long lists of numbers or texts are read at first use
+            str(item.name): _later(item)
+            for item in proto.attribute
+            if int(item.type) in _LISTS and len(getattr(item, _READERS[item.type][0])) >= LONG
+        }
         try:
             values = {
                 str(item.name): self._attribute(item, names, depth)
@@ -344,11 +348,6 @@ _LISTS = frozenset({6, 7, 8})
 LONG = 64
 
 
-def _is_long(proto: TensorProto) -> bool:
-    """Whether an attribute is a list of numbers or texts so long that it is read at first use."""
-    return int(proto.type) in _LISTS and len(getattr(proto, _READERS[proto.type][0])) >= LONG
-
-
 def _later(proto: TensorProto) -> Later:
     """A function that reads an attribute that is a list of numbers or texts; it cannot fail."""
     field, convert = _READERS[int(proto.type)]
@@ -387,16 +386,11 @@ def port_of(proto: ValueInfoProto) -> Port:
             shape = tuple(_dim(item, name) for item in tensor.shape.dim)
         return Port(name, dtype_of(int(tensor.elem_type)), shape)
     if kind == "map_type":
-        return _map(name, proto.type.map_type)
+        inner = proto.type.map_type.value_type
+        single = inner.WhichOneof("value") == "tensor_type"
+        dtype = dtype_of(int(inner.tensor_type.elem_type)) if single else ""
+        return Port(name, dtype, None, "map", dtype_of(int(proto.type.map_type.key_type)))
     return Port(name, "", None, kind.removesuffix("_type"))
-
-
-def _map(name: str, proto: Any) -> Port:
-    """A map: from keys to single values, or to anything else."""
-    inner = proto.value_type
-    single = inner.WhichOneof("value") == "tensor_type"
-    dtype = dtype_of(int(inner.tensor_type.elem_type)) if single else ""
-    return Port(name, dtype, None, "map", dtype_of(int(proto.key_type)))
 
 
 def _dim(proto: Any, name: str) -> Dim:
@@ -408,3 +402,87 @@ def _dim(proto: Any, name: str) -> Dim:
             raise DamagedModel("a dimension is absurd", where=name, found=str(proto.dim_value))
         return int(proto.dim_value)
     return str(proto.dim_param) or None if proto.HasField("dim_param") else None
+
+
+# --- the order in which nodes can run -------------------------------------------------------------
+
+
+def ordered(
+    nodes: Sequence[NodeDef], own: Iterable[str], outside: Iterable[str], outputs: Sequence[str]
+) -> list[NodeDef]:
+    """The nodes, each behind those it reads from, otherwise as they are in the file.
+
+    `own` are the graph's inputs and constants, `outside` the values of graphs around it.
+    """
+    own = {"", *own}
+    available = own.union(outside)
+    makers = _makers(nodes, own)
+    order: list[NodeDef] = []
+    waiting = {i: _missing(node, available.difference(makers)) for i, node in enumerate(nodes)}
+    for index, names in waiting.items():
+        for name in names:
+            if name not in makers:
+                raise DamagedModel(
+                    "no node makes a value that is read",
+                    where=nodes[index].place,
+                    found=repr(name),
+                )
+    _sort(nodes, waiting, makers, order)
+    if len(order) < len(nodes):
+        done = set(map(id, order))
+        stuck = next(node for node in nodes if id(node) not in done)
+        raise DamagedModel(
+            "nodes wait for each other in a circle",
+            where=stuck.place,
+            found=", ".join(stuck.inputs),
+        )
+    for name in outputs:
+        if name not in makers and name not in available:
+            raise DamagedModel("no node makes an output", where="outputs", found=repr(name))
+    return order
+
+
+def _makers(nodes: Sequence[NodeDef], own: set[str]) -> dict[str, int]:
+    makers: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        for name in node.outputs:
+            if name and (name in makers or name in own):
+                raise DamagedModel("a value is made twice", where=node.place, found=repr(name))
+            makers[name] = index
+    makers.pop("", None)
+    return makers
+
+
+def _missing(node: NodeDef, available: set[str]) -> set[str]:
+    read = set(node.inputs)
+    for inner in node.graphs():
+        read |= inner.free_names()
+    return read - available
+
+
+def _sort(
+    nodes: Sequence[NodeDef],
+    waiting: dict[int, set[str]],
+    makers: dict[str, int],
+    order: list[NodeDef],
+) -> None:
+    """Append the nodes to `order`, depth first, without recursion."""
+    state = [0] * len(nodes)  # 0 new, 1 being visited, 2 done
+    for root in range(len(nodes)):
+        stack = [root]
+        while stack:
+            index = stack[-1]
+            if state[index] == 2:
+                stack.pop()
+                continue
+            before = sorted({makers[name] for name in waiting[index]})
+            fresh = [maker for maker in before if state[maker] != 2]
+            if not fresh:
+                state[index] = 2
+                order.append(nodes[index])
+                stack.pop()
+            elif state[index] == 1 or any(state[maker] == 1 for maker in fresh):
+                return
+            else:
+                state[index] = 1
+                stack.extend(reversed(fresh))

@@ -1,4 +1,4 @@
-"""Operators that reduce axes to one number: sums, means, extremes, norms, indices of extremes.
+"""Operators that reduce axes to one number, and those that scale by one.
 
 The reduced axes are moved to the end, so that every number comes from a run of neighbours.
 """
@@ -102,11 +102,6 @@ def mapped(call: Call, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor
     return Tensor.of(function(call.flow(item)), item.shape, item.axis)
 
 
-@onnx_op("ReduceSum")
-def _reduce_sum(call: Call) -> Tensor:
-    return _reduce(call, _sum)
-
-
 @onnx_op("ReduceMean")
 def _reduce_mean(call: Call) -> Tensor:
     if call[0].dtype not in FLOATS:
@@ -117,16 +112,6 @@ def _reduce_mean(call: Call) -> Tensor:
 
 def _mean(x: Flow, length: int) -> Flow:
     return _sum(x, length).divide([length])
-
-
-@onnx_op("ReduceMax")
-def _reduce_max(call: Call) -> Tensor:
-    return _extreme(call, _max, -1)
-
-
-@onnx_op("ReduceMin")
-def _reduce_min(call: Call) -> Tensor:
-    return _extreme(call, _min, 1)
 
 
 def _extreme(call: Call, function: Reduce, sign: int) -> Tensor:
@@ -224,17 +209,54 @@ def _softmax_axes(call: Call, item: Tensor) -> tuple[int, ...]:
     return axes
 
 
-def _shifted(call: Call, item: Tensor, axes: tuple[int, ...]) -> Tensor:
-    top = reduced(call, item, axes, _max, 0, keep=True)
-    return together(call, [item, top], lambda x, y: x.minus(y))
-
-
 @onnx_op("Softmax")
 def _softmax(call: Call) -> Tensor:
     item = call[0]
     axes = _softmax_axes(call, item)
     if prod(item.shape[axis] for axis in axes) == item.size:
         return mapped(call, item, lambda x: x.softmax())
-    powers = mapped(call, _shifted(call, item, axes), lambda x: x.exp())
+    top = reduced(call, item, axes, _max, 0, keep=True)
+    powers = mapped(call, together(call, [item, top], lambda x, y: x.minus(y)), lambda x: x.exp())
     total = reduced(call, powers, axes, _sum, 0, keep=True)
     return together(call, [powers, total], lambda x, y: x.over(y))
+
+
+# --- shifts and scales by fitted numbers, or by the size of the row -------------------------------
+
+
+@onnx_op("BatchNormalization")
+def _batch(call: Call) -> Tensor:
+    """(x - mean) / deviation * scale + bias, each a number for every channel."""
+    item = call[0]
+    training = call.opset < 7 and not call.attribute("is_test", 0)
+    if training or call.attribute("training_mode", 0) or call.outputs > 1:
+        raise NotNative("statistics of the batch")
+    numbers = [call.constant(k).reshape(-1, *(1,) * (item.rank - 2)) for k in range(1, 5)]
+    scale, bias, mean, variance = numbers
+    deviation = np.sqrt(variance + variance.dtype.type(call.attribute("epsilon", 1e-5)))
+    for name, other in (("minus", mean), ("over", deviation), ("times", scale), ("plus", bias)):
+        item = together(call, [item, Tensor.constant(other)], lambda x, y, n=name: getattr(x, n)(y))
+    return item
+
+
+@onnx_op("LpNormalization")
+def _norm(call: Call) -> Tensor:
+    item = call[0]
+    axes = reduced_axes(call, item, (call.attribute("axis", -1),))
+    square = call.attribute("p", 2) == 2
+    sizes = mapped(call, item, lambda x: x.square() if square else x.abs())
+
+    def function(x: Flow, length: int) -> Flow:
+        total = SegmentSum(length)(x)
+        return total.sqrt() if square else total
+
+    norm = reduced(call, sizes, axes, function, 0, keep=True)
+    # A run of zeros stays zero.
+    return together(call, [item, norm], lambda x, y: y.equal([0]).where(x.times(y), x.over(y)))
+
+
+# --- operators of one expression ------------------------------------------------------------------
+
+onnx_op("ReduceSum")(lambda call: _reduce(call, _sum))
+onnx_op("ReduceMax")(lambda call: _extreme(call, _max, -1))
+onnx_op("ReduceMin")(lambda call: _extreme(call, _min, 1))

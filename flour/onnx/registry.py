@@ -62,7 +62,7 @@ def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
 
 
 class Importer(Protocol):
-    """What an adapter may ask of the importer that walks the model."""
+    """The questions that an adapter may ask of the importer that walks the model."""
 
     @property
     def values(self) -> Mapping[str, Tensor]:
@@ -72,7 +72,7 @@ class Importer(Protocol):
         """The outputs of an inner graph for these inputs; it sees the names around it."""
 
     def answers(self, node: NodeDef) -> bool:
-        """Whether what a node leaves is an output of the model."""
+        """True if what a node leaves is an output of the model."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Call:
         return self.node.attributes.get(name, default)
 
     def flag(self, name: str, *, default: bool = True) -> bool:
-        """Whether an attribute is 1; any other number counts as 0."""
+        """True if an attribute is 1; any other number counts as 0."""
         return bool(self.attribute(name, int(default)) == 1)
 
     def constant(self, index: int, what: str = "") -> NDArray[Any]:
@@ -146,7 +146,7 @@ class Call:
         return Fill(item.value.reshape(-1))(self.anchor)
 
     def _texts(self, item: Tensor) -> Flow:
-        """The same strings for every row: a look-up in a table at constant indices."""
+        """These strings for every row: a look-up in a table at constant indices."""
         from flour.ops.source import Fill
         from flour.ops.structure import TakeText
 

@@ -135,11 +135,8 @@ def transposed(item: Tensor, order: Sequence[int]) -> Tensor:
 @onnx_op("Shape")
 def _shape(call: Call) -> Tensor:
     lengths = _lengths(call[0])[call.attribute("start", 0) : call.attribute("end")]
-    return Tensor.constant(np.array(lengths, object if _symbolic(lengths) else np.int64))
-
-
-def _symbolic(lengths: Sequence[Any]) -> bool:
-    return any(isinstance(size, Rows) for size in lengths)
+    symbolic = any(isinstance(size, Rows) for size in lengths)
+    return Tensor.constant(np.array(lengths, object if symbolic else np.int64))
 
 
 @onnx_op("Size")

@@ -88,7 +88,8 @@ class Tensor:
     def constant(value: object, axis: int | None = None) -> Tensor:
         """A value known at import."""
         array = np.asarray(value)
-        if array.dtype == object and array.size and _whole(array):
+        cells = array.reshape(-1) if array.dtype == object else ()
+        if len(cells) and all(isinstance(item, int | np.integer) for item in cells):
             array = array.astype(np.int64)
         return Tensor(array.shape, _dtype(array), axis, None, array)
 
@@ -106,7 +107,7 @@ class Tensor:
 
     @property
     def known(self) -> bool:
-        """Whether every row has this value, known at import."""
+        """True if every row has this value, known at import."""
         return self.value is not None
 
     @property
@@ -121,13 +122,13 @@ class Tensor:
 
     @property
     def symbolic(self) -> bool:
-        """Whether it is a constant that holds `Rows`."""
+        """True if it is a constant that holds `Rows`."""
         if self.value is None or self.value.dtype != object:
             return False
         return any(isinstance(item, Rows) for item in self.value.reshape(-1))
 
     def shaped(self, shape: Sequence[int], axis: int | None) -> Tensor:
-        """The same values in the same order, in another shape."""
+        """These values in their order, in another shape."""
         sizes = tuple(int(size) for size in shape)
         value = None if self.value is None else self.value.reshape(sizes)
         return replace(self, shape=sizes, axis=axis, value=value, labels=None)
@@ -146,10 +147,6 @@ class Tensor:
     def flat_indices(self) -> NDArray[np.int64]:
         """The index of each value in the row's flat vector, in the tensor's shape."""
         return np.arange(self.size).reshape(self.shape)
-
-
-def _whole(array: NDArray[Any]) -> bool:
-    return all(isinstance(item, int | np.integer) for item in array.reshape(-1))
 
 
 def _dtype(array: NDArray[Any]) -> str:
@@ -193,7 +190,12 @@ def broadcast(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], int | None]:
     axis = next(iter(axes), None)
     shapes = [(1,) * (rank - item.rank) + item.shape for item in tensors]
     if axis is not None:
-        _rows_fit(tensors, shapes, axis)
+        pairs = [(item, shape[axis]) for item, shape in zip(tensors, shapes, strict=True)]
+        # One known value for every row is also one for each of a row's several.
+        counts = {n for item, n in pairs if item.axis is not None and not (item.known and n == 1)}
+        others = {n for item, n in pairs if item.axis is None}
+        if len(counts) > 1 or others - {1}:
+            raise NotNative("an operation between values of different rows")
     try:
         shape = np.broadcast_shapes(*shapes)
     except ValueError:
@@ -201,16 +203,6 @@ def broadcast(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], int | None]:
         raise NotNative(f"the shapes {found} do not fit each other") from None
     sizes_fit(shape, "the result")
     return shape, axis
-
-
-def _rows_fit(tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]], axis: int) -> None:
-    """Along the rows' axis all must have the same length per row, or one value for all rows."""
-    pairs = [(item, shape[axis]) for item, shape in zip(tensors, shapes, strict=True)]
-    # One known value for every row is also one for each of a row's several.
-    counts = {n for item, n in pairs if item.axis is not None and not (item.known and n == 1)}
-    others = {n for item, n in pairs if item.axis is None}
-    if len(counts) > 1 or others - {1}:
-        raise NotNative("an operation between values of different rows")
 
 
 def spread(item: Tensor, shape: Sequence[int], axis: int | None) -> Tensor:

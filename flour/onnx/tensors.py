@@ -98,7 +98,15 @@ class Tensors:
                 found=f"{list(proto.dims)}: {problem}"[:160],
             ) from None
         if array.dtype.kind in "OUS":
-            return _texts(array)
+            texts = np.empty(array.shape, object)
+            flat, out = array.reshape(-1), texts.reshape(-1)
+            for i, value in enumerate(flat):
+                text = value if isinstance(value, bytes | str) else str(value)
+                out[i] = (
+                    text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+                )
+            texts.flags.writeable = False
+            return texts
         array.flags.writeable = False
         return array
 
@@ -232,14 +240,3 @@ def _number(entries: dict[str, str], key: str, where: str) -> int:
         return int(entries.get(key) or 0)
     except ValueError:
         raise DamagedModel(f"{key} is no number", where=where, found=entries[key][:40]) from None
-
-
-def _texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Strings as Python strings."""
-    texts = np.empty(values.shape, object)
-    flat, out = values.reshape(-1), texts.reshape(-1)
-    for i, value in enumerate(flat):
-        text = value if isinstance(value, bytes | str) else str(value)
-        out[i] = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
-    texts.flags.writeable = False
-    return texts

@@ -134,11 +134,6 @@ def _weighted(call: Call, counts: Flow, pool: Pool) -> Flow:
         counts = counts.binarize(0.0)
     elif mode != "TFIDF":
         raise DamagedModel(f"there is no mode {mode!r} for weights of n-grams")
-    return counts.multiply(_by_column(call, factors, pool))
-
-
-def _by_column(call: Call, factors: Any, pool: Pool) -> Any:
-    """The weight of each column: weights are listed in the order of all n-grams."""
     columns = tuple(map(int, call.attribute("ngram_indexes", ())))
     if factors.size not in (len(columns), len(pool.columns)):
         raise DamagedModel(f"{factors.size} weights for {len(columns)} n-grams")
@@ -147,4 +142,4 @@ def _by_column(call: Call, factors: Any, pool: Pool) -> Any:
     positions[list(columns if factors.size == len(columns) else pool.columns)] = np.arange(
         factors.size
     )
-    return np.concatenate([factors, np.zeros(1, np.float32)])[positions]
+    return counts.multiply(np.concatenate([factors, np.zeros(1, np.float32)])[positions])

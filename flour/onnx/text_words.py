@@ -52,7 +52,13 @@ def _tokenizer(call: Call) -> Tensor:
     item, source, least = call[0], document(call), int(call.attribute("mincharnum", 1))
     pattern = _pattern(call)
     if pattern is None:
-        words, apart = _cut(call, source, least)
+        # Words are between separators of any length.
+        patterns = tuple(translated(str(each)) for each in call.attribute("separators"))
+        for each in patterns:
+            if r"\b" in each.lower() or not cuts_natively(each):
+                raise NotNative(f"the separator {each!r}")
+        words = CutWords(patterns, max(least, 1))(source)
+        apart = any(re.fullmatch(each, " ") for each in patterns)  # no word has a space in it
     else:
         matcher, pattern = automaton_of(pattern, least)
         words, apart = source.tokenize(pattern), separable(pattern, matcher)
@@ -80,16 +86,6 @@ def _pattern(call: Call) -> str | None:
 
 #: The marks that a tokeniser puts at the start and at the end of a text, if asked to.
 MARKS = ("\x02", "\x03")
-
-
-def _cut(call: Call, source: Flow, least: int) -> tuple[Flow, bool]:
-    """The words between separators of any length, and whether none has a space in it."""
-    patterns = tuple(translated(str(each)) for each in call.attribute("separators"))
-    for pattern in patterns:
-        if r"\b" in pattern.lower() or not cuts_natively(pattern):
-            raise NotNative(f"the separator {pattern!r}")
-    apart = any(re.fullmatch(pattern, " ") for pattern in patterns)
-    return CutWords(patterns, max(least, 1))(source), apart
 
 
 def of_expression(expression: str) -> str:
@@ -120,7 +116,7 @@ _ONE = re.compile(r"\(\?as?\)(\[(?:\\.|[^\]\\])*\]|\\.|[^\\])", re.DOTALL)
 
 
 def separable(pattern: str, matcher: Automaton) -> bool:
-    """Whether no word has a space in it, or every word is one character."""
+    """True if no word has a space in it, or every word is one character."""
     if pattern == EVERY or _ONE.fullmatch(pattern):
         return True
     if not matcher.run:

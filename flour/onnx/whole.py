@@ -67,7 +67,7 @@ def whole_model(model: object) -> WholeProgram | None:
 
 
 def is_better_whole(program: OnnxProgram) -> bool:
-    """Whether a part takes longer than the native code around it could save.
+    """True if a part takes longer than the native code around it could save.
 
     Native trees and texts are worth a change of stages; arithmetic around a part is not.
     """

@@ -45,7 +45,7 @@ class Words(Special):
     separable: bool = False
 
     def shaped(self, shape: Sequence[int], axis: int | None) -> Tensor:
-        """The same words in a shape whose last dimension is still theirs."""
+        """These words in a shape whose last dimension is still theirs."""
         sizes = tuple(int(size) for size in shape)
         ours = sizes[-1:] == (MANY,) and all(size == 1 for size in sizes[:-1])
         if not ours or axis not in (None, 0) or (len(sizes) == 1 and axis is not None):
@@ -67,7 +67,7 @@ class Stacked(Special):
         return Stacked(blocks.shape, blocks.dtype, 1, blocks.flow, blocks.value)
 
     def sorted_out(self) -> Tensor:
-        """The same values in the same order, with a dimension of blocks."""
+        """These values in their order, with a dimension of blocks."""
         return Tensor(self.shape, self.dtype, self.axis, self.flow, self.value)
 
 
@@ -103,7 +103,7 @@ class Listed(Special):
 
     @property
     def known(self) -> bool:
-        """Whether every row has these values, known at import."""
+        """True if every row has these values, known at import."""
         return all(item.known for item in self.items)
 
 

@@ -42,6 +42,7 @@ REDUCTIONS |= {"max": np.maximum, "min": np.minimum}
 class PickAt(Op):
     """The column of x that each index names; an index outside picks the nearest column."""
 
+    method = ""
     arity = Arity.ONE_TO_MANY
 
     def infer(self, x: Type, places: Type) -> Vector:
@@ -112,6 +113,7 @@ class PutAt(Op):
     of both stays. An index outside means the nearest column.
     """
 
+    method = ""
     reduction: str = "none"
 
     def check(self) -> None:
@@ -162,6 +164,7 @@ def put_at(x: Row, places: Row, updates: Row, merged: Callable[..., Any], width:
 class MatrixProducts(Op):
     """Matrix products of two flows: `count` times (left, inner) @ (inner, right), side by side."""
 
+    method = ""
     left: int
     inner: int
     right: int

@@ -143,6 +143,7 @@ class WeightedRows(Op):
     A number outside the table picks its nearest row.
     """
 
+    method = ""
     table: Array
     arity = Arity.AGGREGATE
 

@@ -12,6 +12,7 @@ from flour.ops.pairwise import Pairwise
 class SameText(Pairwise):
     """Whether two strings are equal, character by character; never where there is none."""
 
+    method = ""
     takes = ("string",)
     result = "bool"
     commutative = True

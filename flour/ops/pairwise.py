@@ -89,6 +89,7 @@ class Pairwise(Op, abstract=True):
 class LargerOf(Pairwise):
     """The larger of two; NaN if either is NaN."""
 
+    method = ""
     function = np.maximum
     commutative = True
 
@@ -96,6 +97,7 @@ class LargerOf(Pairwise):
 class SmallerOf(Pairwise):
     """The smaller of two; NaN if either is NaN."""
 
+    method = ""
     function = np.minimum
     commutative = True
 
@@ -113,6 +115,7 @@ class Above(Pairwise):
 class AtLeast(Pairwise):
     """Whether x >= y; never for NaN."""
 
+    method = ""
     function = np.greater_equal
     result = "bool"
 
@@ -120,6 +123,7 @@ class AtLeast(Pairwise):
 class Same(Pairwise):
     """Whether x == y; never for NaN."""
 
+    method = ""
     function = np.equal
     takes = (*FLOATS, *INTS, "bool")
     result = "bool"
@@ -150,6 +154,7 @@ class Either(Pairwise):
 class OnlyOne(Pairwise):
     """Whether exactly one of x and y is true."""
 
+    method = ""
     function = np.not_equal
     takes = ("bool",)
     result = "bool"
@@ -159,6 +164,7 @@ class OnlyOne(Pairwise):
 class BitAnd(Pairwise):
     """The bits that x and y both have."""
 
+    method = ""
     function = np.bitwise_and
     takes = INTS
     commutative = True
@@ -167,6 +173,7 @@ class BitAnd(Pairwise):
 class BitOr(Pairwise):
     """The bits that x or y has."""
 
+    method = ""
     function = np.bitwise_or
     takes = INTS
     commutative = True
@@ -175,6 +182,7 @@ class BitOr(Pairwise):
 class BitXor(Pairwise):
     """The bits in which x and y differ."""
 
+    method = ""
     function = np.bitwise_xor
     takes = INTS
     commutative = True
@@ -183,6 +191,7 @@ class BitXor(Pairwise):
 class ShiftLeft(Pairwise):
     """The bits of x moved up by y places; none are left where y is no number of its places."""
 
+    method = ""
     takes = INTS
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
@@ -222,6 +231,7 @@ def _within(x: NDArray[Any], y: NDArray[Any]) -> Any:
 class WholeQuotient(Pairwise):
     """x / y of whole numbers, rounded towards zero; zero where y is zero."""
 
+    method = ""
     takes = INTS
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
@@ -252,6 +262,7 @@ def leaves_nothing(y: Number) -> Any:
 class Modulo(Pairwise):
     """The remainder with the sign of y, as Python's; for whole numbers zero where y is zero."""
 
+    method = ""
     function = np.mod
 
     @staticmethod
@@ -268,6 +279,7 @@ class Modulo(Pairwise):
 class Remainder(Pairwise):
     """The remainder with the sign of x, as C's fmod; for whole numbers zero where y is zero."""
 
+    method = ""
     function = np.fmod
 
     @staticmethod
@@ -282,6 +294,8 @@ class Remainder(Pairwise):
 
 class PowerOf(Pairwise):
     """x to the power of y; whole numbers wrap around, and negative powers of them are cut off."""
+
+    method = ""
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         if x.dtype.kind == "f":

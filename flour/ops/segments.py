@@ -25,6 +25,7 @@ from flour.core.words import Number, Row, added, indexable, like, narrowed, scra
 class Segments(Op, abstract=True):
     """Runs of `length` columns; subclasses give the function of a run."""
 
+    method = ""
     length: int
     arity = Arity.AGGREGATE
     #: The dtype of the result, or None for that of the input.

@@ -262,6 +262,8 @@ class DropWords(Op):
 class JoinTexts(Op):
     """The document x followed by the document y."""
 
+    method = ""
+
     def infer(self, x: Type, y: Type) -> Text:
         text(x, self.name)
         text(y, self.name)

@@ -57,6 +57,7 @@ class Atanh(ZeroToZero):
 class IsInfinite(Elementwise):
     """Whether x is infinite: above, below, or either way."""
 
+    method = ""
     result = "bool"
     above: bool = True
     below: bool = True
@@ -106,6 +107,8 @@ def negated(x: Number) -> Any:
 
 class BitNot(Elementwise):
     """The bits that x does not have."""
+
+    method = ""
 
     def output(self, kind: Vector | Scalar) -> Type:
         expect(kind.dtype in INTS, f"only whole numbers have bits, got {kind}")

@@ -113,15 +113,10 @@ def _named(estimator: Fitted, program: Flow) -> dict[str, Flow]:
     if _has_probabilities(estimator) and len(flows) == 2:
         return {"label": _single(flows[0]), "probabilities": flows[1]}
     if hasattr(estimator, "predict"):
-        name = "label" if not _is_regressor(estimator) else "value"
-        return {name: _single(flows[0])}
+        from sklearn.base import is_regressor
+
+        return {"value" if is_regressor(estimator) else "label": _single(flows[0])}
     return {"features": flows[0]}
-
-
-def _is_regressor(estimator: Fitted) -> bool:
-    from sklearn.base import is_regressor
-
-    return bool(is_regressor(estimator))
 
 
 def _single(flow: Flow) -> Flow:

@@ -249,7 +249,7 @@ class EstimatorImporter(Importer):
             problem.where = _joined(problem.where, self.where()) or _itself(estimator)
             raise
         except AttributeError as problem:
-            raise self._unfitted(estimator, problem) from problem
+            raise lacking(estimator, problem, self.where(), self.caveat) from problem
         except Exception as problem:
             # A setting that fit() accepts and prediction does not, or one the adapter does not
             # expect.
@@ -337,9 +337,6 @@ class EstimatorImporter(Importer):
             where=self.where() or _itself(estimator),
             hint=f"docs/coverage.md lists what can; {_instead(estimator, known=bool(reason))}",
         )
-
-    def _unfitted(self, estimator: Fitted, problem: AttributeError) -> FlourError:
-        return lacking(estimator, problem, self.where(), self.caveat)
 
     def _unreadable(self, estimator: Fitted, problem: Exception) -> FlourError:
         name = type(estimator).__name__

@@ -27,7 +27,9 @@ def input_type(estimator: Fitted, sample: object = None) -> Type:
     if kind is not None:
         return kind
     if type(estimator).__name__ in _ONE_VALUE:
-        return _one_value(estimator)
+        if type(estimator).__name__ == "IsotonicRegression":
+            return Scalar(dtype_name(estimator.X_thresholds_.dtype))
+        return Scalar(_stored(np.asarray(estimator.classes_)))
     names = getattr(estimator, "feature_names_in_", None)
     width = len(names) if names is not None else _own_width(estimator)
     if width is None:
@@ -43,7 +45,7 @@ def input_type(estimator: Fitted, sample: object = None) -> Type:
 
 
 def takes_text(estimator: Fitted) -> bool:
-    """Whether the first step that reads the data is a text vectoriser."""
+    """True if the first step that reads the data is a text vectoriser."""
     if type(estimator).__name__ in _TEXT:
         return True
     return any(takes_text(child) for child in _entry_points(estimator))
@@ -82,13 +84,6 @@ def rows_of_names(estimator: Fitted) -> Type | None:
 _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
 #: Estimators that are fitted on one value per row.
 _ONE_VALUE = {"IsotonicRegression", "LabelEncoder", "LabelBinarizer"}
-
-
-def _one_value(estimator: Fitted) -> Type:
-    """The type of the single value of a row."""
-    if type(estimator).__name__ == "IsotonicRegression":
-        return Scalar(dtype_name(estimator.X_thresholds_.dtype))
-    return Scalar(_stored(np.asarray(estimator.classes_)))
 
 
 def column_types(estimator: Fitted, width: int) -> list[Type]:

@@ -52,7 +52,7 @@ def as_frame(data: Any) -> Any:
 
 
 def estimator_answers(model: Fitted) -> Answers:
-    """What a fitted estimator answers."""
+    """The answers of a fitted estimator."""
     named = hasattr(model, "feature_names_in_")
 
     def answer(rows: object) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def estimator_answers(model: Fitted) -> Answers:
 
 
 def lightgbm_answers(raw: bytes) -> Answers:
-    """What LightGBM answers for a model in this text."""
+    """LightGBM's answers for a model in this text."""
     import lightgbm
 
     booster = lightgbm.Booster(model_str=raw.decode("utf-8", "replace"))
@@ -86,7 +86,7 @@ def lightgbm_answers(raw: bytes) -> Answers:
 
 
 def xgboost_answers(raw: bytes) -> Answers:
-    """What XGBoost answers for the model in this file."""
+    """XGBoost's answers for the model in this file."""
     import xgboost
 
     booster = xgboost.Booster(model_file=bytearray(raw))
@@ -106,7 +106,7 @@ def xgboost_answers(raw: bytes) -> Answers:
 
 
 def onnx_answers(raw: bytes) -> Answers:
-    """What onnxruntime answers for this model."""
+    """onnxruntime's answers for this model."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(raw, providers=["CPUExecutionProvider"])

@@ -34,7 +34,7 @@ def from_skops(model: bytes | str | Path, *, covers: bool = False) -> Flow:
 
 
 def original(raw: bytes) -> Answers:
-    """What the estimator in the file answers itself."""
+    """The answers of the estimator in the file."""
     return estimator_answers(read_skops(raw))
 
 

@@ -1,4 +1,4 @@
-"""What scikit-learn's own validation refuses, as checks at the inputs of a program.
+"""Checks at the inputs of a program that refuse what scikit-learn's validation refuses.
 
 Each step says what it refuses: NaN, infinity, numbers beyond float32. Between the inputs and a step
 stand steps that keep such values in their columns (scalers, selections) and others that take them
@@ -67,7 +67,7 @@ PICKS = frozenset({"Field", "Pick"})
 
 
 class Refused(NamedTuple):
-    """What an estimator refuses: NaN, and in every column numbers larger than `largest`."""
+    """Input that an estimator refuses: NaN, and in every column numbers larger than `largest`."""
 
     step: str
     #: In every column, or by column.
@@ -76,7 +76,7 @@ class Refused(NamedTuple):
 
 
 def refused_by(estimator: Any) -> Refused | None:
-    """What the estimator's own validation refuses when it predicts; None if nothing."""
+    """The demand of the estimator's own validation when it predicts; None if there is none."""
     name = public_name(type(estimator))
     if name.startswith("imblearn.ensemble."):  # they predict as the classes they are made of
         parents = map(public_name, type(estimator).__mro__)
@@ -108,7 +108,7 @@ def _new(indicator: Any) -> bool | NDArray[np.bool_]:
 
 
 def _is_single(thresholds: Any) -> bool:
-    """Whether an isotonic regression was fitted on float32, to which it converts its input."""
+    """True if an isotonic regression was fitted on float32, to which it converts its input."""
     return thresholds is not None and thresholds.dtype == np.float32
 
 
@@ -136,7 +136,7 @@ class Demand(NamedTuple):
 
     @property
     def nothing(self) -> bool:
-        """Whether any number is fine."""
+        """True if any number is fine."""
         return not self.nan.any() and bool(np.isinf(self.largest).all())
 
     def pick(self, columns: Any) -> Demand:
@@ -155,7 +155,7 @@ class Demand(NamedTuple):
         return Demand(steps, nan, largest)
 
     def both(self, other: Demand | None) -> Demand:
-        """What either refuses; `other` was there first."""
+        """The demand that refuses what either refuses; `other` was there first."""
         if other is None:
             return self
         nan, largest = self.nan | other.nan, np.minimum(self.largest, other.largest)
@@ -208,7 +208,7 @@ def _shortest(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
-    """What to check where: at inputs if they tell, else right behind what makes such a number."""
+    """The checks by place: at inputs if they tell, else right behind what makes such numbers."""
     demands: dict[Node, Demand] = {}
     for number, (item, refused) in enumerate(asked):
         # Trees take missing values in dense rows only.
@@ -262,7 +262,7 @@ def _add(demands: dict[Node, Demand], item: Node, demand: Demand) -> None:
 
 
 def _is_input(item: Node) -> bool:
-    """Whether the node is a column of an input."""
+    """True if the node is a column of an input."""
     if item.op.name in PICKS:
         return isinstance(item.inputs[0].op, Source)
     return isinstance(item.op, Source) and not isinstance(item.type, Record)
@@ -274,7 +274,7 @@ Parts = list[tuple[Node, Demand]]
 def _at_inputs(  # noqa: PLR0911 (one for each kind)
     item: Node, demand: Demand, known: Mapping[Node, tuple[Extent, Extent]]
 ) -> Parts | None:
-    """What a demand means for the inputs of the node; None where they do not tell."""
+    """The demands on the inputs of the node; None where they do not tell."""
     op, inputs = item.op, item.inputs
     fields = op.fields()
     if op.name == "Narrow":
@@ -299,7 +299,7 @@ def _at_inputs(  # noqa: PLR0911 (one for each kind)
 
 
 def _before(item: Node, op: Elementwise, demand: Demand, extent: Extent) -> Demand | None:
-    """What a function has to refuse for its results to be as demanded; None: they have to tell."""
+    """The demand on a function's input for results as demanded; None: the results have to tell."""
     (x,) = item.inputs
     narrow = _dtype(item.type) == "float32" or op.fields().get("dtype") == "float32"
     limits = np.minimum(demand.largest, LARGEST_SINGLE if narrow else LARGEST)

@@ -54,7 +54,7 @@ def differs(writer: str | None, library: str = "scikit-learn") -> str:
 
 
 def fitted_before(to: Importer, major: int, minor: int) -> bool:
-    """Whether the model's file says that a version before this one wrote it."""
+    """True if the model's file says that a version before this one wrote it."""
     found = re.match(r"written by scikit-learn (\d+)\.(\d+)", to.caveat)
     return found is not None and (int(found[1]), int(found[2])) < (major, minor)
 

@@ -47,15 +47,11 @@ def dictionary(texts: Strings) -> Dictionary:
     """The slots of these texts, made once for as long as the table lives."""
     entry = _dictionaries.get(texts)
     if entry is None:
-        entry = _dictionaries[texts] = _built(texts)
+        codes, short = hashes(texts)
+        last = _last_ones(texts, codes)
+        homes = max(len(last) * _SPARE // (_GROUP * 100), 1)
+        entry = _dictionaries[texts] = Dictionary(Blob.of(_slots(homes, codes, short, last)), homes)
     return entry
-
-
-def _built(texts: Strings) -> Dictionary:
-    codes, short = hashes(texts)
-    last = _last_ones(texts, codes)
-    homes = max(len(last) * _SPARE // (_GROUP * 100), 1)
-    return Dictionary(Blob.of(_slots(homes, codes, short, last)), homes)
 
 
 def _slots(
@@ -156,7 +152,9 @@ def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The hash of every text, and the tag of those that are their own tags (else -1)."""
     offsets, data = texts.offsets, texts.data
     starts, sizes = offsets[:-1], np.diff(offsets)
-    words = _every_word(data)
+    padded = np.concatenate([data, np.zeros(8, np.uint8)])
+    # The eight bytes from every byte on, zeros behind the last.
+    words = np.ndarray((len(data) + 1,), np.int64, padded, strides=(1,))
     codes = (sizes * _SIZE ^ _word(words, starts, sizes)) * _STIR
     codes += _word(words, starts + 8, sizes - 8) * _SECOND
     codes += _word(words, starts + 16, sizes - 16) * _THIRD
@@ -169,12 +167,6 @@ def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     codes ^= codes >> 32
     short = words[starts] & (np.int64(1) << 8 * np.minimum(sizes, 3)) - 1 if len(starts) else sizes
     return codes, np.where(sizes < 4, sizes << 24 | short, -1)
-
-
-def _every_word(data: NDArray[np.uint8]) -> NDArray[Any]:
-    """The eight bytes from every byte on, zeros behind the last."""
-    padded = np.concatenate([data, np.zeros(8, np.uint8)])
-    return np.ndarray((len(data) + 1,), np.int64, padded, strides=(1,))
 
 
 def _word(words: NDArray[Any], starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:

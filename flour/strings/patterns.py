@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.strings import patterns_ahead, unicode
+from flour.strings import unicode
 from objectstore import Blob
 
 _MOST_STATES = 2000
@@ -38,7 +38,7 @@ class Automaton(NamedTuple):
     characters: unicode.Kinds
     moves: Blob
     after: Blob
-    #: The states that have a match ahead (see flour.strings.patterns_ahead).
+    #: The states that have a match ahead (see flour.strings.patterns).
     hopes: Blob
     kinds: int
     shortest: int
@@ -55,7 +55,7 @@ class Automaton(NamedTuple):
 
     @property
     def trims(self) -> bool:
-        """Whether a token is shorter than its match."""
+        """True if a token is shorter than its match."""
         return (self.before, self.inside, self.behind) != (0, -1, 0)
 
 
@@ -74,7 +74,7 @@ def automaton(pattern: str) -> Automaton | None:
 
 @lru_cache(maxsize=64)
 def first_is_longest(pattern: str) -> bool:
-    """Whether the match that Python takes, which comes first, is always the longest there."""
+    """True if the match that Python takes, which comes first, is always the longest there."""
     try:
         first, longest = _Compiler(pattern).both()
     except (_Unlike, ImportError, AttributeError, re.error, RecursionError):
@@ -127,7 +127,7 @@ class _Compiler:
         moves, after = _states(self.steps, first, members, words)
         count = members.shape[1]
         run = shortest if count == 3 and self._is_run(list(self.parsed)) else 0
-        ahead = patterns_ahead.NONE if run else patterns_ahead.hopes(moves)
+        ahead = NONE if run else hopes(moves)
         tables = (Blob.of(moves.reshape(-1)), Blob.of(after), ahead)
         return Automaton(kinds, *tables, count, shortest, run, before, inside, behind)
 
@@ -139,7 +139,7 @@ class _Compiler:
         return tables[0], tables[1]
 
     def _is_run(self, items: list[Any]) -> bool:
-        """Whether the pattern matches whole runs of one kind of characters."""
+        """True if the pattern matches whole runs of one kind of characters."""
         kinds = [(str(kind), what) for kind, what in items]
         if kinds[0] == kinds[-1] and str(kinds[0][1]) == "AT_BOUNDARY":
             # Boundaries are where runs of words end, but not those of anything else.
@@ -160,7 +160,9 @@ class _Compiler:
         if self.parsed.state.groups == 1:
             return 0, -1, 0
         items = list(self.parsed)
-        groups = [i for i, (kind, what) in enumerate(items) if _is_group(kind, what)]
+        groups = [
+            i for i, (kind, what) in enumerate(items) if str(kind) == "SUBPATTERN" and what[0] == 1
+        ]
         if self.parsed.state.groups != 2 or len(groups) != 1:
             raise _Unlike
         widths = [self._width(item) for item in items]
@@ -204,7 +206,11 @@ class _Compiler:
                     raise _Unlike
                 return self._sequence(inner, then)
             case "BRANCH":
-                return self._either([self._sequence(branch, then) for branch in what[1]])
+                firsts = [self._sequence(branch, then) for branch in what[1]]
+                fork = firsts[-1]
+                for first in reversed(firsts[:-1]):
+                    fork = self._step(_FORK, None, first, fork)
+                return fork
             case "MAX_REPEAT" | "MIN_REPEAT":
                 return self._repeat(what, then, lazy=kind == "MIN_REPEAT")
         raise _Unlike
@@ -214,12 +220,6 @@ class _Compiler:
             raise _Unlike
         self.bounded = True
         return self._step(_BOUNDARY, what == "AT_BOUNDARY", then)
-
-    def _either(self, firsts: list[int]) -> int:
-        fork = firsts[-1]
-        for first in reversed(firsts[:-1]):
-            fork = self._step(_FORK, None, first, fork)
-        return fork
 
     def _repeat(self, what: Any, then: int, *, lazy: bool) -> int:
         least, most, inner = what
@@ -287,10 +287,6 @@ class _Compiler:
         bits = np.concatenate([bits, np.zeros((len(every), 1), bool)], axis=1)
         words = bits[-1] if self.bounded else np.zeros(bits.shape[1], bool)
         return unicode.kinds_between(bounds, kind.reshape(-1)), bits, words
-
-
-def _is_group(kind: Any, what: Any) -> bool:
-    return str(kind) == "SUBPATTERN" and what[0] == 1
 
 
 def _fixed(widths: list[tuple[int, int]]) -> int:
@@ -373,3 +369,47 @@ def _closure(
         elif (words[0] != words[1]) == what:
             stack.append(one)
     return waiting, matched
+
+
+# --- states with a match ahead --------------------------------------------------------------------
+
+
+_MOST_SETS = 2000
+_MOST_NUMBERS = 1_000_000
+
+#: No table.
+NONE = Blob.of(np.zeros(1, np.int32))
+
+
+def hopes(moves: NDArray[np.int32]) -> Blob:
+    """The table that oven.compiler.intrinsics.patterns.text_hopeful reads, of the moves of (state,
+    kind).
+
+    A state is hopeful ahead of a character if what was read before is a match, or if the character
+    leads to a state that is hopeful behind it.
+    """
+    states, kinds = moves.shape
+    matched, onward = moves & 1 == 1, moves >> 1
+    sets: list[NDArray[np.bool_]] = [np.zeros(states, bool)]
+    ways: list[list[int]] = []
+    numbers = {sets[0].tobytes(): 0}
+    while len(ways) < len(sets):
+        if len(sets) > _MOST_SETS or len(sets) * (kinds + states) > _MOST_NUMBERS:
+            return NONE
+        ahead = matched | sets[len(ways)][onward]
+        if ways:
+            ahead[:, -1] = False  # nothing follows the end
+        ways.append([_number(np.ascontiguousarray(one), sets, numbers) for one in ahead.T])
+    table = np.concatenate([np.array(ways, np.int32), np.array(sets, np.int32)], axis=1)
+    return Blob.of(np.concatenate([[states], table.reshape(-1)]).astype(np.int32))
+
+
+def _number(
+    members: NDArray[np.bool_], sets: list[NDArray[np.bool_]], numbers: dict[bytes, int]
+) -> int:
+    """The number of a set, which may be a new one."""
+    key = members.tobytes()
+    if key not in numbers:
+        numbers[key] = len(sets)
+        sets.append(members)
+    return numbers[key]

@@ -88,7 +88,7 @@ def matched(pattern: re.Pattern[str]) -> Runs:
 
 
 def inside(runs: Runs, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each of these characters is in one of the runs."""
+    """True if each of these characters is in one of the runs."""
     return (np.searchsorted(runs, codes, side="right") & 1).astype(bool)
 
 
@@ -219,7 +219,9 @@ def _without_accents(*, only_ascii: bool) -> Mapping:
     keep = str.isascii if only_ascii else _stands_alone
     changed = {}
     for start in range(0, CHARACTERS, _BLOCK):
-        for letter in _touched(start):
+        letters = everything()[start : start + _BLOCK]
+        same = unicodedata.is_normalized("NFKD", letters) and all(map(_stands_alone, letters))
+        for letter in "" if same else letters:  # decomposing may change some
             kept = "".join(filter(keep, unicodedata.normalize("NFKD", letter)))
             if kept != letter:
                 changed[ord(letter)] = kept
@@ -228,13 +230,6 @@ def _without_accents(*, only_ascii: bool) -> Mapping:
 
 def _stands_alone(letter: str) -> bool:
     return not unicodedata.combining(letter)
-
-
-def _touched(start: int) -> str:
-    """The characters from here to the next block, if decomposing may change any."""
-    letters = everything()[start : start + _BLOCK]
-    same = unicodedata.is_normalized("NFKD", letters) and all(map(_stands_alone, letters))
-    return "" if same else letters
 
 
 def _mapping_of(name: str) -> Mapping | None:
@@ -247,7 +242,7 @@ def _mapping_of(name: str) -> Mapping | None:
 
 
 def built() -> dict[str, list[NDArray[Any]]]:
-    """What scripts/unicode_tables.py stores, built from what this Python knows of characters."""
+    """The tables that scripts/unicode_tables.py stores, built from this Python's characters."""
     tables: dict[str, tuple[Any, ...]] = {
         "words": (matched(re.compile(r"\w+")).astype(np.int32),),
         "spaces": _spaces(),

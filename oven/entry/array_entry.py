@@ -23,7 +23,7 @@ import numpy as np
 
 from flour.core.types import FLOATS, Record, Text, Vector
 from flour.data.batch import BatchReader
-from flour.data.coerce_texts import document
+from flour.data.coerce_values import document
 from oven.codegen.ports import Port
 from oven.entry.builtin import Contents, native_function
 from oven.entry.forms import DOCUMENTS, VECTORS

@@ -11,11 +11,9 @@ from math import inf
 
 from scheduler.clock import SimulatedClock
 from scheduler.dispatch import Dispatcher
-from scheduler.job import Job
-from scheduler.queue_pair import QueuePair, Slot
-from scheduler.queues import QueueRules
+from scheduler.job import Job, Stages
+from scheduler.queues import QueuePair, QueueRules, Slot
 from scheduler.running import Run, RunningChunk, RunningJob
-from scheduler.stages import Stages
 from scheduler.ticket import State
 
 JOIN = -1

@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from scheduler import BadJob, DeadlineExceeded, ExecutorDied, Overloaded, SchedulerClosed, State
+from scheduler.job import Stages
 from scheduler.queues import QueueRules
-from scheduler.stages import Stages
 from tests.scheduler.simulation import Broken, Play, Simulation, _never
 
 #: Sums of it are exact.

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from scheduler import ExecutorDied, Overloaded, SchedulerClosed, State
+from scheduler.job import Stages
 from scheduler.queues import QueueRules
-from scheduler.stages import Stages
 from tests.scheduler.simulation import Broken, Play, Simulation, _never
 
 SHAPES = [

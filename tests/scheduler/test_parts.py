@@ -25,7 +25,7 @@ from scheduler import (
     split,
 )
 from scheduler.clock import Clock, Signal
-from scheduler.heap import Heap
+from scheduler.queues import Heap
 from tests.house import until
 
 

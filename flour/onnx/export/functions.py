@@ -46,16 +46,6 @@ def _itself(item: Node) -> str:
     return dtype_of(item.type)
 
 
-@form("Expm1")
-def _expm1(out: Writer, item: Node, x: str) -> str:
-    return expm1(out, x, _itself(item))
-
-
-@form("Log1p")
-def _log1p(out: Writer, item: Node, x: str) -> str:
-    return log1p(out, x, _itself(item))
-
-
 @form("Log2", "Log10")
 def _log_to_a_base(out: Writer, item: Node, x: str) -> str:
     base = 2.0 if item.op.name == "Log2" else 10.0
@@ -67,11 +57,6 @@ def _trunc(out: Writer, item: Node, x: str) -> str:
     if np.dtype(_itself(item)).kind != "f":
         return out("Identity", x)
     return out("Mul", out("Sign", x), out("Floor", out("Abs", x)))
-
-
-@form("Tan")
-def _tan(out: Writer, _: Node, x: str) -> str:
-    return out("Div", out("Sin", x), out("Cos", x))
 
 
 @form("Sinh", "Cosh")
@@ -294,6 +279,13 @@ def _chi_wave(out: Writer, item: Node, x: str) -> str:
         factor = out("Div", out("Mul", out("Mul", n(2), x), n(interval)), spread)
         made = out("Mul", out("Sqrt", factor), out("Sin" if op["sine"] else "Cos", angle))
     return out("Where", out("Equal", x, n(0)), n(0), made)
+
+
+# --- operators of one expression ------------------------------------------------------------------
+
+form("Expm1")(lambda out, item, x: expm1(out, x, _itself(item)))
+form("Log1p")(lambda out, item, x: log1p(out, x, _itself(item)))
+form("Tan")(lambda out, _, x: out("Div", out("Sin", x), out("Cos", x)))
 
 
 __all__ = ["expm1", "log1p", "number"]

@@ -82,7 +82,7 @@ _MOST = 1 << 22
 
 
 class _Leaves(NamedTuple):
-    """What leaves add up to: a row of values each, the output each tree begins at, the outputs."""
+    """Leaves' values: a row each, the output each tree begins at, the number of outputs."""
 
     values: Any
     targets: Any
@@ -106,7 +106,7 @@ def _walked(out: Writer, item: Node, x: str, leaves: _Leaves) -> str:
 
 
 class _Sees:
-    """What every node compares: a column, one without its zeros, or one cut to categories.
+    """The column that every node compares: as it is, without its zeros, or cut to categories.
 
     Each kind that some node needs is a block of columns behind the plain ones.
     """
@@ -222,14 +222,11 @@ class _Part:
         self.members: list[float] = []
         for place, node in enumerate(self._inner):
             if sees.member[node]:
-                self._test_of_a_set(place, sees.categories(node))
-
-    def _test_of_a_set(self, place: int, categories: list[float]) -> None:
-        """An empty set is a comparison that no number passes."""
-        self.splits[place] = 0.0 if categories else -np.inf
-        if categories:
-            self.modes[place] = _MEMBER
-            self.members += [*categories, np.nan]
+                categories = sees.categories(node)
+                self.splits[place] = 0.0 if categories else -np.inf  # which no number passes
+                if categories:
+                    self.modes[place] = _MEMBER
+                    self.members += [*categories, np.nan]
 
     def tables(self, nodes: int, leaves: int) -> dict[str, list[int]]:
         """The tables of whole numbers, where so many nodes and leaves stand before."""
@@ -263,17 +260,13 @@ class _Part:
 # --- missing values, categories -----------------------------------------------------------------
 
 
+@form("IsMissing")
 def _missing(out: Writer, item: Node, x: str) -> str:
     marker, dtype = item.op.fields()["marker"], dtype_of(item.inputs[0].type)
     if np.isnan(marker):
         return out("IsNaN", out.cast(x, dtype, dtype if dtype.startswith("float") else "float64"))
     inner = dtype if np.dtype(dtype).kind == "f" else "float64"  # 0.5 is no whole number
     return out("Equal", out.cast(x, dtype, inner), out.constant(marker, inner))
-
-
-@form("IsMissing")
-def _is_missing(out: Writer, item: Node, x: str) -> str:
-    return _missing(out, item, x)
 
 
 @form("Impute")

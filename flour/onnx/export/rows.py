@@ -62,15 +62,11 @@ def _proportions(out: Writer, item: Node, x: str) -> str:
     return out("Div", equal, out("Where", none, number(out, _width(item), dtype), whole))
 
 
-def _largest(out: Writer, x: str, dtype: str) -> str:
-    """The largest of a row as a column, NaN if any is NaN, which ONNX leaves open."""
-    top = out("ReduceMax", x, out.constant([1], np.int64), keepdims=0)
-    return added_axis(out, spoilt(out, top, x, dtype), 1)
-
-
 @form("LogSumExp")
 def _log_sum_exp(out: Writer, item: Node, x: str) -> str:
-    dtype, top = dtype_of(item.type), _largest(out, x, dtype_of(item.type))
+    dtype, top = dtype_of(item.type), out("ReduceMax", x, out.constant([1], np.int64), keepdims=0)
+    # The largest of a row as a column; NaN if any is NaN, which ONNX leaves open.
+    top = added_axis(out, spoilt(out, top, x, dtype), 1)
     zero = number(out, 0, dtype)
     largest = out("Equal", x, top)
     count = total(out, out.cast(largest, "bool", dtype), keep=True)
@@ -161,9 +157,7 @@ def _top(out: Writer, x: str, count: int, axis: int, *, largest: bool) -> str:
     return out.second("TopK", x, k, axis=axis, largest=int(largest), sorted=1)
 
 
-@form("Nearest")
-def _nearest(out: Writer, item: Node, x: str) -> str:
-    return smallest(out, x, _have(item), item.op.fields()["count"])
+form("Nearest")(lambda out, item, x: smallest(out, x, _have(item), item.op.fields()["count"]))
 
 
 @form("Gather", "PickAt")
@@ -282,9 +276,7 @@ def _segment(out: Writer, item: Node, x: str) -> str:
     return spoilt(out, made, x, dtype, 2)
 
 
-@form("SumRuns")
-def _sum_runs(out: Writer, item: Node, x: str) -> str:
-    return total(out, _runs(out, item, x, "run"), 2)
+form("SumRuns")(lambda out, item, x: total(out, _runs(out, item, x, "run"), 2))
 
 
 @form("SegmentPlace")

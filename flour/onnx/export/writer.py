@@ -27,7 +27,6 @@ from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.language.flow import Flow
-from flour.onnx.export.refused import reason
 
 OPSET, ML_OPSET, IR = 19, 5, 10
 ML = "ai.onnx.ml"
@@ -119,7 +118,7 @@ class Writer:
         return f"{name}_places"
 
     def spread(self, values: Any, like: str) -> str:
-        """The same values for every row of another value."""
+        """These values for every row of another value."""
         rows = self("Slice", self("Shape", like), *(self.constant([k], np.int64) for k in (0, 1)))
         tail = self.constant(np.shape(values), np.int64)
         return self("Expand", self.constant(values), self("Concat", rows, tail, axis=0))
@@ -196,3 +195,46 @@ def _declared(name: str, kind: Type) -> Any:
 
     shape: list[Any] = [None, kind.width] if isinstance(kind, Vector) else [None]
     return helper.make_tensor_value_info(name, element(dtype_of(kind)), shape)
+
+
+_UNICODE = "its characters are Unicode's, those of ONNX's text operators ASCII's or one by one"
+_WORDS = "what ONNX calls words is a tensor as wide as the longest document"
+_SETTLES = "it goes on until it settles, row by row"
+_PYTHON = "it is a Python function"
+_RECORD = "ONNX has no records; pick the columns"
+
+#: Operator -> why it has no form.
+WITHOUT = {
+    "Barycentre": "it solves a system of equations a row",
+    "Bundle": _RECORD,
+    "CharNgrams": "white space counts once, which no ONNX operator does",
+    "CouplePairs": _SETTLES,
+    "CutWords": _WORDS,
+    "DropWords": "ONNX drops whole rows, not words",
+    "HashedValues": "its input is names with numbers, which are no tensor",
+    "Hashing": "what fills short documents up would be hashed too",
+    "ImputeInTurn": "it computes with only those columns that a row lacks, in turn",
+    "ImputeNearest": "a row's distances are over only those columns it has",
+    "JoinTexts": "ONNX joins strings only from operator set 20 on",
+    "Lower": _UNICODE,
+    "MatchesWhole": "ONNX has patterns only from operator set 20 on, and only those of RE2",
+    "MatchingPursuit": _SETTLES,
+    "NamedValues": "its input is names with numbers, which are no tensor",
+    "Narrow": _RECORD,
+    "Opaque": "it is a part of an ONNX model already; serve that model",
+    "ParseCsv": "no ONNX operator reads CSV",
+    "Phrases": _WORDS,
+    "PythonColumns": _PYTHON,
+    "PythonText": _PYTHON,
+    "PythonWords": _PYTHON,
+    "Runs": _WORDS,
+    "Splines": "its polynomials change from knot to knot, and what is beyond has rules of its own",
+    "Split": "empty words are lost in ONNX",
+    "StripAccents": _UNICODE,
+    "TopicWeights": _SETTLES,
+}
+
+
+def reason(name: str) -> str:
+    """Why an operator has no form, as far as it was looked into."""
+    return WITHOUT.get(name, "not exportable: no form is written for it")

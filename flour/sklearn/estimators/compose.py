@@ -16,7 +16,7 @@ from flour.ops.record import Bundle, Narrow
 
 
 def passes_through(step: Any) -> bool:
-    """Whether a step leaves its input unchanged."""
+    """True if a step leaves its input unchanged."""
     if step is None or (isinstance(step, str) and step == "passthrough"):
         return True
     if hasattr(step, "fit_resample"):  # samplers choose rows while a pipeline is trained
@@ -97,7 +97,7 @@ def columns_of(x: Flow, numbers: Sequence[int]) -> Flow:
 
 
 def mixed(x: Flow) -> bool:
-    """Whether a record has strings and numbers, which cannot share a vector."""
+    """True if a record has strings and numbers, which cannot share a vector."""
     assert isinstance(x.type, Record)
     kinds = {is_string(kind) or isinstance(kind, Text) for _, kind in x.type.fields}
     return len(kinds) > 1
@@ -126,6 +126,4 @@ def _holds_text(x: Flow) -> bool:
     return isinstance(x.type, Text) or is_string(x.type)
 
 
-@adapts("sklearn.frozen.FrozenEstimator")
-def _frozen(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
-    return to.adapt(fit.estimator, x)
+adapts("sklearn.frozen.FrozenEstimator")(lambda fit, x, to: to.adapt(fit.estimator, x))

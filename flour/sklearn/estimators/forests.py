@@ -43,28 +43,15 @@ def _nodes(
     feature = np.where(inner, tree.feature, 0)  # a leaf has a mark there, which is no column
     feature = feature if columns is None else np.asarray(columns)[feature]
     number = leaf + np.cumsum(~inner) - 1
+    ways = np.where(np.asarray(tree.missing_go_to_left) != 0, LEFT, RIGHT)
     return {
         "feature": np.where(inner, feature, -1).astype(np.int32),
         "threshold": np.where(inner, tree.threshold, 0.0),
         "left": np.where(inner, tree.children_left + start, number).astype(np.int32),
         "right": np.where(inner, tree.children_right + start, 0).astype(np.int32),
-        "missing": np.where(_learnt(tree), _ways(tree), COMPARED).astype(np.uint8),
+        # Every inner node sends NaN one way or the other.
+        "missing": np.where(inner, ways, COMPARED).astype(np.uint8),
     }
-
-
-def _ways(tree: Fitted) -> NDArray[Any]:
-    return np.where(np.asarray(tree.missing_go_to_left) != 0, LEFT, RIGHT)
-
-
-def _learnt(tree: Fitted) -> NDArray[np.bool_]:
-    """Every inner node sends NaN one way or the other."""
-    return np.asarray(tree.children_left >= 0)
-
-
-def _leaf_values(trees: Sequence[Any]) -> NDArray[np.float64]:
-    """The values of all leaves, outputs side by side."""
-    rows = [tree.value[tree.children_left < 0] for tree in trees]
-    return np.concatenate([part.reshape(len(part), -1) for part in rows])
 
 
 def forest(
@@ -76,7 +63,8 @@ def forest(
     columns: Sequence[Any] | None = None,
 ) -> Flow:
     """The sum or mean of the trees' leaf values, all outputs side by side."""
-    value = _leaf_values(trees)
+    rows = [tree.value[tree.children_left < 0] for tree in trees]
+    value = np.concatenate([part.reshape(len(part), -1) for part in rows])
     trees_op = Trees(
         **table(trees, columns),
         **covers(trees, to),

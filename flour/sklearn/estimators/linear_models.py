@@ -55,15 +55,7 @@ def _ransac(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 @adapts("sklearn.linear_model.LogisticRegression", "sklearn.linear_model.LogisticRegressionCV")
 def _logistic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    _refuse_old_meaning(fit, to)
-    scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
-    if len(fit.classes_) > 2:
-        return to.classifier(fit.classes_, scores, scores.softmax())
-    return to.classifier(fit.classes_, scores, both(scores.sigmoid()))
-
-
-def _refuse_old_meaning(fit: Fitted, to: Importer) -> None:
-    """Refuse probabilities of versions to 1.7 that are not today's."""
+    # Refuse probabilities of versions to 1.7 that are not today's.
     multi = getattr(fit, "multi_class", None)
     if len(fit.classes_) > 2:
         # Later versions fit one model of all classes: one row of iterations, and no liblinear.
@@ -71,6 +63,10 @@ def _refuse_old_meaning(fit: Fitted, to: Importer) -> None:
             changed(to, fit, "its classes were fitted one against the rest", "1.7")
     elif multi == "multinomial":
         changed(to, fit, "two classes had a softmax over two scores", "1.7")
+    scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
+    if len(fit.classes_) > 2:
+        return to.classifier(fit.classes_, scores, scores.softmax())
+    return to.classifier(fit.classes_, scores, both(scores.sigmoid()))
 
 
 @adapts(

@@ -119,7 +119,12 @@ def _one_vs_rest(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     children = members(fit, x, to)
     confidence = beside([_confidence(child) for child in children], x, to)
     if fit.label_binarizer_.y_type_ == "multiclass":
-        ties = any("scores" not in child or _may_be_equal(child["scores"]) for child in children)
+        # Sums of leaves or votes may be equal for several classes.
+        ties = any(
+            "scores" not in child
+            or any(item.op.name in {"Trees", "Tally"} for item in child["scores"].nodes())
+            for child in children
+        )
         if ties and fitted_before(to, 1, 8):
             changed(to, fit, "of classes with equal shares the last one won", "1.7")
         label = confidence.arg_max().take(fit.classes_)
@@ -131,22 +136,13 @@ def _one_vs_rest(fit: Fitted, x: Flow, to: Importer) -> Outputs:
         label = above.cast("int64").take(fit.classes_)
     outputs = {"label": label}
     if hasattr(fit, "predict_proba"):
-        outputs["probabilities"] = _rest_probabilities(fit, children, x, to)
+        each = [child["probabilities"].element(1) for child in children]
+        shares = each[0].one_minus().concat(each[0]) if len(each) == 1 else beside(each, x, to)
+        outputs["probabilities"] = shares if fit.multilabel_ else shares.as_float().share()
     if hasattr(fit, "decision_function"):
         scores = [child["scores"] for child in children]
         outputs["scores"] = scores[0] if len(scores) == 1 else beside(scores, x, to)
     return outputs
-
-
-def _may_be_equal(scores: Flow) -> bool:
-    """Whether scores are sums of leaves or votes, which rows and classes have in common."""
-    return any(item.op.name in {"Trees", "Tally"} for item in scores.nodes())
-
-
-def _rest_probabilities(fit: Fitted, children: list[Outputs], x: Flow, to: Importer) -> Flow:
-    each = [child["probabilities"].element(1) for child in children]
-    shares = each[0].one_minus().concat(each[0]) if len(each) == 1 else beside(each, x, to)
-    return shares if fit.multilabel_ else shares.as_float().share()
 
 
 @adapts("sklearn.multiclass.OneVsOneClassifier")

@@ -52,6 +52,7 @@ def _analysed(fit: Fitted, x: Flow, to: Importer, *, lenient: bool = False) -> F
     return PythonWords(to.python(fit.analyzer, what), lenient=lenient)(x)
 
 
+@adapts("sklearn.feature_extraction.text.CountVectorizer")
 def _counts(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The count of each term of the vocabulary."""
     x = _document(fit, x, to)
@@ -86,11 +87,6 @@ def _normalised(x: Flow, norm: str | None) -> Flow:
     size = (x.square() if norm == "l2" else x.abs()).cast("float64").sum()
     length = size.sqrt() if norm == "l2" else size
     return (x.cast("float64") / length.one_if_tiny(0.0)).cast_like(x)
-
-
-@adapts("sklearn.feature_extraction.text.CountVectorizer")
-def _count(fit: Fitted, x: Flow, to: Importer) -> Flow:
-    return _counts(fit, x, to)
 
 
 @adapts("sklearn.feature_extraction.text.TfidfVectorizer")

@@ -24,8 +24,7 @@ from flour.core.sparse import densify
 from flour.core.types import Record, Text, Vector
 from flour.language.flow import Flow, source
 from flour.onnx import import_model
-from flour.onnx.export.refused import WITHOUT
-from flour.onnx.export.writer import FORMS, load
+from flour.onnx.export.writer import FORMS, WITHOUT, load
 from tests.cases import CASES, Case
 from tests.columns import assert_close
 from tests.flour.test_cases import columns, made
