@@ -26,7 +26,7 @@ from runtime.service.private import redacted, spelt
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedModel:
     """A model with its plan."""
 
     model: Model
@@ -88,7 +88,9 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
     )
 
 
-def open_model(reference: str, *, trust_pickle: bool, background: Executor | None = None) -> Opened:
+def open_model(
+    reference: str, *, trust_pickle: bool, background: Executor | None = None
+) -> OpenedModel:
     """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
     private: Any = model.notes.get("private", ())
@@ -105,7 +107,7 @@ def open_model(reference: str, *, trust_pickle: bool, background: Executor | Non
             path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
             plan = staging.load(path, model, background=background)
     hide(private, plan)
-    return Opened(model, folder, plan, spelt(private, plan.inputs))
+    return OpenedModel(model, folder, plan, spelt(private, plan.inputs))
 
 
 def hide(private: Collection[str], plan: Plan | None = None) -> None:
