@@ -18,8 +18,7 @@ import flour
 from flour.core.errors import UnsupportedSetting
 from flour.core.source import Source
 from flour.language.flow import source
-from flour.onnx.export.writer import reason
-from flour.onnx.export.writer import FORMS, load
+from flour.onnx.export.writer import FORMS, load, reason
 from flour.ops import load as load_operators
 from tests.cases import CASES, Case
 

@@ -95,7 +95,7 @@ REASONS: dict[Place, str] = {
             ("runtime/cluster/serving/ray_proxy.py", "within", "result"),
             ("runtime/cluster/serving/controller.py", "Controller._opened", "exception"),
             ("runtime/cluster/serving/controller.py", "Controller._resend", "exception"),
-            ("runtime/graph/router.py", "Router._rows", "result"),
+            ("runtime/graph/router.py", "GraphRouter._rows", "result"),
             ("runtime/http/answer/batching.py", "Batched._shared_out", "exception"),
             ("runtime/http/answer/batching.py", "Batched._shared_out", "result"),
             ("runtime/http/answer/batching.py", "_passed_on", "result"),

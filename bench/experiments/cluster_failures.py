@@ -26,7 +26,7 @@ from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale, ray_a
 from runtime.cluster.serving.bodies import Members, MemberState
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
-from runtime.workers import Options
+from runtime.workers import WorkerOptions
 
 REPLICAS, LEASE, NAME = 6, 6.0, "failures"
 #: Upgrades end after this time, whether so many requests were asked or not.
@@ -51,7 +51,7 @@ class Trial:
             str(self.folder),
             str(self._place / "staging"),
             scale=Scale(REPLICAS, REPLICAS),
-            options=Options(
+            options=WorkerOptions(
                 ServerSettings(port=0, drain_delay=0.3, drain_seconds=5.0),
                 executors=1,
                 store=str(self._place / "store"),

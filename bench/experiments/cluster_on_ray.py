@@ -24,7 +24,7 @@ from bench.ray_nodes import RayNodes
 from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale, ray_actors, ray_proxy
 from runtime.http import ServerSettings
 from runtime.repository import Repository
-from runtime.workers import Fleet, Options, Supervisor
+from runtime.workers import Fleet, Supervisor, WorkerOptions
 
 REPLICAS, MODELS = 2, 100
 ROUNDS, SECONDS, CONNECTIONS = 5, 2.0, 8
@@ -77,7 +77,7 @@ def rates(folder: Path, place: Path, actor: Any, http: ServerSettings) -> dict[s
     found: dict[str, list[float]] = {}
     ray_proxy.start("bench", "127.0.0.1", PROXY_PORT, status(actor)["front"])
     fleet = Fleet()
-    options = Options(http, executors=1, store=str(place / "store"), owner="workers")
+    options = WorkerOptions(http, executors=1, store=str(place / "store"), owner="workers")
     with Repository(folder, fleet, staging=place / "workers") as repository:
         repository.load_all()
         with Supervisor(REPLICAS, fleet, repository, options) as supervisor:
@@ -127,7 +127,7 @@ def main() -> None:
             str(folder),
             str(place / "staging"),
             scale=Scale(REPLICAS, REPLICAS),
-            options=Options(http, executors=1, store=str(place / "store"), owner="bench"),
+            options=WorkerOptions(http, executors=1, store=str(place / "store"), owner="bench"),
             poll=0.0,
         )
         haproxy = HAPROXY if shutil.which("haproxy") else ""

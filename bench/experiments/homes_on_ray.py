@@ -24,7 +24,7 @@ from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale
 from runtime.cluster.serving.bodies import Homes
 from runtime.cluster.serving.homes import sizes_in
 from runtime.http import ServerSettings
-from runtime.workers import Options
+from runtime.workers import WorkerOptions
 
 MODELS, GROUPS, NODES = 240, 12, 3
 WORDS, DOCUMENTS, LENGTH = 4000, 60, 80
@@ -152,7 +152,7 @@ def main() -> None:
             str(place / "plans"),
             str(place / "staging"),
             scale=Scale(NODES, NODES),
-            options=Options(
+            options=WorkerOptions(
                 ServerSettings(port=0), executors=1, memory_budget=int(ROOM * whole), owner="homes"
             ),
             poll=0.0,

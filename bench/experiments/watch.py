@@ -44,14 +44,14 @@ def _nanoseconds(call: Callable[[], object], rounds: int = _ROUNDS) -> float:
 
 
 def _drift(rng: np.random.Generator) -> Iterator[Goal]:
-    from runtime.watch import Numbers, Words
+    from runtime.watch import NumbersSketch, WordsSketch
 
     values = rng.normal(size=_ROWS)
-    numbers = Numbers.of(values)
+    numbers = NumbersSketch.of(values)
     cost = _nanoseconds(lambda: numbers.counted(values)) / _ROWS
     yield Goal("drift: ns a row of a column of numbers", cost, 20, at_most=True)
     texts = np.array([f"word {n}" for n in range(42)], object)[rng.integers(0, 42, _ROWS)]
-    words = Words.of(texts)
+    words = WordsSketch.of(texts)
     cost = _nanoseconds(lambda: words.counted(texts)) / _ROWS
     yield Goal("drift: ns a row of a column of words", cost, 20, at_most=True)
 

@@ -67,7 +67,7 @@ def register(
     All connections to the same database have it. Another plan under the same name takes its place.
     Rows that the plan refuses end a query with an error; with `on_error="null"` they have NULL.
     """
-    function = Function(open_plan(plan), outputs, on_error)
+    function = SqlFunction(open_plan(plan), outputs, on_error)
     if _takes_extensions(connection):
         from runtime.bulk.duckdb_native import register_native
 
@@ -93,7 +93,7 @@ def _takes_extensions(connection: duckdb.DuckDBPyConnection) -> bool:
     return is_possible() and release >= _OLDEST and bool(allowed)
 
 
-class Function:
+class SqlFunction:
     """Behaviour of a registered function, whichever way it is called."""
 
     def __init__(

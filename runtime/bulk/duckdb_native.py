@@ -32,7 +32,7 @@ from runtime.errors import BadRegistration
 if TYPE_CHECKING:
     import duckdb
 
-    from runtime.bulk.duckdb import Function
+    from runtime.bulk.duckdb import SqlFunction
 
 _PAGE = 0x1000
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
@@ -167,7 +167,9 @@ _POINTERS = (
 )
 
 
-def register_native(connection: duckdb.DuckDBPyConnection, name: str, function: Function) -> None:
+def register_native(
+    connection: duckdb.DuckDBPyConnection, name: str, function: SqlFunction
+) -> None:
     """Register a function by an extension that DuckDB loads now, or give one another plan."""
     # The latest function of this name in the connection's database.
     query = "select extension_name from duckdb_extensions() where loaded"
@@ -224,7 +226,7 @@ class _Planned(NamedTuple):
     """Facts that a query was planned for."""
 
     schema: Arrow
-    function: Function
+    function: SqlFunction
     vectors: Vectors | None
     """How its columns are read without Arrow, where all of them can be."""
 
@@ -232,7 +234,7 @@ class _Planned(NamedTuple):
 class _Native:
     """A registered function with all that DuckDB holds of it."""
 
-    def __init__(self, database: int | None, name: str, function: Function) -> None:
+    def __init__(self, database: int | None, name: str, function: SqlFunction) -> None:
         self._api, self._name = _duckdb(), name
         #: What is called from the next query on: another plan may take its place.
         self.function = function
@@ -361,7 +363,7 @@ class _Native:
             if not put(self._api, function.single(answers), self._returned, output):
                 self._write(function.as_arrow(answers), output)
 
-    def _read(self, chunk: int, schema: Arrow, function: Function) -> Arrow:
+    def _read(self, chunk: int, schema: Arrow, function: SqlFunction) -> Arrow:
         pa, array = library(), _Arrow()
         self._check(
             self._api.duckdb_data_chunk_to_arrow(self._options, c_void_p(chunk), byref(array))

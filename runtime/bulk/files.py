@@ -46,7 +46,7 @@ _GROUP = 1 << 17
 NO_TYPES = "write CSV or JSON lines, or leave such a column out of --keep"
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A file, and the columns whose only value is in its path."""
 
     path: Path
@@ -69,28 +69,28 @@ def is_stream(place: str) -> bool:
     return place == "-" or Path(place).is_fifo()
 
 
-def parts_of(place: str) -> list[Part]:
+def parts_of(place: str) -> list[FilePart]:
     """The files of a path: one, those in a folder, or those that a pattern matches."""
     root = Path(place)
     if root.is_file() or is_stream(place):
-        return [Part(root, {})]
+        return [FilePart(root, {})]
     if root.is_dir():
         found = [path for path in root.rglob("*") if path.is_file() and not _is_hidden(path, root)]
     else:
         base = Path(*[part for part in root.parts[:1] if root.is_absolute()])
         pattern = str(root.relative_to(base)) if root.is_absolute() else place
-        some = base.glob(pattern) if _globs(place) else ()
+        some = base.glob(pattern) if any(sign in place for sign in "*?[") else ()
         named = root.name[:1] in {".", "_"}  # files that are being written have such names
         found = [path for path in some if path.is_file() and (named or path.name[0] not in "._")]
     if not found:
         raise FileNotFoundError(2, "there is no such file", place)
-    return [Part(path, _values(path)) for path in sorted(found)]
+    return [FilePart(path, _values(path)) for path in sorted(found)]
 
 
 def reads(place: str, path: Path) -> bool:
     """True if a file of this path, which need not be there yet, is one of those of a place."""
     root, file = Path(place).resolve(), path.resolve()
-    if not _globs(place) or root.exists():
+    if not any(sign in place for sign in "*?[") or root.exists():
         inside = root in file.parents and not _is_hidden(file, root)
         return file == root or (root.is_dir() and inside)
     return _matches(file.parts, root.parts)
@@ -103,10 +103,6 @@ def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
         return any(_matches(parts[at:], patterns[1:]) for at in range(len(parts) + 1))
     first = bool(parts) and fnmatchcase(parts[0], patterns[0])
     return first and _matches(parts[1:], patterns[1:])
-
-
-def _globs(place: str) -> bool:
-    return any(sign in place for sign in "*?[")
 
 
 def _is_hidden(path: Path, root: Path) -> bool:
@@ -185,7 +181,7 @@ class Source:
             return library_parquet().read_schema(path)
         return opened_arrow(path)[0]
 
-    def _begin(self, schema: Arrow, part: Part) -> list[str]:
+    def _begin(self, schema: Arrow, part: FilePart) -> list[str]:
         """The columns to read of a file."""
         names, path = schema.names, str(part.path)
         if self._where is not None:
@@ -202,7 +198,7 @@ class Source:
             self.first = self._with_values(no_rows(schema).select(wanted), part.values)
         return wanted
 
-    def _matching(self, batch: Arrow, first: int, part: Part) -> tuple[Arrow, Sequence[int]]:
+    def _matching(self, batch: Arrow, first: int, part: FilePart) -> tuple[Arrow, Sequence[int]]:
         """The rows for which the condition holds, with their numbers."""
         if self._where is None:
             return batch, range(first, first + len(batch))
@@ -231,7 +227,7 @@ class Source:
         """Skip rows that are not looked at yet: how many answers they have is unknown."""
         return self._where is None and self._skips(rows)
 
-    def _parquet(self, part: Part) -> Iterator[tuple[int, Arrow]]:
+    def _parquet(self, part: FilePart) -> Iterator[tuple[int, Arrow]]:
         with self._opened(part.path) as file:
             names, start = self._begin(file.schema_arrow, part), 0
             wanted = self._row_groups(file, part.path)
@@ -262,7 +258,7 @@ class Source:
             for at in range(0, len(batch), self._rows):
                 yield batch.slice(at, self._rows)
 
-    def _arrow(self, part: Part) -> Iterator[tuple[int, Arrow]]:
+    def _arrow(self, part: FilePart) -> Iterator[tuple[int, Arrow]]:
         schema, batches = opened_arrow(part.path)
         names, start = self._begin(schema, part), 0
         for batch in batches:

@@ -27,7 +27,7 @@ _lock = threading.Lock()
 def packed(plan: Plan) -> tuple[str, bytes]:
     """The name of a plan's file, and the file."""
     raw = to_bytes(plan)
-    return f"{_digest(raw)}.pretzel", raw
+    return f"{blake2b(raw, digest_size=16).hexdigest()}.pretzel", raw
 
 
 def arrived(name: str, fetch: Callable[[], bytes]) -> Plan:
@@ -43,16 +43,12 @@ def kept(name: str, fetch: Callable[[], bytes]) -> Path:
     path = _folder() / name
     if not path.exists():
         raw = fetch()
-        if f"{_digest(raw)}.pretzel" != name:
+        if f"{blake2b(raw, digest_size=16).hexdigest()}.pretzel" != name:
             raise LostPlan("a plan was damaged on its way", where=name)
         part = path.with_name(f".{name}.{os.getpid()}")
         part.write_bytes(raw)
         part.replace(path)
     return path
-
-
-def _digest(raw: bytes) -> str:
-    return blake2b(raw, digest_size=16).hexdigest()
 
 
 def _folder() -> Path:

@@ -19,7 +19,7 @@ from runtime.cli.output import concealed
 from runtime.cli.writing import Columns
 
 if TYPE_CHECKING:
-    from runtime.cli.predicting import Task
+    from runtime.cli.predicting import Prediction
 
 _NOTE = b"pretzel"
 
@@ -65,7 +65,7 @@ def noted(batch: Arrow) -> dict[str, Any]:
     return about
 
 
-def answered(task: Task, block: Block) -> Answered:
+def answered(task: Prediction, block: Block) -> Answered:
     """The answers for a block; the first row that is refused is an error if there is no policy."""
     read = block.count - len(block.refused)
 
@@ -104,7 +104,7 @@ def _part(data: Columns, start: int, end: int) -> Any:
     return data[start:end]
 
 
-def _columns(task: Task, block: Block, made: Columns, wrong: Mapping[int, Any]) -> Any:
+def _columns(task: Prediction, block: Block, made: Columns, wrong: Mapping[int, Any]) -> Any:
     """The kept columns and the answers, with null or without the rows that are refused."""
     kept = block.kept
     if task.by_batches and isinstance(made, dict):

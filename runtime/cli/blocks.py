@@ -62,7 +62,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReadOptions:
     """Options of reading a file."""
 
     form: str

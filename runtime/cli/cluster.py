@@ -147,7 +147,7 @@ def _deployment(options: argparse.Namespace) -> Deployment:
     from runtime.cluster.serving.ray_actors import Deployment
     from runtime.http.assembly import check
     from runtime.repository.object_storage import is_url
-    from runtime.workers import Options
+    from runtime.workers import WorkerOptions
 
     server = server_settings(options)
     if (server.host, server.port) != (options.host, options.port):
@@ -159,7 +159,7 @@ def _deployment(options: argparse.Namespace) -> Deployment:
     folder = options.what if is_url(options.what) else str(Path(options.what).absolute())
     own = Path(gettempdir()) / f"pretzel-{options.name}"
     plans = options.staging if options.staging and is_url(options.staging) else ""
-    replicas = Options(
+    replicas = WorkerOptions(
         replace(server, host="127.0.0.1", port=0),
         executors=max(1, round(options.cpus)),
         memory_budget=options.memory,

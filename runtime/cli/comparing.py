@@ -11,7 +11,7 @@ import numpy as np
 from flour.core.errors import FlourError, InputError
 from oven import Plan
 from runtime.cli import reading
-from runtime.cli.blocks import Block, Options
+from runtime.cli.blocks import Block, ReadOptions
 from runtime.cli.errors import CommandError
 from runtime.errors import Unfaithful
 from runtime.verify import Mismatch, compare, tolerance_of, verify_forms
@@ -21,7 +21,7 @@ KEPT_ROWS = 100
 """Rows with the original's answers that stay beside a plan, to be checked wherever it is loaded."""
 
 
-class Compared(NamedTuple):
+class FileComparison(NamedTuple):
     """The result of a comparison."""
 
     rows: int
@@ -29,7 +29,7 @@ class Compared(NamedTuple):
     kept: tuple[str, ...]
     """The first rows with the original's answers, as lines of JSON."""
 
-    def rounded(self, decimals: int) -> Compared:
+    def rounded(self, decimals: int) -> FileComparison:
         """This comparison with rounded answers, for a plan that rounds."""
         lines = []
         for line in self.kept:
@@ -43,10 +43,10 @@ def compare_file(
     plan: Plan,
     answers: Answers,
     path: str,
-    options: Options,
+    options: ReadOptions,
     tolerance: float | None,
     seen: Callable[[int], object] = lambda _: None,
-) -> Compared:
+) -> FileComparison:
     """Raise Unfaithful unless the plan answers every row of a file as the original does.
 
     Without a `tolerance`, it is that of each output's width.
@@ -81,7 +81,7 @@ def compare_file(
             found=f"{rows} rows; outputs that both have: {', '.join(outputs) or 'none'}",
             hint="give a file whose rows have the columns that the model was trained on",
         )
-    return Compared(rows, outputs, tuple(kept))
+    return FileComparison(rows, outputs, tuple(kept))
 
 
 def _of_original(answers: Answers, block: Block) -> Mapping[str, Any]:

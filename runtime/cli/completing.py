@@ -37,7 +37,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...]
 
 
-class Known(NamedTuple):
+class KnownCommand(NamedTuple):
     """A command with its options."""
 
     name: str
@@ -53,7 +53,7 @@ class Known(NamedTuple):
         ]
 
 
-def commands() -> Iterator[Known]:
+def commands() -> Iterator[KnownCommand]:
     """Every command with its options."""
     from runtime.cli.program import COMMANDS, build
 
@@ -65,14 +65,14 @@ def commands() -> Iterator[Known]:
             Option(tuple(a.option_strings), (a.help or "").replace("%%", "%"), _choices(a))
             for a in actions
         )
-        yield Known(command.name, command.summary, tuple(described))
+        yield KnownCommand(command.name, command.summary, tuple(described))
 
 
 def _choices(action: argparse.Action) -> tuple[str, ...]:
     return tuple(map(str, action.choices or ()))
 
 
-def bash(known: list[Known]) -> str:
+def bash(known: list[KnownCommand]) -> str:
     """A function for `complete`."""
     names = " ".join(command.name for command in known)
     cases = "\n".join(
@@ -97,7 +97,7 @@ complete -o filenames -F _pretzel pretzel
 """
 
 
-def zsh(known: list[Known]) -> str:
+def zsh(known: list[KnownCommand]) -> str:
     """A function for `compdef`."""
     names = "\n".join(f"        {_quoted(f'{one.name}:{one.help}')}" for one in known)
     cases = "\n".join(
@@ -123,7 +123,7 @@ compdef _pretzel pretzel
 """
 
 
-def _zsh_options(command: Known) -> Iterator[str]:
+def _zsh_options(command: KnownCommand) -> Iterator[str]:
     for option in command.options:
         about = option.help.replace("[", "(").replace("]", ")").replace(":", " ")
         for word in option.words:
@@ -133,7 +133,7 @@ def _zsh_options(command: Known) -> Iterator[str]:
             yield _quoted(f"2:action:({' '.join(option.choices)})")
 
 
-def fish(known: list[Known]) -> str:
+def fish(known: list[KnownCommand]) -> str:
     """Lines for `complete`."""
     lines = []
     for command in known:

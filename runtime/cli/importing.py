@@ -18,7 +18,7 @@ from runtime.cli.output import Output, Progress
 
 if TYPE_CHECKING:
     from oven import Plan
-    from runtime.cli.comparing import Compared
+    from runtime.cli.comparing import FileComparison
     from runtime.repository.files import Folder
     from runtime.repository.listing import Model
 
@@ -119,15 +119,6 @@ def run(options: argparse.Namespace, out: Output) -> int:
         "verified_outputs": list(compared.outputs) if compared else [],
         "training": {name: each for name, each in training.items() if name != "reference"},
     }
-    out.result(facts, _text(facts))
-    if compared is not None and options.private:
-        out.note("no rows are kept beside the plan, as they would tell private values")
-    if compared is None:
-        out.note("not verified; --verify ROWS holds it against the original")
-    return Exit.OK
-
-
-def _text(facts: dict[str, Any]) -> str:
     verified, caveat = "", facts["caveat"]
     if facts["verified_rows"]:
         names = ", ".join(facts["verified_outputs"])
@@ -136,12 +127,17 @@ def _text(facts: dict[str, Any]) -> str:
             before = "the installed libraries do, one of which is not what trained the model"
         verified = f"verified: {facts['verified_rows']:,} rows answer as {before} ({names})\n"
     said = f"{caveat}: known differences are refused, others may be there\n" if caveat else ""
-    return f"{said}{verified}saved {facts['file']}"
+    out.result(facts, f"{said}{verified}saved {facts['file']}")
+    if compared is not None and options.private:
+        out.note("no rows are kept beside the plan, as they would tell private values")
+    if compared is None:
+        out.note("not verified; --verify ROWS holds it against the original")
+    return Exit.OK
 
 
 def _imported(
     options: argparse.Namespace, folder: Folder, model: Model, progress: Progress
-) -> tuple[Plan, Compared | None, dict[str, Any]]:
+) -> tuple[Plan, FileComparison | None, dict[str, Any]]:
     import oven
     from runtime.cli.models import hide
     from runtime.repository import formats
@@ -205,7 +201,7 @@ def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]
 
 def _compared(
     options: argparse.Namespace, plan: Plan, form: str, source: object, progress: Progress
-) -> Compared:
+) -> FileComparison:
     from flour.sklearn.originals import original
     from runtime.cli import reading
     from runtime.cli.comparing import compare_file
@@ -253,7 +249,7 @@ def _next_version(folder: Path) -> str:
 
 
 def _save(
-    plan: Plan, target: Path, compared: Compared | None, private: list[str], **how: Any
+    plan: Plan, target: Path, compared: FileComparison | None, private: list[str], **how: Any
 ) -> None:
     """Save the plan after its rows, so that a server that sees the plan also sees the rows."""
     from objectstore import atomic

@@ -11,7 +11,7 @@ from runtime.cli.errors import Exit
 from runtime.cli.output import Output, pairs
 
 if TYPE_CHECKING:
-    from runtime.cli.models import Opened
+    from runtime.cli.models import OpenedModel
 
 DESCRIPTION = """\
 Show a model's inputs and outputs, its stages, and how much memory its parameters take. A model that
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     return Exit.OK
 
 
-def describe(opened: Opened) -> dict[str, Any]:
+def describe(opened: OpenedModel) -> dict[str, Any]:
     """All facts about a model, as plain data."""
     from oven.plans.saved import code_levels
     from runtime.repository.files import shown

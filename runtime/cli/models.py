@@ -27,7 +27,7 @@ from runtime.service.private import redacted, spelt
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedModel:
     """A model with its plan."""
 
     model: Model
@@ -95,7 +95,7 @@ def open_model(
     trust_pickle: bool,
     allow_python: Sequence[str] = (),
     background: Executor | None = None,
-) -> Opened:
+) -> OpenedModel:
     """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
     private: Any = model.notes.get("private", ())
@@ -112,10 +112,10 @@ def open_model(
             path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
             plan = staging.load(path, model, background=background)
     hide(private, plan)
-    return Opened(model, folder, plan, spelt(private, plan.inputs))
+    return OpenedModel(model, folder, plan, spelt(private, plan.inputs))
 
 
-def open_asked(options: Namespace, background: Executor | None = None) -> Opened:
+def open_asked(options: Namespace, background: Executor | None = None) -> OpenedModel:
     """The model of a command's options."""
     allowed = {"trust_pickle": options.trust_pickle, "allow_python": options.allow_python}
     return open_model(options.model, background=background, **allowed)

@@ -10,12 +10,12 @@ from flour.data.arrow_reader import ArrowReader
 from flour.data.frames import decoded
 from runtime.bulk.files import Source, is_stream, parts_of
 from runtime.bulk.where import Where
-from runtime.cli.blocks import Block, Options
+from runtime.cli.blocks import Block, ReadOptions
 from runtime.cli.errors import BadTable, NotInstalled
 
 
 def blocks(
-    path: str, inputs: Mapping[str, Type], options: Options, skip: int = 0
+    path: str, inputs: Mapping[str, Type], options: ReadOptions, skip: int = 0
 ) -> Iterator[Block]:
     """The rows in blocks of record batches, with what the model reads and what is to be kept."""
     if find_spec("pyarrow") is None:

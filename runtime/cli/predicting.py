@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flour.data.arrow_reader import Arrow
     from oven import Plan
     from runtime.bulk.journal import Journal
-    from runtime.cli.blocks import Options
+    from runtime.cli.blocks import ReadOptions
     from runtime.cli.writing import Writer
 
 NULL, SKIP = "null", "skip"
@@ -85,12 +85,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--executors", type=common.positive, help="threads (one for each core)")
 
 
-class Task(NamedTuple):
+class Prediction(NamedTuple):
     """A prediction of files, as its command asked for it."""
 
     plan: Plan
     rows: str
-    how: Options
+    how: ReadOptions
     outputs: tuple[str, ...]
     output: str
     form: str
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from runtime.bulk.plans import chosen
     from runtime.bulk.refused import check_policy
     from runtime.cli import reading
-    from runtime.cli.blocks import ARROW, Options
+    from runtime.cli.blocks import ARROW, ReadOptions
     from runtime.cli.models import open_asked
 
     _check_output(options.output)
@@ -157,14 +157,14 @@ def run(options: argparse.Namespace, out: Output) -> int:
     keep = tuple(options.keep)
     if options.where and form not in ARROW:
         raise ArgumentError("--where is for Parquet and Arrow files", found=form)
-    how = Options(form, rows, options.header, options.separator, keep, options.where)
+    how = ReadOptions(form, rows, options.header, options.separator, keep, options.where)
     answers = _output_format(options, how)
     how = replace(how, tolerant=bool(options.on_error), typed=answers not in {"csv", "tsv"})
     opened = open_asked(options)
     outputs = chosen(opened.plan, options.outputs.split(",") if options.outputs else None)
     _check_names(options, outputs)
     check_policy(opened.plan, NULL if options.on_error else None)
-    task = Task(
+    task = Prediction(
         *(opened.plan.wait(), options.rows, how, outputs, options.output, answers),
         options.on_error or None,
     )
@@ -175,7 +175,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     return Exit.OK
 
 
-def _tell(task: Task, out: Output, count: int, refused: int) -> None:
+def _tell(task: Prediction, out: Output, count: int, refused: int) -> None:
     """The last line: how many rows there were, and how many of them were refused."""
     written = count - refused if task.policy == SKIP else count
     text = f"{written:,} rows in {task.output}"
@@ -248,7 +248,7 @@ def _check_names(options: argparse.Namespace, outputs: Sequence[str]) -> None:
     check_kept(options.keep, outputs)
 
 
-def _output_format(options: argparse.Namespace, how: Options) -> str:
+def _output_format(options: argparse.Namespace, how: ReadOptions) -> str:
     from runtime.cli import reading
 
     if options.output_format:
@@ -264,7 +264,7 @@ def _output_format(options: argparse.Namespace, how: Options) -> str:
     return form
 
 
-def _run(task: Task, threads: int | None, progress: Progress) -> tuple[int, int]:
+def _run(task: Prediction, threads: int | None, progress: Progress) -> tuple[int, int]:
     """Write every answer; returns how many rows there are, and how many were refused."""
     from runtime.bulk.files import parts_of
     from runtime.bulk.plans import in_parallel
@@ -322,7 +322,7 @@ def _check_unchanged(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[An
             )
 
 
-def _aside(task: Task) -> AbstractContextManager[Writer]:
+def _aside(task: Prediction) -> AbstractContextManager[Writer]:
     """Where the rows that are refused are told."""
     from runtime.cli import reading, writing
 
@@ -338,7 +338,7 @@ class _Nowhere:
         """Drop the rows."""
 
 
-def _journal(task: Task) -> Journal:
+def _journal(task: Prediction) -> Journal:
     """The journal of answers; an empty one keeps other processes from the output."""
     from runtime.bulk.journal import Journal
 

@@ -65,7 +65,7 @@ told; 2 wrong arguments; 3 answers differ from the original's; 4 a library is no
 """
 
 
-class Module(Protocol):
+class CommandModule(Protocol):
     """The interface of a command's module."""
 
     DESCRIPTION: str
@@ -169,10 +169,10 @@ def _reader_gone() -> int:
 # --- arguments -----------------------------------------------------------------------------------
 
 
-def load(name: str) -> Module:
+def load(name: str) -> CommandModule:
     """The module of a command."""
     found = next(command for command in COMMANDS if command.name == name)
-    module: Module = import_module(f"runtime.cli.{found.module}")
+    module: CommandModule = import_module(f"runtime.cli.{found.module}")
     return module
 
 

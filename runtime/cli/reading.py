@@ -30,7 +30,7 @@ from runtime.bulk import compressed
 from runtime.bulk.files import is_stream, parts_of
 from runtime.bulk.plans import no_rows
 from runtime.bulk.refused import ROW_ERRORS, others, separated
-from runtime.cli.blocks import ARROW, Block, KeptTypes, Options
+from runtime.cli.blocks import ARROW, Block, KeptTypes, ReadOptions
 from runtime.cli.errors import BadTable
 from runtime.cli.tables import Schema
 
@@ -70,10 +70,10 @@ def format_of(path: str, told: str | None) -> str:
     return form
 
 
-def options_of(given: argparse.Namespace, path: str) -> Options:
+def options_of(given: argparse.Namespace, path: str) -> ReadOptions:
     """The options of reading this file, by the arguments of a command."""
     form = format_of(path, given.format)
-    return Options(form, header=given.header, separator=given.separator)
+    return ReadOptions(form, header=given.header, separator=given.separator)
 
 
 def size(path: str) -> int:
@@ -82,7 +82,12 @@ def size(path: str) -> int:
 
 
 def blocks(
-    path: str, inputs: Mapping[str, Type], options: Options, skip: int = 0, *, plain: bool = True
+    path: str,
+    inputs: Mapping[str, Type],
+    options: ReadOptions,
+    skip: int = 0,
+    *,
+    plain: bool = True,
 ) -> Iterator[Block]:
     """The rows of files, `options.rows` at a time, without the blocks that have the first `skip`.
 
@@ -103,7 +108,7 @@ def blocks(
             yield block
 
 
-def _text_blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
+def _text_blocks(path: str, inputs: Mapping[str, Type], options: ReadOptions) -> Iterator[Block]:
     """The rows of all files; where there are none, one block of no rows says what columns are."""
     before, rows = 0, 0
     types = KeptTypes(options.keep) if options.typed and options.form != "jsonl" else None
@@ -137,7 +142,7 @@ def _files(path: str, *, tolerant: bool) -> Iterator[tuple[_Counted, str, int]]:
 def _of_file(
     file: _Counted,
     inputs: Mapping[str, Type],
-    options: Options,
+    options: ReadOptions,
     name: str,
     types: KeptTypes | None,
 ) -> Iterator[Block]:
@@ -216,7 +221,7 @@ def _readable(
 def _csv(
     file: _Counted,
     inputs: Mapping[str, Type],
-    options: Options,
+    options: ReadOptions,
     name: str,
     types: KeptTypes | None = None,
 ) -> Iterator[Block]:
@@ -231,7 +236,7 @@ def _csv(
 
 
 def _kept_cells(
-    file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
+    file: _Counted, inputs: Mapping[str, Type], options: ReadOptions, name: str
 ) -> Iterator[dict[str, list[str]]]:
     """The columns to keep of a CSV file, some rows at a time."""
     header, _, rest = _opened_csv(file, inputs, options, name)
@@ -242,7 +247,7 @@ def _kept_cells(
 
 
 def _opened_csv(
-    file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
+    file: _Counted, inputs: Mapping[str, Type], options: ReadOptions, name: str
 ) -> tuple[list[str] | None, int, Iterator[tuple[int, Any]]]:
     """The header, if there is one, how many cells a row has, and the rows with their lines."""
     csv.field_size_limit(MAX_CELL)
@@ -259,7 +264,7 @@ def _opened_csv(
 
 
 def _rows(
-    reader: Any, file: _Counted, name: str, options: Options
+    reader: Any, file: _Counted, name: str, options: ReadOptions
 ) -> Iterator[tuple[int, list[str] | BadTable]]:
     """Each row with the line it begins on; empty lines are skipped."""
     line, width = 1, 0
@@ -287,7 +292,7 @@ def _rows(
 
 
 def _header(
-    first: list[str], inputs: Mapping[str, Type], options: Options, name: str
+    first: list[str], inputs: Mapping[str, Type], options: ReadOptions, name: str
 ) -> list[str] | None:
     if options.header is not None:
         return first if options.header else None
@@ -299,7 +304,7 @@ def _header(
     return first if Schema(inputs, None, len(first), name).looks_like_header(first) else None
 
 
-def _kept_columns(header: list[str] | None, options: Options, name: str) -> dict[str, int]:
+def _kept_columns(header: list[str] | None, options: ReadOptions, name: str) -> dict[str, int]:
     if options.keep and header is None:
         raise BadTable("columns to keep need a header", where=f"{name}:1")
     missing = [column for column in options.keep if column not in (header or ())]
@@ -336,7 +341,7 @@ def _block(
 
 
 def _json_lines(
-    file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
+    file: _Counted, inputs: Mapping[str, Type], options: ReadOptions, name: str
 ) -> Iterator[Block]:
     texts = ((number, line) for number, line in enumerate(file, 1) if line.strip())
     columns: list[str] = []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from runtime.http import ServerSettings
     from runtime.repository import Event, Repository
     from runtime.repository.registry import Registry
-    from runtime.workers import Options, WorkerEvent
+    from runtime.workers import WorkerEvent, WorkerOptions
 
 DESCRIPTION = """\
 Serve every model of a folder over HTTP, by the Open Inference Protocol and as plain JSON. The
@@ -166,14 +166,14 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Output)
 
 def _common(
     settings: ServerSettings, repository: Repository, options: argparse.Namespace
-) -> Options:
+) -> WorkerOptions:
     """The options of all workers: they divide the processors and share the store."""
-    from runtime.workers import Options
+    from runtime.workers import WorkerOptions
     from scheduler import cores
 
     staging = repository.staging
     folder_digest = hashlib.blake2b(os.fsencode(Path(options.folder).absolute()), digest_size=6)
-    return Options(
+    return WorkerOptions(
         settings,
         executors=options.executors or max(1, cores() // options.workers),
         memory_budget=options.memory,

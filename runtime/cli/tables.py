@@ -36,7 +36,7 @@ MISSING = {
 _TRUE, _FALSE = {"true", "t", "1", "yes"}, {"false", "f", "0", "no"}
 
 
-class Column:
+class CsvColumn:
     """One column that the model reads: its index in the file, and how its cells are parsed."""
 
     __slots__ = ("dtype", "index", "name", "read")
@@ -170,15 +170,15 @@ class Schema:
         self._file, self._header, self._width = file, header, width
         self.columns = self._columns()
 
-    def _columns(self) -> list[Column]:
+    def _columns(self) -> list[CsvColumn]:
         match self._kind:
             case Vector(width, dtype):
                 self._check_width(width)
                 names = self._header or [str(index + 1) for index in range(width)]
-                return [Column(names[index], index, dtype) for index in range(width)]
+                return [CsvColumn(names[index], index, dtype) for index in range(width)]
             case Record(fields, _, unread):
                 return [
-                    Column(
+                    CsvColumn(
                         *(name, index, self._dtype(kind, name, unread)),
                         document=isinstance(kind, Text),
                     )
@@ -187,7 +187,7 @@ class Schema:
                 ]
         dtype = _dtype(self._kind, self._input, self._file)
         document = isinstance(self._kind, Text)
-        return [Column(self._input, self._only(), dtype, document=document)]
+        return [CsvColumn(self._input, self._only(), dtype, document=document)]
 
     def _dtype(self, kind: Type, name: str, unread: Sequence[str]) -> str:
         return _UNREAD if name in unread else _dtype(kind, name, self._file)

@@ -10,7 +10,7 @@ from runtime.cli.errors import ArgumentError, Exit
 from runtime.cli.output import Output
 
 if TYPE_CHECKING:
-    from runtime.cli.models import Opened
+    from runtime.cli.models import OpenedModel
 
 DESCRIPTION = """\
 Load a model as a server would, and check what it answers: the rows that stand beside it
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     return Exit.OK
 
 
-def _against(options: argparse.Namespace, opened: Opened) -> tuple[int, tuple[str, ...]]:
+def _against(options: argparse.Namespace, opened: OpenedModel) -> tuple[int, tuple[str, ...]]:
     from flour.sklearn.originals import original
     from runtime.cli import reading
     from runtime.cli.comparing import compare_file

@@ -78,7 +78,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class GraphCut:
     """The steps of a graph, each after those that it reads."""
 
     steps: tuple[Step, ...]
@@ -119,7 +119,7 @@ def is_input(item: Node) -> bool:
     return item.op.name in ("Field", "Pick", "Narrow") and is_input(item.inputs[0])
 
 
-def cut(flow: Flow) -> Cut:
+def cut(flow: Flow) -> GraphCut:
     """The steps of a linked graph."""
     order = topological(flow.outputs.values())
     paths = _paths(order, flow, _lazy(order, flow))
@@ -135,7 +135,7 @@ def cut(flow: Flow) -> Cut:
     for item in order:
         if item in wanted or item not in carried:
             groups.setdefault(keys[item], []).append(item)
-    return Cut(tuple(_steps(groups, paths, flow, carried)), paths, flow.outputs)
+    return GraphCut(tuple(_steps(groups, paths, flow, carried)), paths, flow.outputs)
 
 
 # --- which rows want a value ---------------------------------------------------------------------
@@ -288,7 +288,7 @@ def _ordered(drafts: Sequence[Step]) -> list[Step]:
     return done
 
 
-def draw(cut_: Cut) -> str:
+def draw(cut_: GraphCut) -> str:
     """The steps in lines of text."""
     lines = []
     for step in cut_.steps:

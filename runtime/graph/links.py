@@ -122,7 +122,7 @@ class Links:
                     "a graph uses this version, and the model in its place does not fit",
                     where=owner,
                     found=f"{each.owner}: {problem.what}",
-                    hint="register the model under another version or name, or mend the graph first",
+                    hint="register the model under another name, or mend the graph first",
                 ) from problem
 
     def stale(self, digest: Digest) -> list[Linked]:

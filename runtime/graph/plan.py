@@ -23,11 +23,11 @@ from flour.data.nulls import known_missing_of
 from flour.language.flow import Flow
 from oven import Plan
 from oven.plans.skeleton import classes
-from runtime.graph.cutting import Cut, Step, cut
+from runtime.graph.cutting import GraphCut, Step, cut
 from runtime.graph.form import name_of
 from runtime.graph.loop_thread import LoopThread
 from runtime.graph.request import Values
-from runtime.graph.router import Router, gathered
+from runtime.graph.router import GraphRouter, gathered
 from runtime.graph.rows import Known, NotARow, Rows
 from runtime.graph.threads import Threads
 from scheduler import Awaited, is_executor
@@ -50,7 +50,7 @@ class GraphPlan:
     def __init__(
         self,
         flow: Flow,
-        graph: Cut,
+        graph: GraphCut,
         owner: str,
         loop: LoopThread,
         threads: Threads,
@@ -78,7 +78,7 @@ class GraphPlan:
         rows = Rows(graph, self.by_step, self.inputs, threads)
         #: The way of single rows; None where a value of one is no value of Python's.
         self.by_row = rows if rows.possible else None
-        self._routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Router] = (
+        self._routers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, GraphRouter] = (
             weakref.WeakKeyDictionary()
         )
 
@@ -284,7 +284,7 @@ class GraphPlan:
         if router is None:
             elsewhere = partial(self._threads.elsewhere, key=self.owner)
             known = (self.name, self.graph, self.step, elsewhere, self.by_row)
-            router = self._routers[loop] = Router(*known, self._loop.requests[loop])
+            router = self._routers[loop] = GraphRouter(*known, self._loop.requests[loop])
         router.begin(values, outputs, answer, timeout)
 
     def entry(self, look: Callable[[object], None] | None = None) -> Callable[[object], Any]:

@@ -13,7 +13,7 @@ from flour.core.op import Columns
 from flour.core.reference import apply_op
 from flour.core.source import Source
 from flour.core.sparse import Sparse
-from runtime.graph.cutting import Cut, Path, Step
+from runtime.graph.cutting import GraphCut, Path, Step
 
 Rows = NDArray[np.intp]
 
@@ -21,7 +21,7 @@ Rows = NDArray[np.intp]
 class Values:
     """The values of a request so far, by node, and the rows of each path."""
 
-    def __init__(self, graph: Cut, columns: Mapping[str, Columns], rows: int) -> None:
+    def __init__(self, graph: GraphCut, columns: Mapping[str, Columns], rows: int) -> None:
         self._graph, self._columns, self.rows = graph, columns, rows
         self._values: dict[Node, Columns] = {}
         #: The rows of each path; None for all of them.

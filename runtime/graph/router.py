@@ -27,7 +27,7 @@ from flour.core.op import Columns
 from flour.core.reference import public
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed
-from runtime.graph.cutting import Cut, Step
+from runtime.graph.cutting import GraphCut, Step
 from runtime.graph.form import name_of
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
@@ -159,17 +159,17 @@ class Tries:
         return LimitPassed(text + _before(self.problem))
 
 
-class Router:
+class GraphRouter:
     """The requests of one graph on one event loop."""
 
     def __init__(
         self,
         name: str,
-        graph: Cut,
+        graph: GraphCut,
         run: Run,
         elsewhere: Callable[[Callable[[], Any]], Future[Any]],
         by_row: Rows | None,
-        requests: dict[Request, Router],
+        requests: dict[Request, GraphRouter],
     ) -> None:
         self.name, self._graph, self._run, self._by_row = name, graph, run, by_row
         self._elsewhere = elsewhere

@@ -18,7 +18,7 @@ from flour.core.source import Source
 from flour.core.types import FLOATS, INTS, Record, Scalar, Type, Vector
 from oven import Plan
 from oven.entry.builtin import learn_release
-from runtime.graph.cutting import Cut, Step
+from runtime.graph.cutting import GraphCut, Step
 from runtime.graph.threads import SLOW_SECONDS, Threads
 
 Known = dict[Node, Any]
@@ -37,7 +37,11 @@ class Rows:
     """A graph for single rows."""
 
     def __init__(
-        self, graph: Cut, plans: Mapping[int, Plan], inputs: Mapping[str, Type], threads: Threads
+        self,
+        graph: GraphCut,
+        plans: Mapping[int, Plan],
+        inputs: Mapping[str, Type],
+        threads: Threads,
     ) -> None:
         self._graph, self._inputs, self._threads = graph, inputs, threads
         #: What steps leave; what is worked out again by every reader is no value of a row.
@@ -150,9 +154,9 @@ class Rows:
         form = step.form
         assert form is not None, "a plan has one"
         if form.only is None:
-            return Entry(step, plan, _record(form.columns))
+            return RowEntry(step, plan, _record(form.columns))
         read = self._reader(form.only)
-        return None if read is None else Entry(step, plan, read)
+        return None if read is None else RowEntry(step, plan, read)
 
     def _readers(self, step: Step) -> list[Any]:
         """Readers of the values that a fetch reads; None for a value to be computed first."""
@@ -216,7 +220,7 @@ def _single(value: Any) -> float:
     return float(np.float32(value))
 
 
-class Entry:
+class RowEntry:
     """A plan's step for rows: its entry, on a dict or on the one value that it reads."""
 
     def __init__(self, step: Step, plan: Plan, given: Callable[[Known], Any]) -> None:

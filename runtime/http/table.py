@@ -145,7 +145,8 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         *("POST", "/v2/models/{model}/report", rollouts.report),
-        *("Tell what became known of a request", ReportRequest, Reported, (404,)),
+        "Tell what became known of a request",
+        *(ReportRequest, Reported, (404,)),
         tag="experiments",
         right="predict",
     ),

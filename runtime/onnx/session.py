@@ -38,8 +38,8 @@ from runtime.onnx.errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx.feeds import check_of, plain_map
 from runtime.onnx.native_session_run import Order, open_gate
 from runtime.onnx.session_image import (
-    Facts,
     RestoredSession,
+    SessionFacts,
     SessionImage,
     StoredModel,
     is_plain,
@@ -171,12 +171,12 @@ class InferenceSession:
             self._open_native_run(short, order)
         self._compiling = None
 
-    def _facts(self) -> Facts | None:
+    def _facts(self) -> SessionFacts | None:
         """Facts that sessions over models of the same structure share."""
         if self._ranks is None or not isinstance(self._short, BuiltinFunctionType):
             return None
         values = self._inputs, self._outputs, self._overridable
-        return Facts.of(values, self._places, self._shapes, self._ranks)
+        return SessionFacts.of(values, self._places, self._shapes, self._ranks)
 
     def _restore(self, kept: RestoredSession) -> None:
         """Be the session of a model that was loaded before."""
@@ -457,13 +457,13 @@ def _of_documents(flow: Flow) -> Flow:
     if list(inputs.values()) != [Vector(1, "string")]:
         return flow
     (name,) = inputs
-    above = [item for item in flow.nodes() if any(_is_source(s) for s in item.inputs)]
+    above = [item for item in flow.nodes() if any(isinstance(s.op, Source) for s in item.inputs)]
     if not all(isinstance(item.op, Element) for item in above):
         return flow
     texts = node(Source(name, Text()), ())
 
     def change(old: Node, below: tuple[Node, ...]) -> Node:
-        return texts if old in above or _is_source(old) else node(old.op, below)
+        return texts if old in above or isinstance(old.op, Source) else node(old.op, below)
 
     try:
         roots = rebuild(flow.outputs.values(), change)
@@ -471,7 +471,3 @@ def _of_documents(flow: Flow) -> Flow:
         return flow
     same = [item.type for item in roots] == list(flow.types.values())
     return Flow(dict(zip(flow.outputs, roots, strict=True)), None, (flow,)) if same else flow
-
-
-def _is_source(item: Node) -> bool:
-    return isinstance(item.op, Source)

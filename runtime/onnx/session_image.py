@@ -38,7 +38,7 @@ _SIZE = struct.Struct("<I")
 _ELSEWHERE = b"location"
 
 
-class Facts(NamedTuple):
+class SessionFacts(NamedTuple):
     """Facts that sessions over models of one structure share."""
 
     inputs: tuple[Value, ...]
@@ -61,14 +61,14 @@ class Facts(NamedTuple):
         places: Mapping[str, int],
         shapes: Mapping[str, Shape | None],
         ranks: Mapping[str, int],
-    ) -> Facts:
+    ) -> SessionFacts:
         """With the functions that check inputs and make outputs."""
         inputs, outputs, overridable = map(tuple, values)
         checks = {item.name: check_of(item) for item in inputs}
         shapers = {name: shape and shape.maker() for name, shape in shapes.items()}
         gate = order_of(places, shapers)
         data = inputs, outputs, overridable, places, shapes, ranks
-        return Facts(*data, checks, shapers, gate, None if is_plain(gate) else gate)
+        return SessionFacts(*data, checks, shapers, gate, None if is_plain(gate) else gate)
 
     def to_bytes(self) -> bytes:
         """These facts as data."""
@@ -76,10 +76,10 @@ class Facts(NamedTuple):
         return json.dumps([values, self.places, self.shapes, self.ranks]).encode("ascii")
 
     @staticmethod
-    def from_bytes(data: bytes) -> Facts:
+    def from_bytes(data: bytes) -> SessionFacts:
         """From data."""
         values, places, shapes, ranks = json.loads(data)
-        return Facts.of(
+        return SessionFacts.of(
             [[Value(*fields) for fields in each] for each in values],
             places,
             {name: shape and Shape(*shape) for name, shape in shapes.items()},
@@ -118,7 +118,7 @@ class StoredModel:
 class RestoredSession(NamedTuple):
     """A session made from an image."""
 
-    facts: Facts
+    facts: SessionFacts
     plan: RestoredPlan
     model: StoredModel
 
@@ -149,10 +149,10 @@ class SessionImage:
             restored = PlanImage.from_bytes(data[start:]).restore()
         except (LookupError, StoreError):
             return None
-        facts = Facts.from_bytes(data[_SIZE.size : start])
+        facts = SessionFacts.from_bytes(data[_SIZE.size : start])
         return RestoredSession(facts, restored, StoredModel(self._model, self._ways))
 
-    def write(self, plan: oven.Plan, facts: Facts | None) -> None:
+    def write(self, plan: oven.Plan, facts: SessionFacts | None) -> None:
         """Keep a session that was just made."""
         made = image_of(plan) if facts is not None and plan.tier else None
         if made is None or facts is None:

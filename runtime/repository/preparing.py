@@ -25,7 +25,7 @@ from runtime.service.private import private_columns
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
 
 
-class Importer(Protocol):
+class ModelImporter(Protocol):
     """Makes plans that can be registered."""
 
     def prepare(self, model: Model, current: Path | None) -> Path:

@@ -24,7 +24,7 @@ from runtime.repository.files import MAX_BYTES, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
 from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_directories
 from runtime.repository.object_storage import folder_of
-from runtime.repository.preparing import Importer, LocalImporter, Trust
+from runtime.repository.preparing import LocalImporter, ModelImporter, Trust
 from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import RouteFiles
 from runtime.repository.staging import Staging
@@ -120,7 +120,7 @@ class Repository(Closing):
             raise BadConfig("allow_python is a list of modules", found=repr(allow_python)[:80])
         trust = Trust(trust_pickle, tuple(allow_python))
         folder, staged = self.folder, self._staging
-        self._importer: Importer = (
+        self._importer: ModelImporter = (
             IsolatedImporter(folder, staged, trust, exact=exact, on_line=on_line)
             if apart
             else LocalImporter(folder, staged, trust, exact=exact)

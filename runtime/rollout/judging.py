@@ -57,7 +57,13 @@ def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
         _check_none(runtime, name)
         base = _base(runtime, name)
         terms = Terms.of_data(
-            {"champion": base.champion, "to": address(name, to), "steps": steps, "dwell": dwell, "by": by}
+            {
+                "champion": base.champion,
+                "to": address(name, to),
+                "steps": steps,
+                "dwell": dwell,
+                "by": by,
+            }
             | {"header": header, "alpha": alpha, "least": least, "webhook": webhook}
             | {"require": require, "who": who}
         )

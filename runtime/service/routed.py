@@ -245,9 +245,9 @@ class RoutedEndpoints(Experiments):
     ) -> Route:
         """Give an endpoint a route, from the next request on; see runtime.routing.Route.
 
-        Versions are given as "name@version", or by their number, and have to be registered. `otherwise` is another
-        word for the champion; it is the version in service unless given. The `salt` is the
-        endpoint's name unless given: keys fall differently in the splits of other endpoints.
+        Versions are given as "name@version", or by their number, and have to be registered.
+        `otherwise` is another word for the champion; it is the version in service unless given.
+        The `salt` is the endpoint's name unless given: keys fall differently in other splits.
         """
         if champion is not None and otherwise is not None:
             raise BadRegistration("`champion` and `otherwise` are the same", where=name)

@@ -11,7 +11,7 @@ from runtime.watch.context import context_test, two_sample_test
 from runtime.watch.detectors import Adwin, PageHinkley
 from runtime.watch.outliers import Outliers, Stranger, mahalanobis, out_of_range, pca_residual
 from runtime.watch.segments import Segments
-from runtime.watch.sketch import Numbers, Reference, Words
+from runtime.watch.sketch import NumbersSketch, Reference, WordsSketch
 from runtime.watch.statistics import Drift, drift
 from runtime.watch.taps import Tap
 from runtime.watch.training import training_of
@@ -22,7 +22,7 @@ __all__ = [
     "Alarm",
     "Cause",
     "Drift",
-    "Numbers",
+    "NumbersSketch",
     "Outliers",
     "PageHinkley",
     "Reference",
@@ -30,7 +30,7 @@ __all__ = [
     "Stranger",
     "Tap",
     "Watch",
-    "Words",
+    "WordsSketch",
     "causes_of",
     "context_test",
     "drift",

@@ -27,7 +27,7 @@ _BLOCK = 4096
 Counts = NDArray[np.int64]
 
 
-class Numbers(NamedTuple):
+class NumbersSketch(NamedTuple):
     """A column of numbers: the upper ends of all bins but the last, and the reference's counts.
 
     The first bin is of what is less than the reference's least number, the last of what is more
@@ -50,7 +50,7 @@ class Numbers(NamedTuple):
         finite = known[np.isfinite(known)]
         ends = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
         edges = _with_ends(edges, *ends)
-        return cls(edges, *Numbers(edges, np.zeros(0, np.int64), 0).counted(values), *ends)
+        return cls(edges, *NumbersSketch(edges, np.zeros(0, np.int64), 0).counted(values), *ends)
 
     def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
         """How many values each bin has, and how many are missing.
@@ -68,7 +68,7 @@ class Numbers(NamedTuple):
         return np.diff(below), len(values) - int(below[-1])
 
 
-class Words(NamedTuple):
+class WordsSketch(NamedTuple):
     """A column of words: the most frequent ones, counts of these, of other known ones, of unseen.
 
     `known` are all words of the reference, as far as it has no more than a few thousand.
@@ -90,7 +90,7 @@ class Words(NamedTuple):
                 found[str(word)] += count
         top = tuple(word for word, _ in found.most_common(WORDS))
         known = frozenset(word for word, _ in found.most_common(100 * WORDS))
-        counts, missing = Words(top, known, np.zeros(0, np.int64), 0).counted(values)
+        counts, missing = WordsSketch(top, known, np.zeros(0, np.int64), 0).counted(values)
         return cls(top, known, counts, missing)
 
     def counted(self, values: NDArray[Any]) -> tuple[Counts, int]:
@@ -109,7 +109,7 @@ class Words(NamedTuple):
         return counts, missing
 
 
-Sketch = Numbers | Words
+Sketch = NumbersSketch | WordsSketch
 
 
 def _with_ends(
@@ -132,7 +132,7 @@ class Reference:
         """The sketches of these columns."""
         return cls(
             {
-                name: Words.of(values) if values.dtype == object else Numbers.of(values)
+                name: WordsSketch.of(values) if values.dtype == object else NumbersSketch.of(values)
                 for name, values in table.items()
             }
         )
@@ -142,7 +142,7 @@ class Reference:
         return {
             name: np.array([each.least, each.most])
             for name, each in self.columns.items()
-            if isinstance(each, Numbers) and each.least is not None
+            if isinstance(each, NumbersSketch) and each.least is not None
         }
 
     def to_data(self) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Reference:
 
 def _plain(sketch: Sketch) -> dict[str, Any]:
     same = {"counts": sketch.counts.tolist(), "missing": sketch.missing}
-    if isinstance(sketch, Numbers):
+    if isinstance(sketch, NumbersSketch):
         ends = {"least": sketch.least, "most": sketch.most}
         return {"edges": list(map(_edge, sketch.edges.tolist())), **ends, **same}
     return {"top": list(sketch.top), "known": sorted(sketch.known), **same}
@@ -199,11 +199,11 @@ def _sketch(data: Mapping[str, Any]) -> Sketch:
             counts, edges = np.array([0, *counts, 0]), new
         if len(new) != len(edges) or np.isnan(new).any():
             raise ValueError("ends that are not those of the edges")
-        return Numbers(edges, counts, missing, *ends)
+        return NumbersSketch(edges, counts, missing, *ends)
     top, known = (tuple(map(_text, data[name])) for name in ("top", "known"))
     if len(counts) != len(top) + 2:
         raise ValueError("words without counts")
-    return Words(top, frozenset(known), counts, missing)
+    return WordsSketch(top, frozenset(known), counts, missing)
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runtime.routing.shares import LEAST_SHARE, psi
-from runtime.watch.sketch import Counts, Numbers, Sketch
+from runtime.watch.sketch import Counts, NumbersSketch, Sketch
 
 
 class Window(NamedTuple):
@@ -72,7 +72,7 @@ class Drift(NamedTuple):
 def window(column: str, sketch: Sketch, counts: Counts, missing: int) -> Window:
     """A window's counts beside those of a sketch."""
     old, new = np.append(sketch.counts, sketch.missing), np.append(counts, missing)
-    return Window(column, isinstance(sketch, Numbers), old, new)
+    return Window(column, isinstance(sketch, NumbersSketch), old, new)
 
 
 def drift(column: str, sketch: Sketch, counts: Counts, missing: int) -> Drift:

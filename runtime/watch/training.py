@@ -14,7 +14,7 @@ from typing import Any
 from flour.core.errors import ParameterError
 from oven import Plan
 from runtime.watch.rows import Sample, Table, read_table
-from runtime.watch.sketch import Numbers, Reference, Sketch
+from runtime.watch.sketch import NumbersSketch, Reference, Sketch
 
 #: Rows that sketches are made of; of more, so many are drawn.
 MOST = 100_000
@@ -76,14 +76,14 @@ def _facts(sketch: Sketch) -> dict[str, Any]:
     """The range, or how many words there are, and how much is missing."""
     rows = int(sketch.counts.sum()) + sketch.missing
     missing = sketch.missing / rows if rows else 0.0
-    if isinstance(sketch, Numbers):
+    if isinstance(sketch, NumbersSketch):
         return {"least": sketch.least, "most": sketch.most, "missing": missing}
     return {"words": len(sketch.known), "missing": missing}
 
 
 def _names_rows(sketch: Sketch) -> bool:
     """True if a column has long texts, or mostly texts that no other row has."""
-    if isinstance(sketch, Numbers):
+    if isinstance(sketch, NumbersSketch):
         return False
     known = sketch.known
     return 2 * len(known) > sketch.counts.sum() > 1 or any(len(each) > _LONG for each in known)

@@ -11,7 +11,7 @@ from runtime.service.engines import check_options
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WorkerOptions:
     """The options that all workers share."""
 
     settings: ServerSettings = field(default_factory=ServerSettings)
@@ -41,6 +41,6 @@ class Options:
         return data
 
     @classmethod
-    def of_json(cls, data: dict[str, Any]) -> Options:
+    def of_json(cls, data: dict[str, Any]) -> WorkerOptions:
         """From plain data of a channel."""
         return cls(**(data | {"settings": ServerSettings(**data["settings"])}))

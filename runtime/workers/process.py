@@ -29,7 +29,7 @@ from runtime.service.version import Compiling
 from runtime.shutdown import Ending
 from runtime.workers.channel import Channel, End, Handler
 from runtime.workers.mirror import Mirror, WorkerPeers
-from runtime.workers.options import Options
+from runtime.workers.options import WorkerOptions
 from runtime.workers.replica import Replica
 
 log = logging.getLogger("pretzel.workers")
@@ -168,7 +168,7 @@ class Worker:
 
     def _begin(self, body: dict[str, Any]) -> None:
         """Make the parts and load all models; no request is taken yet."""
-        options, number = Options.of_json(body["options"]), int(body["worker"])
+        options, number = WorkerOptions.of_json(body["options"]), int(body["worker"])
         self._drain = options.settings.drain_seconds
         owner = f"{options.owner}-{number}/"
         store = None if options.store is None else FileStore(options.store, durable=False)
@@ -200,7 +200,7 @@ class Worker:
         return Path(path)
 
     def _assembled(
-        self, options: Options, listener: socket.socket, more: Mapping[str, Any] | None = None
+        self, options: WorkerOptions, listener: socket.socket, more: Mapping[str, Any] | None = None
     ) -> Server:
         """The server of the models, with everything that its settings name, and more parts."""
         assert self._runtime is not None

@@ -166,7 +166,9 @@ class Replica:
             if self._logged.get((name, version)) != reason:  # it is tried again every second
                 trace = None if isinstance(problem, Explained) else problem
                 self._logged[name, version] = reason
-                log.error("%s@%s cannot be loaded: %s", name, version, problem, exc_info=trace)
+                log.error(  # noqa: TRY400 (an explained problem needs no traceback)
+                    "%s@%s cannot be loaded: %s", name, version, problem, exc_info=trace
+                )
             return without_directories(reason, "")
         self._held[name] = held.having(version, plan, activate=False)
         return ""

@@ -26,7 +26,7 @@ from runtime.rollout import STEP_SECONDS
 from runtime.service.version import Compiling
 from runtime.workers.channel import Channel
 from runtime.workers.fleet import Fleet
-from runtime.workers.options import Options
+from runtime.workers.options import WorkerOptions
 from runtime.workers.slot import Slot, WorkerEvent
 
 #: Time that workers have to end, in addition to the time for finishing requests.
@@ -47,12 +47,12 @@ class Supervisor:
         count: int,
         fleet: Fleet,
         folder: Repository,
-        options: Options | None = None,
+        options: WorkerOptions | None = None,
         *,
         on_event: Callable[[WorkerEvent], object] | None = None,
     ) -> None:
         """Nothing is started yet. `on_event` is called with events of workers, on any thread."""
-        self.options = options or Options()
+        self.options = options or WorkerOptions()
         self.fleet, self.folder, self.count = fleet, folder, count
         self._on_event = on_event or (lambda _: None)
         self._listeners: list[socket.socket] = []

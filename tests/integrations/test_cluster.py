@@ -23,7 +23,7 @@ import pytest
 from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
-from runtime.workers.options import Options
+from runtime.workers.options import WorkerOptions
 from tests.house import ROOT, until
 from tests.runtime.cluster.clusters import ROW, Asking
 from tests.runtime.repository.folders import age, save_plan
@@ -130,7 +130,7 @@ def running(
         str(folder),
         str(tmp_path_factory.mktemp("staging")),
         scale=Scale(REPLICAS, REPLICAS),
-        options=Options(http, executors=1, owner="tests"),
+        options=WorkerOptions(http, executors=1, owner="tests"),
         lease=LEASE,
         port=HAPROXY - 1,
         poll=0.2,

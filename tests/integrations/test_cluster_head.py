@@ -19,7 +19,7 @@ from runtime.cluster.serving import ClusterClient, ClusterSettings, Scale
 from runtime.cluster.serving.bodies import Members, MemberState
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
-from runtime.workers.options import Options
+from runtime.workers.options import WorkerOptions
 from tests.house import until
 from tests.runtime.cluster.clusters import Asking
 from tests.runtime.repository.folders import age, save_plan
@@ -67,7 +67,7 @@ class Running:
             str(self.path.parent),
             str(self.place / "staging"),
             scale=Scale(REPLICAS, REPLICAS),
-            options=Options(http, executors=1, owner="head"),
+            options=WorkerOptions(http, executors=1, owner="head"),
             lease=LEASE,
             port=free_port(),
             poll=0.0,

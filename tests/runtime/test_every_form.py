@@ -326,7 +326,7 @@ def _value(prediction: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtypes", [*OTHERS, *PAIRS[::3]], ids="-".join)
-def test_from_files(pretzel: Any, tmp_path: Path, dtypes: tuple[str, ...]) -> None:  # noqa: F811
+def test_from_files(pretzel: Any, tmp_path: Path, dtypes: tuple[str, ...]) -> None:
     asked = case("twice", dtypes)
     asked.plan.save(tmp_path / "m.pretzel")
     frame = with_others(asked.frame)

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runtime.cluster.serving.bodies import Answer
+from runtime.cluster.serving.bodies import ReplicaAnswer
 from runtime.errors import ClusterError
 from runtime.http.codec.codec_binary import Reader, raw_values, values
 from runtime.http.codec.tensors import datatype_of
@@ -43,7 +43,7 @@ class Ask(Protocol):
 
     def __call__(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], *, spread: bool = ...
-    ) -> Answer:
+    ) -> ReplicaAnswer:
         """The answer; `spread` where other parts are asked for at the same time."""
 
 

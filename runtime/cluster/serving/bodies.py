@@ -70,7 +70,7 @@ class Homes(msgspec.Struct):
         return {"number": self.number, "models": self.models}
 
 
-class Answer(NamedTuple):
+class ReplicaAnswer(NamedTuple):
     """An answer, and who gave it."""
 
     status: int

@@ -30,7 +30,7 @@ from runtime.cluster.serving.blocks import (
     predict_block,
     predict_members,
 )
-from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members, MemberState
+from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members, MemberState, ReplicaAnswer
 from runtime.errors import ClusterError
 
 #: Requests that may be sent twice, as they change nothing.
@@ -61,7 +61,9 @@ class Target:
         self.outstanding = 0
         self.down_until = 0.0
 
-    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def ask(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> ReplicaAnswer:
         """One attempt; OSError or HTTPException where the connection breaks."""
         try:
             connection = self._free.pop()
@@ -80,7 +82,7 @@ class Target:
             self._free.append(connection)
             if self._ended:  # meanwhile, by another thread
                 self.close()
-        return Answer(response.status, dict(response.getheaders()), data, self.url)
+        return ReplicaAnswer(response.status, dict(response.getheaders()), data, self.url)
 
     def close(self) -> None:
         """Close the free connections."""
@@ -158,7 +160,7 @@ class ClusterClient(Closing):
         headers: Mapping[str, str] | None = None,
         *,
         spread: bool = False,
-    ) -> Answer:
+    ) -> ReplicaAnswer:
         """The answer of a replica; ClusterError where none can be reached.
 
         With `spread` it is one of several parts, of which a home gets no second before all others.
@@ -167,7 +169,7 @@ class ClusterClient(Closing):
             raise ClusterError("this client is closed", where=path[:200])
         repeatable = method in {"GET", "HEAD"} or REPEATABLE.search(path) is not None
         tried: set[str] = set()
-        last: Answer | None = None
+        last: ReplicaAnswer | None = None
         problem: Exception | None = None
         for attempt in range(self._attempts):
             weight = 1 + SPILL * spread

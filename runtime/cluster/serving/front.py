@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 
 from flour.core.errors import FlourError
-from runtime.cluster.serving.bodies import HOMES, PATH, Answer, Homes, Members
+from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members, ReplicaAnswer
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
 from runtime.http.guard.guards import Tokens
@@ -67,7 +67,7 @@ class Front:
 
     def passed_on(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
-    ) -> Answer:
+    ) -> ReplicaAnswer:
         """The answer of a replica, which is waited for where there is none."""
         if not self.members().ready():
             self.wake()

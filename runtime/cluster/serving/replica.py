@@ -32,7 +32,7 @@ from runtime.http.wire.settings import ServerSettings
 from runtime.repository.object_storage import RemotePlans
 from runtime.shutdown import Ending
 from runtime.workers.channel import Handler
-from runtime.workers.options import Options
+from runtime.workers.options import WorkerOptions
 from runtime.workers.process import Worker
 
 
@@ -150,7 +150,7 @@ class Replica(Worker):
         replica = self._replica
         if replica is None:
             options = body["options"]
-            found = Options.of_json(options)
+            found = WorkerOptions.of_json(options)
             store = found.store or str(Path(gettempdir()) / f"pretzel-store-{found.owner}")
             options = replace(found, store=store).to_json()
             if body["plans"]:
@@ -167,7 +167,7 @@ class Replica(Worker):
         return Path(path) if self._plans is None else self._plans.get(path)
 
     def _assembled(
-        self, options: Options, listener: socket.socket, more: Mapping[str, Any] | None = None
+        self, options: WorkerOptions, listener: socket.socket, more: Mapping[str, Any] | None = None
     ) -> Server:
         routes = [
             Route("GET", PATH, self._told, "The replicas of the cluster", answer=Members),

@@ -9,7 +9,7 @@ from flour.core.errors import check_values, is_count, is_number
 from runtime.cluster.serving.autoscaling import Scale
 from runtime.errors import ClusterError
 from runtime.http.wire.settings import ServerSettings
-from runtime.workers.options import Options
+from runtime.workers.options import WorkerOptions
 
 
 class Launcher(Protocol):
@@ -39,7 +39,7 @@ class ClusterSettings:
     scale: Scale = field(default_factory=Scale)
     standby: int = 0
     """Processes without models that become replicas in milliseconds."""
-    options: Options = field(default_factory=Options)
+    options: WorkerOptions = field(default_factory=WorkerOptions)
     """Settings of each replica."""
     lease: float = 5.0
     """Seconds for which a replica may answer until it has asked again whether it may."""

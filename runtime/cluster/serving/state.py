@@ -19,7 +19,7 @@ from runtime.repository.object_storage import RemotePlans
 _FORMER = "withdrawn.json"
 
 
-class Record(msgspec.Struct):
+class StateRecord(msgspec.Struct):
     """The content of the file."""
 
     epoch: int = 0
@@ -38,11 +38,11 @@ class ClusterState:
     def __init__(self, path: Path, plans: RemotePlans | None = None) -> None:
         """The file is at `path`, or under that name where plans are on object storage."""
         self.path, self._plans, self._lock = path, plans, threading.RLock()
-        self.record = Record()
+        self.record = StateRecord()
 
-    def take_over(self) -> Record:
+    def take_over(self) -> StateRecord:
         """Become the controller that counts; returns what the one before it has left."""
-        left = self._read() or Record(withdrawn=self._former())
+        left = self._read() or StateRecord(withdrawn=self._former())
         self.record = msgspec.structs.replace(left, epoch=left.epoch + 1)
         self._write(self.record)
         return self.record
@@ -92,12 +92,12 @@ class ClusterState:
             return False
         return found is not None and found.answering.get(number) == key
 
-    def _read(self) -> Record | None:
+    def _read(self) -> StateRecord | None:
         """The content; None where there is no file, or it is damaged."""
         path, plans = self.path, self._plans
         try:
             data = plans.read(path.name) if plans else path.read_bytes()
-            return msgspec.json.decode(data, type=Record)
+            return msgspec.json.decode(data, type=StateRecord)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
         except Exception as problem:  # object storage has errors of its own kinds
@@ -111,7 +111,7 @@ class ClusterState:
             return msgspec.json.decode(data, type=list[str])
         return []
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: StateRecord) -> None:
         data = msgspec.json.encode(record)
         try:
             if self._plans is not None:

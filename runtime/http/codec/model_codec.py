@@ -57,7 +57,7 @@ _quick = msgspec.json.Decoder(QuickRequest)
 _ARRAY = np.ndarray
 
 
-class Counts:
+class CallCounts:
     """Calls of one version; only the event loop's thread counts."""
 
     __slots__ = ("calls", "failed", "rows", "seconds")
@@ -82,7 +82,7 @@ class ModelCodec:
     )
 
     def __init__(self, version: ModelVersion) -> None:
-        self.version, self.counts = version, Counts()
+        self.version, self.counts = version, CallCounts()
         self.inputs: tuple[TensorSpec, ...] = specs(version.inputs, inputs=True)
         self.outputs: tuple[TensorSpec, ...] = specs(version.kinds, inputs=False)
         #: The text of each class, where the program has a label for each.
@@ -388,11 +388,6 @@ def _template(version: ModelVersion, prefix: bytes, names: Sequence[str]) -> byt
         if not is_dense(kind):
             return b""  # such answers do not go this way
         (spec,) = specs({name: kind}, inputs=False)
-        head = _literal(tensor_head(name, spec.datatype, [1, *spec.shape[1:]]))
+        head = tensor_head(name, spec.datatype, [1, *spec.shape[1:]]).replace(b"%", b"%%")
         tensors.append(head + (b',"data":%b}' if isinstance(kind, Vector) else b',"data":[%b]}'))
-    return _literal(prefix) + b'%b,"outputs":[' + b",".join(tensors) + b"]}"
-
-
-def _literal(text: bytes) -> bytes:
-    """Text of ours for a template."""
-    return text.replace(b"%", b"%%")
+    return prefix.replace(b"%", b"%%") + b'%b,"outputs":[' + b",".join(tensors) + b"]}"

@@ -27,7 +27,7 @@ _EXACT = 1 << 53
 _INT64 = 1 << 63
 
 
-class Cell(Struct):
+class CellDecoder(Struct):
     """An input of one value."""
 
     name: str
@@ -40,7 +40,7 @@ class Cell(Struct):
 class Cells(Struct):
     """A request whose inputs all are."""
 
-    inputs: list[Cell]
+    inputs: list[CellDecoder]
     id: str | None = None
     parameters: Parameters | None = None
     outputs: list[RequestOutput] | None = None
@@ -85,7 +85,7 @@ class RowDecoder:
         row = self._row(cells)
         return None if row is None else (row, asked.id)
 
-    def _row(self, cells: list[Cell]) -> dict[str, Any] | None:
+    def _row(self, cells: list[CellDecoder]) -> dict[str, Any] | None:
         row, datatypes = {}, self._datatypes
         for cell in cells:
             value: Any = cell.data[0]

@@ -20,7 +20,7 @@ from runtime.graph.explained import explained
 from runtime.http.guard.clients import may_change
 from runtime.http.pages import page_html as html
 from runtime.http.pages.page_graphs import graph, graphs
-from runtime.http.pages.page_html import Cell, duration, number, size
+from runtime.http.pages.page_html import TableCell, duration, number, size
 from runtime.http.pages.page_routes import routes
 from runtime.http.routes import HandlerContext
 from runtime.http.snapshots import Distribution, Snapshot
@@ -204,12 +204,18 @@ def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str
 
 
 _COLUMNS = (
-    *(Cell("model", "name"), Cell("version"), Cell("state", "short"), Cell("tier"), Cell("engine")),
     *(
-        Cell(name, "number")
+        TableCell("model", "name"),
+        TableCell("version"),
+        TableCell("state", "short"),
+        TableCell("tier"),
+        TableCell("engine"),
+    ),
+    *(
+        TableCell(name, "number")
         for name in ("calls", "failed", "rows", "p50", "p90", "p99", "computing")
     ),
-    *(Cell("own", "number"), Cell("shared", "number"), Cell("plan", "short")),
+    *(TableCell("own", "number"), TableCell("shared", "number"), TableCell("plan", "short")),
 )
 
 
@@ -229,31 +235,36 @@ def _models(service: HandlerContext, figures: Figures, wanted: str) -> str:
 
 def _model(
     each: VersionStats, figures: Figures, durations: dict[tuple[str, str], Distribution]
-) -> Sequence[Cell]:
+) -> Sequence[TableCell]:
     labels = {"model": each.name, "version": each.version}
     times = durations.get((each.name, each.version), Distribution())
-    state = Cell("in service", "good") if each.in_service else Cell("by version", "dim")
+    state = TableCell("in service", "good") if each.in_service else TableCell("by version", "dim")
     if not each.resident:
-        state = Cell("dropped for memory", "wait")
-    tier = Cell(tier_text(each), "" if each.ready else "wait")
+        state = TableCell("dropped for memory", "wait")
+    tier = TableCell(tier_text(each), "" if each.ready else "wait")
     engine = each.engine or ("inline" if each.inline_calls else "")
     return (
-        *(Cell(each.name), Cell(each.version), state, tier),
-        Cell(f"{engine}: {each.reason}" if each.reason else engine),
-        Cell(number(figures.one("calls_total", **labels))),
-        Cell(number(figures.one("call_failures_total", **labels))),
-        Cell(number(figures.one("rows_total", **labels))),
-        *(Cell(duration(times.quantile(share))) for share in (0.5, 0.9, 0.99)),
-        Cell(duration(figures.one("compute_seconds_total", **labels))),
-        Cell(size(figures.one("parameter_bytes", **labels, kind="own"))),
-        Cell(size(figures.one("parameter_bytes", **labels, kind="shared"))),
-        Cell("", "", tuple((step, _plan(each.name, each.version, step)) for step in STEPS)),
+        *(TableCell(each.name), TableCell(each.version), state, tier),
+        TableCell(f"{engine}: {each.reason}" if each.reason else engine),
+        TableCell(number(figures.one("calls_total", **labels))),
+        TableCell(number(figures.one("call_failures_total", **labels))),
+        TableCell(number(figures.one("rows_total", **labels))),
+        *(TableCell(duration(times.quantile(share))) for share in (0.5, 0.9, 0.99)),
+        TableCell(duration(figures.one("compute_seconds_total", **labels))),
+        TableCell(size(figures.one("parameter_bytes", **labels, kind="own"))),
+        TableCell(size(figures.one("parameter_bytes", **labels, kind="shared"))),
+        TableCell("", "", tuple((step, _plan(each.name, each.version, step)) for step in STEPS)),
     )
 
 
 _WATCHED = (
-    *(Cell("model", "name"), Cell("version"), Cell("column or detector", "name"), Cell("state")),
-    *(Cell(name, "number") for name in ("PSI", "±", "missing", "unseen", "rows")),
+    *(
+        TableCell("model", "name"),
+        TableCell("version"),
+        TableCell("column or detector", "name"),
+        TableCell("state"),
+    ),
+    *(TableCell(name, "number") for name in ("PSI", "±", "missing", "unseen", "rows")),
 )
 _MEANING = (
     "Columns against the reference; an alarm takes 500 rows, and a PSI above 0.2 and two of its "
@@ -266,20 +277,27 @@ def _watched(figures: Figures, wanted: str) -> str:
     found = []
     for labels, alarms in figures.samples("drift_alarms"):
         told = [figures.one(f"drift_{name}", **labels) for name in _FIGURES]
-        state = Cell("alarm", "bad") if alarms else Cell("as the reference", "good")
+        state = TableCell("alarm", "bad") if alarms else TableCell("as the reference", "good")
         if told[0] is None:
-            state = Cell("too few rows", "wait")
+            state = TableCell("too few rows", "wait")
         shown = ("–" if each is None else f"{each:.3g}" for each in told[:-1])
-        cells = (*_who(labels, "column"), state, *map(Cell, shown), Cell(number(told[-1])))
+        cells = (
+            *_who(labels, "column"),
+            state,
+            *map(TableCell, shown),
+            TableCell(number(told[-1])),
+        )
         found.append((-alarms, -(told[0] or 0.0), cells))
     for labels, alarms in figures.samples("watch_alarms_total"):
         if alarms:
-            cells = (*_who(labels, ""), Cell(f"{alarms:,.0f} alarms on scores", "bad"))
-            found.append((-1.0, -math.inf, (*cells, *(Cell("") for _ in _FIGURES))))
+            cells = (*_who(labels, ""), TableCell(f"{alarms:,.0f} alarms on scores", "bad"))
+            found.append((-1.0, -math.inf, (*cells, *(TableCell("") for _ in _FIGURES))))
     for labels, rows in figures.samples("watch_dropped_rows_total"):
         if rows:
-            cells = (*_who(labels, ""), Cell("rows not looked at", "wait"))
-            found.append((0.0, -math.inf, (*cells, *map(Cell, ("", "", "", "", number(rows))))))
+            cells = (*_who(labels, ""), TableCell("rows not looked at", "wait"))
+            found.append(
+                (0.0, -math.inf, (*cells, *map(TableCell, ("", "", "", "", number(rows)))))
+            )
     rows_of = [
         each for *_, each in sorted(found, key=lambda one: one[:2]) if wanted in each[0].text
     ]
@@ -291,8 +309,12 @@ def _watched(figures: Figures, wanted: str) -> str:
 _FIGURES = ("psi", "psi_error", "missing", "unseen", "rows")
 
 
-def _who(labels: dict[str, str], part: str) -> tuple[Cell, ...]:
-    return Cell(labels["model"]), Cell(labels["version"]), Cell(labels.get(part, "scores"))
+def _who(labels: dict[str, str], part: str) -> tuple[TableCell, ...]:
+    return (
+        TableCell(labels["model"]),
+        TableCell(labels["version"]),
+        TableCell(labels.get(part, "scores")),
+    )
 
 
 _LOOKS = {"READY": "good", "UNAVAILABLE": "bad"}
@@ -305,7 +327,12 @@ def _repository(service: HandlerContext) -> str:
     states = service.repository.index()
     # Models that are not ready come first.
     shown = sorted(states, key=lambda each: each.state == "READY")[:SHOWN]
-    columns = (Cell("model", "name"), Cell("version"), Cell("state"), Cell("reason"))
+    columns = (
+        TableCell("model", "name"),
+        TableCell("version"),
+        TableCell("state"),
+        TableCell("reason"),
+    )
     note = (
         f"{len(states):,} versions"
         if len(shown) == len(states)
@@ -314,15 +341,15 @@ def _repository(service: HandlerContext) -> str:
     return html.section("Repository", html.table(columns, map(_state, shown)), note)
 
 
-def _state(each: ModelState) -> Sequence[Cell]:
+def _state(each: ModelState) -> Sequence[TableCell]:
     look = _LOOKS.get(each.state, "wait")
     away = each.state != "READY" and not each.wanted
     state = f"{each.state} (on purpose)" if away else each.state
     return (
-        Cell(each.name),
-        Cell(each.version),
-        Cell(state, "dim" if away else look),
-        Cell(each.reason),
+        TableCell(each.name),
+        TableCell(each.version),
+        TableCell(state, "dim" if away else look),
+        TableCell(each.reason),
     )
 
 
@@ -332,24 +359,30 @@ def _engines(service: HandlerContext) -> str:
     sections = ""
     if stats.batch is not None:
         names = ("lane", "executors", "idle", "queued calls", "queued rows", "queued work")
-        columns = [Cell(name, "number" if index else "name") for index, name in enumerate(names)]
+        columns = [
+            TableCell(name, "number" if index else "name") for index, name in enumerate(names)
+        ]
         rows = [
             (
-                Cell("shared" if queues.key is None else str(queues.key)),
-                *(Cell(number(count)) for count in (queues.executors, queues.idle)),
-                *(Cell(number(count)) for count in (queues.queued_jobs, queues.queued_rows)),
-                Cell(duration(queues.queued_seconds)),
+                TableCell("shared" if queues.key is None else str(queues.key)),
+                *(TableCell(number(count)) for count in (queues.executors, queues.idle)),
+                *(TableCell(number(count)) for count in (queues.queued_jobs, queues.queued_rows)),
+                TableCell(duration(queues.queued_seconds)),
             )
             for queues in stats.batch.queues
         ]
         sections += html.section("Executors of this process", html.table(columns, rows))
     if stats.groups:
-        columns = [Cell("versions", "name"), Cell("mode"), Cell("hit rate", "number")]
+        columns = [
+            TableCell("versions", "name"),
+            TableCell("mode"),
+            TableCell("hit rate", "number"),
+        ]
         groups = [
             (
-                Cell(", ".join(each.members[:8]) + ", …" * (len(each.members) > 8)),
-                Cell(each.mode),
-                Cell(f"{each.hit_rate:.0%}"),
+                TableCell(", ".join(each.members[:8]) + ", …" * (len(each.members) > 8)),
+                TableCell(each.mode),
+                TableCell(f"{each.hit_rate:.0%}"),
             )
             for each in stats.groups
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from runtime.http.pages.page_html import Cell, box, duration, number, paragraph, section, table
+from runtime.http.pages.page_html import TableCell, box, duration, number, paragraph, section, table
 from runtime.http.wire.loop_fairness import gently
 from runtime.service.runtime import Runtime
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 #: Most graphs that are drawn; `explain` draws any.
 SHOWN = 50
 _COLUMNS = (
-    *(Cell("step", "number"), Cell("does", "name"), Cell("after", "short")),
-    *(Cell(name, "number") for name in ("calls", "rows", "a row", "a row of a block")),
+    *(TableCell("step", "number"), TableCell("does", "name"), TableCell("after", "short")),
+    *(TableCell(name, "number") for name in ("calls", "rows", "a row", "a row of a block")),
 )
 
 
@@ -51,9 +51,13 @@ def _model(model: ModelFacts) -> str:
     return box(title, paragraph(kinds or "nothing of its own", "dim"))
 
 
-def _step(step: Step) -> tuple[Cell, ...]:
+def _step(step: Step) -> tuple[TableCell, ...]:
     return (
-        *(Cell(str(step.number)), Cell(step.title), Cell(", ".join(map(str, step.after)))),
-        *(Cell(number(step.calls)), Cell(number(step.rows))),
-        *(Cell(duration(seconds or None)) for seconds in (step.alone, step.each)),
+        *(
+            TableCell(str(step.number)),
+            TableCell(step.title),
+            TableCell(", ".join(map(str, step.after))),
+        ),
+        *(TableCell(number(step.calls)), TableCell(number(step.rows))),
+        *(TableCell(duration(seconds or None)) for seconds in (step.alone, step.each)),
     )

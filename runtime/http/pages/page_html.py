@@ -10,7 +10,7 @@ from html import escape
 from typing import NamedTuple
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell of a table: text, and style classes."""
 
     text: str
@@ -49,7 +49,7 @@ def footer(text: str) -> str:
     return f"<footer>{escape(text)}</footer>\n"
 
 
-def table(columns: Sequence[Cell], rows: Iterable[Sequence[Cell]]) -> str:
+def table(columns: Sequence[TableCell], rows: Iterable[Sequence[TableCell]]) -> str:
     """A table; cells have the style of their heading, unless they have their own."""
     head = "".join(f'<th class="{each.look}">{escape(each.text)}</th>' for each in columns)
     lines = [
@@ -60,7 +60,7 @@ def table(columns: Sequence[Cell], rows: Iterable[Sequence[Cell]]) -> str:
     return f'<div class="wide"><table>\n{inside}\n</table></div>\n'
 
 
-def _cell(cell: Cell, usual: str) -> str:
+def _cell(cell: TableCell, usual: str) -> str:
     inside = " ".join(_link(*each) for each in cell.links) if cell.links else escape(cell.text)
     look = f"{usual} {cell.look}".strip()
     return f'<td class="{look}">{inside}</td>' if look else f"<td>{inside}</td>"

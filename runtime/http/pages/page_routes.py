@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from runtime.http.pages.page_html import Cell, box, buttons, paragraph, section, table
+from runtime.http.pages.page_html import TableCell, box, buttons, paragraph, section, table
 from runtime.http.wire.loop_fairness import gently
 from runtime.rollout import OVER
 from runtime.routing import Change, Route
@@ -17,7 +17,10 @@ from runtime.service.runtime import Runtime
 
 #: Most routes and changes of each that are shown.
 SHOWN, CHANGES = 50, 20
-_COLUMNS = (Cell("change", "number"), *(Cell(name, "short") for name in ("when", "who", "what")))
+_COLUMNS = (
+    TableCell("change", "number"),
+    *(TableCell(name, "short") for name in ("when", "who", "what")),
+)
 
 
 _Rollouts = Mapping[str, Mapping[str, Any]]
@@ -42,7 +45,7 @@ def _route(runtime: Runtime, rollouts: _Rollouts, name: str, *, changes: bool) -
         body += paragraph(f"rollout: {where}")
     if changes:
         body += buttons(_buttons(name, history, running))
-    body += table((*_COLUMNS, Cell("route", "name")), map(_change, newest))
+    body += table((*_COLUMNS, TableCell("route", "name")), map(_change, newest))
     return box(f"{name}: {history[-1].route.champion}", body)
 
 
@@ -64,11 +67,16 @@ def _buttons(
         yield "roll back", f"{model}/rollback"
 
 
-def _change(change: Change) -> tuple[Cell, ...]:
+def _change(change: Change) -> tuple[TableCell, ...]:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(change.when))
     return (
-        *(Cell(str(change.number)), Cell(when), Cell(change.who), Cell(change.action)),
-        Cell(_text(change.route)),
+        *(
+            TableCell(str(change.number)),
+            TableCell(when),
+            TableCell(change.who),
+            TableCell(change.action),
+        ),
+        TableCell(_text(change.route)),
     )
 
 

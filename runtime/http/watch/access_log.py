@@ -39,7 +39,7 @@ LONGEST = 500
 STANDARD_ERROR = "-"
 
 
-class Line(msgspec.Struct, omit_defaults=True):
+class LogLine(msgspec.Struct, omit_defaults=True):
     """The fields of a line."""
 
     time: str
@@ -72,7 +72,7 @@ class AccessLog:
         """
         self._target, self._share, self._client = target, share, client
         self._due = 0.0
-        self._lines: deque[tuple[float, Line]] = deque()
+        self._lines: deque[tuple[float, LogLine]] = deque()
         self._lost = 0
         self._broken = False
         self._writing = threading.Lock()
@@ -95,9 +95,9 @@ class AccessLog:
             return
         self._lines.append((time(), self._line(request, response, seconds)))
 
-    def _line(self, request: Request, response: Response, seconds: float) -> Line:
+    def _line(self, request: Request, response: Response, seconds: float) -> LogLine:
         front, who = request.front, self._client(request)
-        return Line(
+        return LogLine(
             time="",
             peer=request.peer,
             method=request.method,
@@ -127,7 +127,7 @@ class AccessLog:
             if lines:
                 self._write(b"".join(lines))
 
-    def _encoded(self, when: float, line: Line) -> bytes:
+    def _encoded(self, when: float, line: LogLine) -> bytes:
         moment = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
         line.time = moment.replace("+00:00", "Z")
         return msgspec.json.encode(line) + b"\n"

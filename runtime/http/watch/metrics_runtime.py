@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from objectstore import MemoryStore
 from objectstore.accounting import report
-from runtime.http.codec.model_codec import Counts, ModelCodec
+from runtime.http.codec.model_codec import CallCounts, ModelCodec
 from runtime.http.routes import HandlerContext
 from runtime.http.snapshots import Family
 from runtime.http.watch import metrics_watch
@@ -115,7 +115,7 @@ def _versions(service: HandlerContext, versions: Iterable[VersionStats]) -> list
         labels = (("model", each.name), ("version", each.version))
         served = every.get(f"{each.name}@{each.version}")
         counts = (
-            served.front.counts if served and isinstance(served.front, ModelCodec) else Counts()
+            served.front.counts if served and isinstance(served.front, ModelCodec) else CallCounts()
         )
         calls.put(counts.calls, labels)
         failed.put(counts.failed, labels)

@@ -17,7 +17,7 @@ import oven
 import runtime.bulk as pretzel
 from flour.core.types import Scalar
 from runtime.bulk import duckdb_native, duckdb_vectors
-from runtime.bulk.duckdb import Function
+from runtime.bulk.duckdb import SqlFunction
 from runtime.errors import BadCall, BadRegistration
 from tests.runtime.bulk import models
 from tests.runtime.bulk.conftest import Known
@@ -163,9 +163,9 @@ def test_all_threads_call_it(one: Known, monkeypatch: pytest.MonkeyPatch) -> Non
     connection = opened(one)
     seen: set[int] = set()
     together = threading.Barrier(2, timeout=30)
-    run = Function.run
+    run = SqlFunction.run
 
-    def watched(function: Function, data: dict[str, Any]) -> dict[str, Any] | None:
+    def watched(function: SqlFunction, data: dict[str, Any]) -> dict[str, Any] | None:
         if not together.broken and len(seen) < 2:
             seen.add(threading.get_ident())
             together.wait()
@@ -173,7 +173,7 @@ def test_all_threads_call_it(one: Known, monkeypatch: pytest.MonkeyPatch) -> Non
 
     connection.execute("set threads = 2")
     connection.execute("insert into rows select rows.* from rows, range(80)")
-    monkeypatch.setattr(Function, "run", watched)
+    monkeypatch.setattr(SqlFunction, "run", watched)
     query = f"select sum(fraud({columns(one)}).probabilities[1]) from rows"
     ((total,),) = connection.execute(query).fetchall()
     assert len(seen) == 2

@@ -24,7 +24,7 @@ import flour
 import oven
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from runtime.cli import reading
-from runtime.cli.blocks import Block, Options
+from runtime.cli.blocks import Block, ReadOptions
 from runtime.cli.errors import BadTable
 from runtime.cli.output import bar
 from tests.runtime.cli.conftest import Place, Pretzel
@@ -33,7 +33,7 @@ from tests.runtime.repository.folders import X, lgb, scorer
 
 def read(text: str, inputs: dict[str, Type], path: Path, **facts: object) -> list[Block]:
     path.write_text(text, encoding="utf-8")
-    options = Options("csv", **facts)  # type: ignore[arg-type]  # whatever a test wants
+    options = ReadOptions("csv", **facts)  # type: ignore[arg-type]  # whatever a test wants
     return list(reading.blocks(str(path), inputs, options))
 
 

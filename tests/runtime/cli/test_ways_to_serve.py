@@ -30,7 +30,7 @@ from runtime.http import Server, ServerSettings
 from runtime.http.server import listen
 from runtime.repository import Repository
 from runtime.shutdown import Ending
-from runtime.workers import Options
+from runtime.workers import WorkerOptions
 from runtime.workers.channel import Handler
 from runtime.workers.desired import Name, Version
 from runtime.workers.process import Worker
@@ -131,7 +131,11 @@ def worker(settings: ServerSettings, folder: Path) -> Iterator[str]:
     try:
         plan = Version(1, str(folder / "a.pretzel"))
         names = {"a": Name().having("1", plan, activate=True).to_json()}
-        body = {"options": Options(settings, executors=1).to_json(), "worker": 0, "workers": 1}
+        body = {
+            "options": WorkerOptions(settings, executors=1).to_json(),
+            "worker": 0,
+            "workers": 1,
+        }
         handlers[0]("begin", body | {"generation": 0, "names": names, "index": []}).result(60)
         handlers[0]("open", None).result(60)
         yield f"http://{settings.host}:{port}"
@@ -164,7 +168,7 @@ class Threads:
 def cluster(settings: ServerSettings, folder: Path) -> Iterator[Controller]:
     """A controller with one replica."""
     launcher, place = Threads(5.0), folder.parent
-    options = Options(settings, executors=1, store=str(place / "store"))
+    options = WorkerOptions(settings, executors=1, store=str(place / "store"))
     made = ClusterSettings(str(folder), str(place / "staging"), scale=Scale(1, 1), options=options)
     launcher.controller = controller = Controller(made, launcher).start()
     try:
@@ -218,7 +222,7 @@ def test_the_command_makes_that_server(
     wanted, found = others(tmp_path), list[object]()
 
     def stop(*arguments: Any, **_: object) -> None:
-        found.extend(each for each in arguments if isinstance(each, ServerSettings | Options))
+        found.extend(each for each in arguments if isinstance(each, ServerSettings | WorkerOptions))
         raise FlourError("that is enough")
 
     monkeypatch.setattr(
@@ -228,8 +232,11 @@ def test_the_command_makes_that_server(
     ran = pretzel("serve", folder, "--poll", "0", "--workers", workers, "--memory", "1G", *given)
     assert "that is enough" in ran.err
     (settings,) = found
-    if isinstance(settings, Options):
-        assert (settings.memory_budget, Options.of_json(settings.to_json())) == (1 << 30, settings)
+    if isinstance(settings, WorkerOptions):
+        assert (settings.memory_budget, WorkerOptions.of_json(settings.to_json())) == (
+            1 << 30,
+            settings,
+        )
         settings = settings.settings
     assert settings == wanted
 
@@ -237,7 +244,7 @@ def test_the_command_makes_that_server(
 @pytest.mark.parametrize("name", NOT_OFFERED["replica"])
 def test_what_a_replica_does_not_have_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
     value = getattr(replace(others(tmp_path), port=9), name)
-    options = Options(ServerSettings(**{name: value}))
+    options = WorkerOptions(ServerSettings(**{name: value}))
     with pytest.raises(ClusterError, match="a free port of"):
         ClusterSettings(str(folder), str(tmp_path), options=options)
 
@@ -254,7 +261,7 @@ def test_wrong_settings_of_a_cluster_are_refused(
     assert refused.value.found == f"{name}={value!r}"
 
 
-@pytest.mark.parametrize("make", [Runtime, Options])
+@pytest.mark.parametrize("make", [Runtime, WorkerOptions])
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -353,7 +360,7 @@ def test_the_rights_of_clients_of_a_cluster(folder: Path, tmp_path: Path) -> Non
 def test_a_cluster_says_at_once_that_a_token_is_short(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "short"
     path.write_text("alice secret\n", encoding="utf-8")
-    options = Options(ServerSettings(tokens=path))
+    options = WorkerOptions(ServerSettings(tokens=path))
     with pytest.raises(ParameterError, match="16 characters or more") as refused:
         Controller(ClusterSettings(str(folder), str(tmp_path / "s"), options=options), Threads(1.0))
     assert (refused.value.where, refused.value.found) == (f"{path}:1", "6 characters")

@@ -18,7 +18,7 @@ from runtime.cluster.serving.controller import Controller
 from runtime.cluster.serving.settings import ClusterSettings
 from runtime.errors import ClusterError
 from runtime.http import ServerSettings
-from runtime.workers.options import Options
+from runtime.workers.options import WorkerOptions
 from tests.house import ROOT
 
 ROW = [0.0, 0.0, 0.0, 0.0]
@@ -85,7 +85,7 @@ def cluster(
     made = ClusterSettings(
         str(folder),
         str(tmp_path / "staging"),
-        options=Options(
+        options=WorkerOptions(
             http,
             executors=1,
             store=str(tmp_path / "store"),

@@ -19,7 +19,7 @@ import oven
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
 from runtime.cluster.serving import homes as homes_module
-from runtime.cluster.serving.bodies import Answer, Homes, Members, MemberState
+from runtime.cluster.serving.bodies import Homes, Members, MemberState, ReplicaAnswer
 from runtime.cluster.serving.client import Target
 from runtime.cluster.serving.homes import CODE_BYTES, Placing, sizes_in
 from runtime.http import Server, ServerSettings
@@ -171,7 +171,7 @@ def test_the_parts_of_a_block_go_to_all_and_a_small_one_home(
 ) -> None:
     asked, together, ask = Counter[str](), Barrier(NODES, timeout=30.0), Target.ask
 
-    def noted(target: Target, method: str, path: str, body: Any, headers: Any) -> Answer:
+    def noted(target: Target, method: str, path: str, body: Any, headers: Any) -> ReplicaAnswer:
         if path.endswith("/infer"):
             asked[target.url] += 1
             if len(body) > 10_000:
@@ -211,9 +211,9 @@ def test_the_homes_of_a_hot_model_are_the_first_to_have_a_part(
     members = Members(1, [MemberState(n, url, "ready") for n, url in enumerate(urls)], homes=1)
     homes, together = Homes(1, {"m": [0, 2]}), Barrier(parts, timeout=30.0)
 
-    def noted(target: Target, *_: object) -> Answer:
+    def noted(target: Target, *_: object) -> ReplicaAnswer:
         together.wait()
-        return Answer(200, {}, b"", target.url)
+        return ReplicaAnswer(200, {}, b"", target.url)
 
     monkeypatch.setattr(Target, "ask", noted)
     with (

@@ -15,7 +15,7 @@ from runtime.cli import main
 from runtime.cli.serving import arguments
 from runtime.repository.repository import Repository
 from runtime.workers.fleet import Fleet
-from runtime.workers.options import Options
+from runtime.workers.options import WorkerOptions
 from tests.runtime.workers.test_fleet import Line, joined
 
 GRAPH = """
@@ -122,7 +122,7 @@ def test_modules_that_are_not_named_are_not_imported(tmp_path: Path, module: str
                 runtime.register("sizes", path)
             assert f"--allow-python {module}" in str(refused.value)
     assert module not in sys.modules
-    for make in (Runtime, Options):
+    for make in (Runtime, WorkerOptions):
         with pytest.raises(FlourError, match="such an option"):
             make(allow_python=module)
     with pytest.raises(FlourError, match="list of modules"):
@@ -157,9 +157,9 @@ def test_a_folder_serves_a_graph_with_coroutines(
 
 
 def test_options_pass_modules_on() -> None:
-    options = Options(allow_python=("shop.features",))
-    assert list(Options.of_json(options.to_json()).allow_python) == ["shop.features"]
-    assert "allow_python" not in Options().to_json(), "a former release does not know it"
+    options = WorkerOptions(allow_python=("shop.features",))
+    assert list(WorkerOptions.of_json(options.to_json()).allow_python) == ["shop.features"]
+    assert "allow_python" not in WorkerOptions().to_json(), "a former release does not know it"
 
 
 def test_the_command_takes_modules() -> None:

@@ -19,7 +19,7 @@ import flour
 from flour.core.errors import InputError
 from runtime import Runtime
 from runtime.http.watch.metrics_watch import families, with_drift
-from runtime.watch import Numbers, Reference, drift
+from runtime.watch import NumbersSketch, Reference, drift
 from runtime.watch.statistics import psi_error
 
 SECRET = 4455667788.5
@@ -153,14 +153,14 @@ def test_a_full_disk_ends_no_runtime(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_sketches_of_a_former_release_are_read() -> None:
     values = np.random.default_rng(0).normal(size=500)
-    sketch = Numbers.of(values)
+    sketch = NumbersSketch.of(values)
     data = Reference({"x": sketch}).to_data()
     former = json.loads(json.dumps(data))
     former["x"]["edges"] = former["x"]["edges"][1:-1]
     former["x"]["counts"] = former["x"]["counts"][1:-1]
     for each in (data, former):
         again = Reference.from_data(each).columns["x"]
-        assert isinstance(again, Numbers)
+        assert isinstance(again, NumbersSketch)
         assert np.array_equal(again.edges, sketch.edges)
         assert np.array_equal(again.counts, sketch.counts)
 
@@ -180,7 +180,7 @@ def test_sketches_of_a_former_release_are_read() -> None:
     ],
 )
 def test_damaged_sketches_are_refused(change: dict[str, Any]) -> None:
-    data = Reference({"x": Numbers.of(np.random.default_rng(0).normal(size=500))}).to_data()
+    data = Reference({"x": NumbersSketch.of(np.random.default_rng(0).normal(size=500))}).to_data()
     data["x"] |= change
     with pytest.raises(InputError, match="no sketches"):
         Reference.from_data(data)
@@ -190,7 +190,7 @@ def test_damaged_sketches_are_refused(change: dict[str, Any]) -> None:
 def test_the_distance_is_that_of_what_is_there(missing: int) -> None:
     rng = np.random.default_rng(0)
     old, new = rng.normal(size=5000), rng.normal(0.05, 1, size=3000)
-    sketch = Numbers.of(np.append(old, np.full(700, np.nan)))
+    sketch = NumbersSketch.of(np.append(old, np.full(700, np.nan)))
     found = drift("x", sketch, *sketch.counted(np.append(new, np.full(missing, np.nan))))
     assert found.ks == pytest.approx(stats.ks_2samp(old, new).statistic, abs=0.02)
 
@@ -203,7 +203,7 @@ def test_numbers_beyond_the_reference_alarm(share: float, scale: float) -> None:
     def drawn(count: int) -> Any:
         return np.where(rng.random(count) < share, rng.gamma(2, 100, count), 0.0)
 
-    sketch = Numbers.of(drawn(5000))
+    sketch = NumbersSketch.of(drawn(5000))
     same, moved = (drift("x", sketch, *sketch.counted(drawn(3000) * by)) for by in (1, scale))
     assert (same.alarms, moved.alarms) == (False, True)
     assert moved.beyond == pytest.approx(share, rel=0.4)
@@ -212,7 +212,7 @@ def test_numbers_beyond_the_reference_alarm(share: float, scale: float) -> None:
 def test_errors_of_drift_are_those_of_many_samples() -> None:
     rng = np.random.default_rng(0)
     for shift in (0.0, 0.5):
-        sketch = Numbers.of(rng.normal(size=4000))
+        sketch = NumbersSketch.of(rng.normal(size=4000))
         found = [drift("x", sketch, *sketch.counted(rng.normal(shift, 1, 500))) for _ in range(200)]
         spread = np.std([each.psi for each in found])
         told = np.mean([each.psi_error for each in found])

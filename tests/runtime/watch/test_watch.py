@@ -28,7 +28,7 @@ from runtime.http.watch.metrics_watch import families
 from runtime.watch import Adwin, PageHinkley, Reference, Tap, Watch
 from runtime.watch.rows import numbered_objects
 from runtime.watch.segments import OVERFLOW, Segments
-from runtime.watch.sketch import Numbers, Words
+from runtime.watch.sketch import NumbersSketch, WordsSketch
 from runtime.watch.statistics import chi_square, drift, ks
 from runtime.watch.steps import step_node
 from tests.house import until
@@ -84,7 +84,7 @@ def test_the_column_that_moved_comes_first(runtime: Runtime, frame: pd.DataFrame
 
 
 def test_statistics_agree_with_scipy(frame: pd.DataFrame) -> None:
-    sketch = Numbers.of(frame["age"].to_numpy())
+    sketch = NumbersSketch.of(frame["age"].to_numpy())
     window = frame["age"].to_numpy()[:2500] * 1.05
     counts, missing = sketch.counted(np.append(window, [np.nan] * 3))
     assert (missing, counts.sum()) == (3, 2500)
@@ -100,7 +100,7 @@ def test_statistics_agree_with_scipy(frame: pd.DataFrame) -> None:
 
 def test_words_are_frequent_known_unseen_or_missing() -> None:
     words = [f"w{n}" for n in range(60) for _ in range(100 - n)]
-    sketch = Words.of(np.array([*words, None], object))
+    sketch = WordsSketch.of(np.array([*words, None], object))
     counts, missing = sketch.counted(np.array(["w0", "w59", "new", None], object))
     assert (counts[0], counts[-2], counts[-1], missing, sketch.missing) == (1, 1, 1, 1, 1)
 
@@ -158,7 +158,7 @@ def test_values_are_numbered_by_what_they_are(distinct: int) -> None:
 
 
 def test_words_in_a_column_of_numbers_are_missing_and_the_rest_is_counted() -> None:
-    sketch = Numbers.of(np.arange(100.0))
+    sketch = NumbersSketch.of(np.arange(100.0))
     counts, missing = sketch.counted(np.array([1.0, "n/a", None, "7", 99], object))
     assert (counts.sum(), missing) == (3, 2)
     segments = Segments(("age // 10",), ("age",))
