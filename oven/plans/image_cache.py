@@ -89,7 +89,7 @@ def evict(most: int) -> None:
 
 
 def _entries() -> Iterator[tuple[float, int, Path]]:
-    for path in (code.directory() / "images").glob("??/*"):
+    for path in _folder().glob("??/*"):
         try:
             state = path.stat()
         except OSError:
@@ -99,7 +99,11 @@ def _entries() -> Iterator[tuple[float, int, Path]]:
 
 def _path(name: bytes) -> Path:
     text = name.hex()
-    return code.directory() / "images" / text[:2] / f"{text}.image"
+    return _folder() / text[:2] / f"{text}.image"
+
+
+def _folder() -> Path:
+    return code.directory() / "images"
 
 
 def _checksum(body: bytes) -> bytes:
@@ -115,11 +119,15 @@ def _release(above: str) -> blake2b:
     state = blake2b(digest_size=16)
     # Tables of characters are the running Python's, and numpy packs what they are made of.
     about = (code.toolchain(), sys.version, unicodedata.unidata_version, np.__version__)
-    ours = (str(Path(str(package.__file__)).parent) for package in (flour, objectstore))
-    folders = (str(Path(__file__).parent.parent), *ours, *filter(None, [above]))
-    sources = (each for folder in folders for each in _modules(folder, ""))
-    state.update(combine(*about, *sources).encode("ascii"))
+    state.update(combine(*about, *_sources(above)).encode("ascii"))
     return state
+
+
+def _sources(above: str) -> Iterator[str]:
+    """Each module that a plan is made by."""
+    ours = (str(Path(str(package.__file__)).parent) for package in (flour, objectstore))
+    for folder in (str(Path(__file__).parent.parent), *ours, *filter(None, [above])):
+        yield from _modules(folder, "")
 
 
 def _modules(folder: str, within: str) -> Iterator[str]:

@@ -10,7 +10,6 @@ How many calls of a fetch are under way at a time, altogether or for each client
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -21,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.errors import CoroutineEnded, FlourError, InputError, WrongAnswer
+from flour.core.errors import CoroutineEnded, FlourError, WrongAnswer
 from flour.core.node import Node
 from flour.core.op import Columns
 from flour.core.reference import public
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed
 from runtime.graph.cutting import GraphCut, Step
+from runtime.graph.unquoted import unquoted
 from runtime.graph.form import name_of
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
@@ -93,7 +93,6 @@ class Limit:
 
 
 Answers = dict[str, Columns]
-_QUOTED = re.compile(r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*\"""")
 Run = Callable[[Step, Mapping[str, Columns], int], Mapping[str, Columns]]
 #: Rows that meet at a plan go through it in blocks of at most so many.
 MOST_TOGETHER = 4096
@@ -531,7 +530,7 @@ class GraphRouter:
     def _explained(self, step: Step, problem: BaseException) -> BaseException:
         """An error that says in which node of which graph it happened."""
         if step.kind != "fetch" and isinstance(problem, FlourError):
-            return _unquoted(problem) if step.number in self._fetched else problem
+            return unquoted(problem) if step.number in self._fetched else problem
         problem = _meant(problem)
         name = step.op.label if step.kind == "fetch" else step.title
         late = isinstance(problem, TimeoutError)
@@ -548,21 +547,6 @@ class GraphRouter:
         failed.__cause__ = problem
         failed.late = late
         return failed
-
-
-def _unquoted(problem: FlourError) -> FlourError:
-    """An error about data without the values that it quotes, as they may have been fetched.
-
-    Values of a column that the caller has sent, which the place names, stay.
-    """
-    said = problem.what, problem.found
-    if isinstance(problem, InputError) and not str(problem.where).startswith("$."):
-        problem.what = _QUOTED.sub("'…'", problem.what)
-        problem.found = problem.found if str(problem.found).isalpha() else None
-    if said != (problem.what, problem.found):
-        problem.hint = "; ".join([*filter(None, [problem.hint]), "fetched values are not shown"])
-        problem.args = (problem.what,)
-    return problem
 
 
 def _before(problem: Exception | None) -> str:

@@ -114,8 +114,7 @@ class Runtime(RoutedEndpoints):
         It answers the endpoint's requests from now on, or with `activate=False` only those that
         name its version, until `switch`. `reserve` gives it as many executors of its own. `exact`
         and `background` are those of `oven.bake`, for a program. With `replace`, a version of this
-        name gives way in one step: a request is answered by the one or by the other. `notes` are
-        for front ends, as `platform` and `default_outputs` are for the one of runtime.http.
+        name gives way in one step. `notes` are for front ends, such as `default_outputs`.
         """
         self._check_open()
         self._catalog.sweep()
@@ -127,9 +126,8 @@ class Runtime(RoutedEndpoints):
         if replace:
             self._graphs.check_fits(f"{name}@{number}", plan)
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
-        written = None
-        if path is None:
-            plan, written = self._memory.mapped(plan, background=background)
+        mapped = path is None and self._memory.mapped(plan, background=background)
+        plan, written = mapped or (plan, None)
         notes = self._graphs.notes(linked, plan, notes)
         model = ModelVersion(name, number, plan, reserved=int(reserve), notes=notes)
         model.residence.path = path
