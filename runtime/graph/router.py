@@ -27,10 +27,10 @@ from flour.core.reference import public
 from flour.core.types import Scalar
 from runtime.errors import NodeFailed
 from runtime.graph.cutting import GraphCut, Step
-from runtime.graph.unquoted import unquoted
 from runtime.graph.form import name_of
 from runtime.graph.request import Values, part_of, stacked
 from runtime.graph.rows import Known, Rows, taken
+from runtime.graph.unquoted import unquoted
 from scheduler import DeadlineExceeded, SchedulerError
 
 
