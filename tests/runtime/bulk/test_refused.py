@@ -110,7 +110,7 @@ def test_policies_are_checked(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> No
     for call in calls:
         with pytest.raises(BadCall, match="no policy"):
             call()
-    monkeypatch.setattr(Plan, "mixes_rows", property(lambda _: True))
+    monkeypatch.setattr(plan, "mixes_rows", True)
     with pytest.raises(BadCall, match="depend on each other"):
         rows().pretzel.predict(plan, on_error="null")
 
