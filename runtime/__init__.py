@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flour.core.extension_points import declare, imported
+from flour.core.extension_points import code_users, declare, imported
 from flour.core.provenance import belongs_to_us
-from oven.plans.plan import code_users
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """A plugin of scripts/test: the tests that may run a second time, alone, and what passed only then.
 
 The first look leaves a list where only tests of `TIMED` failed and nothing else went wrong; the
-second look, at these alone, decides. Why: docs/decisions/0045-named-second-looks.md.
+second look, at these alone, decides. Why: docs/decisions/0044-named-second-looks.md.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ COERCION = (
     "flour/core/sparse.py",
     "runtime/bulk/*",
     "runtime/cli/parquet.py",
+    "runtime/watch/arrow_sink.py",
 )
 # What is there for one library adds to it, or inherits from it, when it is imported.
 INTEGRATIONS = (

@@ -133,6 +133,7 @@ REASONS: dict[Place, str] = {
     ),
     **dict.fromkeys(
         (
+            ("pretzel/serving.py", "Serving.wait", "wait"),
             ("runtime/cli/serving.py", "_alone", "wait"),
             ("runtime/cli/serving.py", "_several", "wait"),
             ("runtime/cluster/serving/controller.py", "Controller._accept", "accept"),

@@ -10,11 +10,15 @@ process pays only for what it does, and the import linter sees arrows that point
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+#: Called with plans whose code is compiled ahead of time, to compile what serving them needs beyond
+#: it. Another process imports these functions by their names.
+code_users: list[Callable[[Sequence[Any]], object]] = []
 
 _places: dict[str, list[str]] = {}
 _found: dict[str, tuple[Any, ...]] = {}

@@ -158,11 +158,10 @@ class BatchReader:
                 self.dtype = np.dtype(dtype)
         #: The name of the only input, where its data may stand under it.
         self._name = next(iter(inputs)) if isinstance(only, Vector | Text) else None
-        #: The values that are read of a row by name, of records and of several inputs of one
-        #: value each.
+        #: The values of a row by name, of records and of several inputs of one value each.
         self.columns = frozenset[str]()
         if isinstance(only, Record):
-            self.columns = _read(only)
+            self.columns = frozenset(only.names)
         elif len(kinds) > 1 and all(isinstance(kind, Scalar | Category | Text) for kind in kinds):
             self.columns = frozenset(inputs)
         self.by_column = bool(self.columns)
@@ -181,6 +180,8 @@ class BatchReader:
         return found or self._general(self.nulls.of_frame(data) if has_nulls(data) else data)
 
     def _by_name(self, data: dict[str, Any]) -> Batch:
+        if isinstance(self._only, Record) and self._only.unread:
+            data = _row_of(self._only, data)
         if self.by_column and len(data) > len(self.columns):
             data = _without_others(data, self.columns)
         first: Any = next(iter(data.values()), None)
@@ -332,9 +333,12 @@ def row_count(data: object) -> int:
     return len(data) if isinstance(data, Sequence) else int(getattr(data, "num_rows", 0))
 
 
-def _read(kind: Record) -> frozenset[str]:
-    """The columns that tell a row from a block: others may be absent, or be lists."""
-    return frozenset(kind.names).difference(kind.unread) or frozenset(kind.names)
+def _row_of(kind: Record, data: dict[str, Any]) -> dict[str, Any]:
+    """A row without its unread columns if these hold more than a value; else the data as it is."""
+    if are_values(data.values()):
+        return data
+    read = {name: data[name] for name in kind.names if name in data and name not in kind.unread}
+    return read if read and are_values(read.values()) else data
 
 
 def _without_others(data: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -350,7 +354,7 @@ def _without_others(data: Mapping[str, Any], names: Collection[str]) -> dict[str
 def _part(kind: Type, data: object) -> tuple[object, bool]:
     """The data of one input as a block of rows, and whether it was one row."""
     if isinstance(kind, Record) and isinstance(data, Mapping):
-        data = _without_others(data, _read(kind))
+        data = _row_of(kind, _without_others(data, kind.names))
         single = bool(data) and are_values(data.values())
         return ({name: [value] for name, value in data.items()}, True) if single else (data, False)
     if isinstance(data, np.ndarray) and isinstance(kind, Vector | Record):

@@ -138,7 +138,7 @@ class IsMissingText(MarkedText):
 
 def is_lost(cell: Number, _: int, marker: str) -> Any:
     """Whether there is no string: NaN, or None, or either."""
-    _, length = string(cell)
+    _text, length = string(cell)
     if marker == EITHER:
         return length < 0
     return length == (-1 if marker == NONE else -2)

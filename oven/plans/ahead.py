@@ -17,9 +17,10 @@ from importlib import import_module
 from pathlib import Path
 
 from flour.core.errors import ParameterError
+from flour.core.extension_points import code_users
 from flour.core.types import Vector
 from oven.compiler import cache, levels, machine, packs, shared_rows
-from oven.plans.plan import Plan, bakers, code_users
+from oven.plans.plan import Plan, bakers
 from oven.plans.saved import load
 
 #: Before the number of an error of the system, among the lines of the other process.

@@ -576,6 +576,3 @@ class Bake(Protocol):
 bakers: list[Bake] = []
 #: Called with each new plan where PRETZEL_DEBUG or PRETZEL_DUMP ask for a report.
 reporters: list[Callable[[Plan, RewriteTrace | None], object]] = []
-#: Called where code is compiled ahead of time, to compile what serving these plans needs beyond
-#: their own code. Another process imports them by their names.
-code_users: list[Callable[[Sequence[Plan]], object]] = []

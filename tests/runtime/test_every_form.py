@@ -33,6 +33,7 @@ from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.codec.codec_arrow import ARROW
 from tests.forms import DTYPES, blocks, frame_of, single_rows
+from tests.runtime.cli.conftest import pretzel  # noqa: F401 (a fixture)
 from tests.runtime.http.client import Client
 
 PAIRS = list(itertools.combinations(DTYPES, 2))
@@ -326,7 +327,7 @@ def _value(prediction: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtypes", [*OTHERS, *PAIRS[::3]], ids="-".join)
-def test_from_files(pretzel: Any, tmp_path: Path, dtypes: tuple[str, ...]) -> None:
+def test_from_files(pretzel: Any, tmp_path: Path, dtypes: tuple[str, ...]) -> None:  # noqa: F811
     asked = case("twice", dtypes)
     asked.plan.save(tmp_path / "m.pretzel")
     frame = with_others(asked.frame)

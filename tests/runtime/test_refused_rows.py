@@ -32,6 +32,7 @@ from pretzel import compile as compile_model
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from tests.forms import ODD, blocks, frame_of, single_rows, with_value
+from tests.runtime.cli.conftest import pretzel  # noqa: F401 (a fixture)
 from tests.runtime.http.client import Client
 
 TRAIN = frame_of(("float64", "float64", "float64", "float64"), 60, seed=1)
@@ -213,7 +214,7 @@ def test_over_http(model: Model) -> None:
                     assert reply.status == 200, (odd, reply.body)
 
 
-def test_from_files(pretzel: Any, model: Model, tmp_path: Path) -> None:
+def test_from_files(pretzel: Any, model: Model, tmp_path: Path) -> None:  # noqa: F811
     model.plan.save(tmp_path / "m.pretzel")
     for odd, frame, want in list(model.asked())[::3]:
         frame.to_csv(tmp_path / "rows.csv", index=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from flour.core.errors import FlourError
 from flour.data.batch import Batch
+from oven import Plan
 from runtime.http.wire.problems import HttpError
 from runtime.service.version import ModelVersion
 
@@ -34,7 +35,7 @@ class Attributions:
         if plan is None:
             hint = "a call brings it back"
             raise HttpError("the plan is not in memory", 409, where=version.owner, hint=hint)
-        if not hasattr(plan, "attribute"):
+        if not isinstance(plan, Plan):
             raise HttpError("a graph is not explained as a whole", 409, hint="ask its models")
         output = wanted or None
         try:

@@ -30,6 +30,7 @@ import numpy as np
 import flour
 import oven
 from oven.compiler import cache
+from oven.explain import explain
 cache.RELEASED = Path("nowhere")
 """
 
@@ -70,7 +71,7 @@ with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as
         assert runtime.predict(name, rows, engine="batch")["label"].tolist() == want
         body = json.dumps(rows[0] if name == "text" else rows[0].tolist()).encode()
         assert json.load(urlopen(f"{server.url}/predict/{name}", data=body))["label"] == want[0]
-        assert f"tier {plan.tier}" in plan.explain() and plan.explain("source")
+        assert f"tier {plan.tier}" in explain(plan) and explain(plan, "source")
     runtime.wait(60)
     assert Model(oven.bake(flour.from_sklearn(models["linear"][0]))).predict(X).tolist() == (
         models["linear"][0].predict(X).tolist()

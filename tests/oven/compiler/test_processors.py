@@ -28,6 +28,7 @@ from oven.compiler import levels, machine
 machine.aim(*sys.argv[1:])
 assert machine.features() == sys.argv[2]
 import oven
+from oven.explain import explain
 from flour.language.flow import outputs, source
 from flour.core.types import Vector
 from tests import ensembles
@@ -51,7 +52,7 @@ for op, width, word in (
 ):
     every_size(op, width)
     plan = oven.bake(outputs(y=op(source("X", Vector(width)))))
-    assert word in plan.explain("source"), word
+    assert word in explain(plan, "source"), word
 # Columns of few thresholds and of many, whose few rows are ranked in two ways; sets of categories.
 for kind in ("float64", "float32"):
     narrow = kind == "float32"
@@ -64,7 +65,7 @@ for op in (ensembles.sums(11, trees=30, depth=4, width=40),
     assert tiles(op, Vector(40), op.value.array).least <= 8
     every_size(op, 40)
 plan = oven.bake(outputs(y=ensembles.sums(2, sets=True, **shapes)(source("X", Vector(6)))))
-print(machine.vector_bytes(), "zmm" in plan.explain("asm"))
+print(machine.vector_bytes(), "zmm" in explain(plan, "asm"))
 """
 
 
