@@ -25,6 +25,15 @@ TIMED = {
     "::test_a_large_body_holds_nobody_up": "a fifth of the time of a request",
     "tests/runtime/http/test_overload.py"
     "::test_clients_outside_are_answered_in_time_or_told_soon": "half of all answers in 0.5 s",
+    "tests/runtime/http/test_overload.py"
+    "::test_what_waited_too_long_is_refused_unread": "2 ms without work",
+    "tests/runtime/http/test_overload.py"
+    "::test_the_body_of_what_is_refused_is_dropped_and_the_connection_goes_on": "2 ms without work",
+    "tests/runtime/http/test_overload.py"
+    "::test_half_of_a_deadline_is_for_the_answer": "2 ms without work",
+    "tests/runtime/http/test_overload.py"
+    "::test_a_deadline_counts_from_the_arrival": "2 ms without work",
+    "tests/runtime/http/test_overload.py::test_the_wait_is_in_the_metrics": "2 ms without work",
     "tests/runtime/http/test_slow_clients.py::test_slow_clients_hold_nobody_up": "a percentile",
     "tests/runtime/test_done_future.py"
     "::test_an_answered_row_costs_little_more_than_predict": "4 µs a call",

@@ -92,7 +92,7 @@ class IsolatedImporter:
         request = {"model": facts, "known": None if current is None else current.name}
         asked = json.dumps(request).encode() + b"\n"
         answer = self._ask(asked, model)
-        if answer is None:  # it had just ended after its idle time
+        if answer is None:  # it had just ended
             answer = self._ask(asked, model)
         if answer is None:
             raise _crashed(model, "ended without an answer")
@@ -102,11 +102,11 @@ class IsolatedImporter:
         raise kind(answer.pop("what"), **answer)
 
     def _ask(self, asked: bytes, model: Model) -> dict[str, Any] | None:
-        """The answer to a request; None if the process had ended without an error."""
-        process, line = self._running_process(), b""
+        """The answer to a request; None if the process had ended before, or without an error."""
+        process, line, sent = self._running_process(), b"", False
         try:
             with suppress(BrokenPipeError):
-                cast("BinaryIO", process.stdin).write(asked)
+                sent = bool(cast("BinaryIO", process.stdin).write(asked))
                 line = _line(cast("BinaryIO", process.stdout), self._limit)
         finally:
             if not line.endswith(b"\n"):  # it has ended, or must be ended
@@ -123,7 +123,7 @@ class IsolatedImporter:
             return answer
         if self._closed:
             raise _crashed(model, "the server ends")
-        if process.returncode == 0:
+        if process.returncode == 0 or not sent:
             return None
         raise _crashed(
             model, _exit_reason(process.returncode, late=line == _LATE, limit=self._limit)
