@@ -47,6 +47,6 @@ def test_one_file_and_one_row_are_enough(tmp_path: Path) -> None:
         "from runtime.http.answer.inference import",
         "from runtime.http.answer.columns import InputWidths, columns\n",
     )
-    insert(tree, table, '    *_both("/ready"', ROW)
+    insert(tree, table, '    *_models("/ready"', ROW)
     assert run_tests(tree, "-k", "columns or listed", "tests/runtime/http/test_openapi.py") >= 2
     run(tree, "-c", USE)
