@@ -155,11 +155,10 @@ class Nulls:
         if self.idle or type(data) not in _PLAIN or depth > _DEEPEST:
             return data
         if type(data) is dict:
-            made = {
-                name: self._value(name, data[name], depth) for name in data.keys() & self._names
-            }
-            changed = {name: value for name, value in made.items() if value is not data[name]}
-            return {**data, **changed} if changed else data
+            row = data.copy()  # looking at values may run code that changes the data
+            made = {name: self._value(name, row[name], depth) for name in row.keys() & self._names}
+            changed = {name: value for name, value in made.items() if value is not row[name]}
+            return {**row, **changed} if changed else data
         if data and type(data[0]) in _PLAIN:
             rows = [self.of_rows(row, depth + 1) for row in data]
             return rows if any(map(operator.is_not, rows, data)) else data
