@@ -14,19 +14,16 @@ Everything here is imported when it is first used.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from flour.core.errors import FlourError
-from flour.core.provenance import belongs_to_us
 
 if TYPE_CHECKING:
     import flour
     from flour import from_lightgbm, from_onnx, from_sklearn, from_skops, from_xgboost, to_onnx
-    from flour.core.errors import FlourError as PretzelError
+    from objectstore import Explained as PretzelError
     from pretzel.model import Model, compile, load  # noqa: A004 (pretzel.compile)
     from pretzel.serving import serve
     from runtime import InferenceSession, Runtime
@@ -60,14 +57,12 @@ __all__ = [
     "to_onnx",
 ]
 
-belongs_to_us(__file__)
-
 #: Where each name comes from: a module, and the name there if it is another one.
 _HOMES = {
     "Client": "runtime.cluster.serving:ClusterClient",
     "InferenceSession": "runtime",
     "Model": "pretzel.model",
-    "PretzelError": "flour.core.errors:FlourError",
+    "PretzelError": "objectstore:Explained",
     "Runtime": "runtime",
     "Server": "runtime.http",
     "ServerSettings": "runtime.http",
@@ -96,20 +91,33 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+#: How the packages that are installed beside this one begin.
+_OURS = {
+    "flour": b'"""Flour: what a prediction pipeline is',
+    "objectstore": b'"""The object store: every fitted number',
+    "oven": b'"""Oven: a program becomes native code',
+    "runtime": b'"""Plans in service: catalog',
+    "scheduler": b'"""Pure concurrency: engines',
+}
+
+
 def _check_packages() -> None:
-    """Refuse packages of these names that another distribution has put in place of ours."""
-    beside = Path(__file__).parent.parent
-    for name in ("flour", "objectstore", "oven", "runtime", "scheduler"):
-        found = sys.modules.get(name) or import_module(name)
-        file = found.__file__
-        if file is not None and Path(file).parent.parent != beside:
-            others = ", ".join(packages_distributions().get(name, ())) or "an unknown distribution"
-            raise FlourError(
-                f"the package {name!r} is not Pretzel's own",
-                where=file,
-                found=f"a package of {others}",
-                hint="install pretzel-runtime in an environment without that distribution",
+    """Refuse a package that another distribution has put, or written, in place of ours."""
+    for name, begins in _OURS.items():
+        spec = find_spec(name)  # which imports nothing
+        place = "" if spec is None else spec.origin or ""
+        if not place or not Path(place).read_bytes().startswith(begins):
+            ours = {"pretzel-runtime"}
+            others = ", ".join({*packages_distributions().get(name, ())} - ours)
+            raise ImportError(
+                f"the package {name!r} is not Pretzel's own: {place or 'it is not there'} is of "
+                f"{others or 'an unknown distribution'}; install pretzel-runtime in an environment "
+                "without that distribution"
             )
 
 
 _check_packages()
+
+from flour.core.provenance import belongs_to_us  # noqa: E402 (once the packages are known)
+
+belongs_to_us(__file__)

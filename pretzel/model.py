@@ -42,17 +42,21 @@ def compile(  # noqa: A001 (the name people expect: pretzel.compile)
     >>> model = pretzel.compile(pipeline, verify=X[:100])
     >>> model.predict(X)
 
-    `source` is a fitted estimator, a booster, an ONNX model, a program, or the path of a file of
-    one of these; a pickle runs code when it is read, and wants `trust_pickle`. `sample` (a few
-    rows) settles the input's columns and dtypes. With `verify`, these rows are replayed on the
-    original, and a mismatch is refused. With `allow_python`, steps without native code are called
-    as Python. Rows with NaN or infinity are refused as the original does; with
+    `source` is a fitted estimator, a booster, an ONNX model, a program, a plan, or the path of a
+    file of one of these; a pickle runs code when it is read, and wants `trust_pickle`. `sample`
+    (a few rows) settles the input's columns and dtypes. With `verify`, these rows are replayed on
+    the original, and a mismatch is refused. With `allow_python`, steps without native code are
+    called as Python. Rows with NaN or infinity are refused as the original does; with
     `on_missing="answer"` they are computed. With `exact`, sums keep their order.
     """
     original = opened(source, sample, allow_python=allow_python, trust_pickle=trust_pickle)
-    flow = original.read(on_missing=on_missing)
+    plan = original.plan
+    if plan is None or (exact and not plan.exact) or not refuses(on_missing):
+        flow = original.read(on_missing=on_missing)
+        flow = flow if refuses(on_missing) else without_checks(flow)
+        plan = oven.bake(flow, exact=exact or (plan is not None and plan.exact))
     model = Model(
-        oven.bake(flow if refuses(on_missing) else without_checks(flow), exact=exact),
+        plan,
         original.estimator,
         # Only once they are asked for; until then this keeps the estimator.
         lambda: _logarithms(original.read(on_missing=on_missing, log_probabilities=True)),
@@ -68,6 +72,8 @@ def load(path: str | Path) -> Model:
     """Open a model that `Model.save`, or `pretzel import`, has written; no code of it is run.
 
     >>> model = pretzel.load("churn.pretzel")
+
+    Labels that are texts come as objects: the estimator's own array type is not in the file.
     """
     return Model(oven.load(path))
 

@@ -29,6 +29,8 @@ class Original:
     """Refuses a plan that answers some rows otherwise."""
     estimator: object = None
     """The fitted estimator, if it is one: its methods and attributes are kept."""
+    plan: Plan | None = None
+    """The plan, if the source is one."""
 
 
 def opened(source: object, sample: object, *, allow_python: bool, trust_pickle: bool) -> Original:
@@ -37,6 +39,8 @@ def opened(source: object, sample: object, *, allow_python: bool, trust_pickle: 
         return _of_file(Path(source), sample, allow_python=allow_python, trust_pickle=trust_pickle)
     if isinstance(source, Flow):
         return Original(lambda **_: source, _nothing_to_ask)
+    if isinstance(source, Plan):
+        return _of_plan(source)
     form = _form(source)
     if form:
         return _of_data(form, source if isinstance(source, bytes) else _raw(form, source))
@@ -86,8 +90,7 @@ def _of_file(path: Path, sample: object, *, allow_python: bool, trust_pickle: bo
     folder = Folder(path.parent)
     form = formats.of(folder, path)
     if form == formats.PLAN:
-        program = oven.load(path).flow
-        return Original(lambda **_: program, _nothing_to_ask)
+        return _of_plan(oven.load(path))
     try:
         formats.check_trust(form, str(path), trust_pickle=trust_pickle)
     except Untrusted as problem:
@@ -97,6 +100,10 @@ def _of_file(path: Path, sample: object, *, allow_python: bool, trust_pickle: bo
     if form == formats.SKLEARN:
         return _of_estimator(formats.estimator(raw, str(path)), sample, allow_python=allow_python)
     return _of_data(form, raw, str(path))
+
+
+def _of_plan(plan: Plan) -> Original:
+    return Original(lambda **_: plan.flow, _nothing_to_ask, plan=plan)
 
 
 def _nothing_to_ask(_plan: Plan, _rows: object) -> None:

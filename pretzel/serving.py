@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from flour.language.flow import Flow
-from oven import Plan
-from pretzel.model import Model
+from flour.core.errors import check_names
+from pretzel.model import Model, compile  # noqa: A004 (pretzel.compile)
 from runtime import Runtime
+from runtime.cli.serving import until_signal
 from runtime.http import Server, ServerSettings
 from runtime.repository import Event, Repository
 
 log = logging.getLogger("pretzel")
-Models: TypeAlias = Mapping[str, Model | Plan | Flow] | str | Path
-"""Models by name, or a folder of models."""
+Models: TypeAlias = Mapping[str, object] | str | Path
+"""Models by name, whatever `pretzel.compile` takes; or a folder of models."""
 
 #: Seconds between two looks at a folder of models.
 POLL_SECONDS = 2.0
@@ -26,19 +26,31 @@ POLL_SECONDS = 2.0
 class Serving:
     """Models that are served, until `close` or the end of a `with` block."""
 
-    def __init__(self, models: Models, **settings: Any) -> None:
+    def __init__(
+        self,
+        models: Models,
+        settings: ServerSettings,
+        *,
+        trust_pickle: bool,
+        allow_python: Sequence[str],
+    ) -> None:
         """Register the models, or load the folder, and listen."""
         with ExitStack() as stack:
-            self.runtime = stack.enter_context(Runtime())
+            self.runtime = stack.enter_context(Runtime(allow_python=allow_python))
             repository = None
             if isinstance(models, Mapping):
                 for name, model in models.items():
-                    self.runtime.register(name, model.plan if isinstance(model, Model) else model)
+                    self.runtime.register(name, _compiled(model, trust_pickle=trust_pickle).plan)
             else:
-                repository = stack.enter_context(Repository(models, self.runtime, on_event=_tell))
-                repository.load_all()
+                repository = Repository(
+                    *(models, self.runtime),
+                    trust_pickle=trust_pickle,
+                    allow_python=allow_python,
+                    on_event=_tell,
+                )
+                stack.enter_context(repository).load_all()
                 repository.watch(POLL_SECONDS)
-            self._server = Server(self.runtime, ServerSettings(**settings), repository=repository)
+            self._server = Server(self.runtime, settings, repository=repository)
             stack.enter_context(self._server)
             self._held = stack.pop_all()
 
@@ -49,8 +61,6 @@ class Serving:
 
     def wait(self) -> None:
         """Serve until this is interrupted, such as by Ctrl-C, and then close."""
-        from runtime.cli.serving import until_signal
-
         with self, until_signal() as ended:
             ended.wait()
 
@@ -65,18 +75,31 @@ class Serving:
         self.close()
 
 
+def _compiled(model: object, *, trust_pickle: bool) -> Model:
+    return model if isinstance(model, Model) else compile(model, trust_pickle=trust_pickle)
+
+
 def _tell(event: Event) -> None:
     if event.kind == "refused":
-        log.warning("%s", event)
+        log.warning("%s@%s is not served: %s", event.name, event.version, event.reason)
 
 
-def serve(models: Models, **settings: Any) -> Serving:
+def serve(
+    models: Models,
+    *,
+    trust_pickle: bool = False,
+    allow_python: Sequence[str] = (),
+    **settings: Any,
+) -> Serving:
     """Serve models by name, or a folder of models, over HTTP.
 
     >>> with pretzel.serve({"churn": model}, port=0) as server:
     ...     print(server.url)
 
     The settings are those of `ServerSettings`. A folder is followed: models that appear in it, or
-    change, are loaded under traffic. Outside a `with` block, `wait` keeps the program running.
+    change, are loaded under traffic; graphs in it have coroutines from the modules `allow_python`.
+    Pickles want `trust_pickle`. Outside a `with` block, `wait` keeps the program running.
     """
-    return Serving(models, **settings)
+    check_names("pretzel.serve", ServerSettings, settings)
+    made = ServerSettings(**settings)
+    return Serving(models, made, trust_pickle=trust_pickle, allow_python=allow_python)

@@ -134,11 +134,13 @@ def nearest(name: object, names: Iterable[object], alike: float = 0.6) -> str | 
 
 
 def check_names(call: str, function: object, options: Iterable[str]) -> None:
-    """Raise for an option that a function does not have, with those that it has."""
-    from inspect import Parameter, signature  # as above
+    """Raise for an option that a function, or a class of settings, does not have."""
+    from dataclasses import is_dataclass  # as above
+    from inspect import Parameter, signature
 
     parameters = signature(function).parameters.values()  # type: ignore[arg-type]  # a class, too
-    known = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+    every = is_dataclass(function)
+    known = [each.name for each in parameters if every or each.kind is Parameter.KEYWORD_ONLY]
     for name in options:
         if name not in known:
             raise ParameterError(

@@ -105,14 +105,14 @@ class Links:
         if users:
             raise in_use(owner, users)
 
-    def check_fits(self, owner: str, flow: Flow) -> None:
-        """Raise InUse unless the graphs that use a version can be linked with another program."""
+    def check_fits(self, owner: str, plan: Plan) -> None:
+        """Raise InUse unless the graphs that use a version can be linked with another plan."""
         with self._lock:
             using = [each for each in self._graphs.values() if owner in each.uses.values()]
         for each in using:
 
             def find(address: str, uses: Mapping[str, str] = each.uses) -> Flow:
-                found: Flow = flow if uses[address] == owner else self._take(address)[2].flow
+                found: Flow = (plan if uses[address] == owner else self._take(address)[2]).flow
                 return found
 
             try:

@@ -115,7 +115,7 @@ class Graphs:
     def check_fits(self, owner: str, plan: Plan) -> None:
         """Raise InUse if graphs use a version, and another plan in its place does not fit them."""
         if self._links is not None:
-            self._links.check_fits(owner, plan.flow)
+            self._links.check_fits(owner, plan)
 
     def check_free(self, name: str, version: str | None) -> None:
         """Raise InUse for a version that a graph needs."""

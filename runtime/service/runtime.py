@@ -111,23 +111,23 @@ class Runtime(RoutedEndpoints):
     ) -> str:
         """Serve a plan, a program, a graph or the file of a plan; the version it got.
 
-        It answers the endpoint's requests from now on, or with `activate=False` only those that
-        name its version, until `switch`. `reserve` gives it as many executors of its own. `exact`
-        and `background` are those of `oven.bake`, for a program. With `replace`, a version of this
-        name gives way in one step. `notes` are for front ends, such as `default_outputs`.
+        It answers the endpoint's requests from now on. With `activate=False`, or where a route says
+        what answers, only those that name its version. `reserve` gives it executors of its own;
+        `exact` and `background` are those of `oven.bake`, for a program. With `replace`, a version
+        of this name gives way in one step. `notes` are for front ends, such as `default_outputs`.
         """
         self._check_open()
         self._catalog.sweep()
         number = self._endpoints.next_version(name) if version is None else str(version)
         self._endpoints.check(name, number, replace=replace)
         start, compiled = time.perf_counter(), cache.counters.compile_seconds
-        plan, path, linked = self._plan(source, exact, background, f"{name}@{number}")
+        owner = f"{name}@{number}"
+        plan, path, linked = self._plan(source, exact, background, owner)
         compiled = cache.counters.compile_seconds - compiled
         if replace:
-            self._graphs.check_fits(f"{name}@{number}", plan)
+            self._graphs.check_fits(owner, plan)
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
-        mapped = path is None and self._memory.mapped(plan, background=background)
-        plan, written = mapped or (plan, None)
+        plan, written = (plan, None) if path else self._memory.mapped(plan, background=background)
         notes = self._graphs.notes(linked, plan, notes)
         model = ModelVersion(name, number, plan, reserved=int(reserve), notes=notes)
         model.residence.path = path

@@ -170,6 +170,7 @@ class Replica:
                     "%s@%s cannot be loaded: %s", name, version, problem, exc_info=trace
                 )
             return without_directories(reason, "")
+        self._logged.pop((name, version), None)
         self._held[name] = held.having(version, plan, activate=False)
         return ""
 

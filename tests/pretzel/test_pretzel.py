@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ import flour
 import pretzel
 from flour.core.errors import FlourError
 from runtime.errors import NotOffered, Unfaithful
-from tests.house import run_python
+from tests.house import run_python, until
 
 #: Names that are integrations with a library of this name.
 LIBRARIES = {"duckdb", "mlflow", "pandas", "polars", "ray", "spark"}
@@ -53,18 +56,19 @@ def test_importing_it_imports_little() -> None:
 
 
 def test_a_package_of_another_distribution_is_named(tmp_path: Path) -> None:
-    """`scheduler` is a name that others use as well."""
+    """`scheduler` is a name that others use as well; in place of ours or before it, it is found."""
     (tmp_path / "scheduler").mkdir()
     (tmp_path / "scheduler" / "__init__.py").write_text("")
     run_python(
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "try:\n"
         "    import pretzel\n"
-        "except Exception as problem:\n"
+        "except ImportError as problem:\n"
         "    assert \"the package 'scheduler' is not Pretzel's own\" in str(problem), problem\n"
         "    assert 'an unknown distribution' in str(problem)\n"
         "else:\n"
         "    raise AssertionError('nothing was said')\n"
+        "assert 'scheduler' not in sys.modules, 'it runs no code of the other one'\n"
     )
 
 
@@ -150,6 +154,67 @@ def test_models_are_served_by_name_and_from_a_folder(pipeline: Any, tmp_path: Pa
 
 
 def test_a_setting_that_does_not_exist_leaves_nothing_running(pipeline: Any) -> None:
-    with pytest.raises(TypeError, match="prot"):
-        pretzel.serve({"churn": pretzel.compile(pipeline)}, prot=8000)
-    assert "pretzel-http" not in {each.name for each in sys.modules["threading"].enumerate()}
+    with pytest.raises(FlourError, match="no option 'prot'") as caught:
+        pretzel.serve({"churn": pipeline}, prot=8000)
+    assert "port" in str(caught.value.hint)
+    with pytest.raises(pretzel.PretzelError):
+        pretzel.serve({"churn": "no such file.pretzel"}, port=0)
+    assert "pretzel-http" not in {each.name for each in threading.enumerate()}
+
+
+def test_what_compile_takes_is_served(pipeline: Any, tmp_path: Path) -> None:
+    joblib.dump(pipeline, tmp_path / "churn.joblib")
+    with pytest.raises(FlourError, match="runs code"):
+        pretzel.serve({"churn": tmp_path / "churn.joblib"}, port=0)
+    row, want = X[0].tolist(), pipeline.predict(X[:1])[0]
+    for models in ({"churn": pipeline}, {"churn": tmp_path / "churn.joblib"}, tmp_path):
+        with pretzel.serve(models, trust_pickle=True, port=0) as server:
+            assert server.runtime.predict("churn", row)["label"] == want
+
+
+def test_a_refused_model_of_a_folder_is_logged(
+    pipeline: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pretzel.compile(pipeline).save(tmp_path / "good.pretzel")
+    (tmp_path / "bad.pretzel").write_bytes(b"no plan at all")
+    with pretzel.serve(tmp_path, port=0) as server:
+        assert server.runtime.predict("good", X[0])["label"] in (0, 1)
+    assert "bad@1 is not served: " in caplog.text
+
+
+def catches(process: int, number: int) -> bool:
+    """True if a process has a handler for a signal."""
+    status = Path(f"/proc/{process}/status").read_text("ascii")
+    return bool(int(status.split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1)
+
+
+def test_waiting_ends_with_a_signal(pipeline: Any, tmp_path: Path) -> None:
+    pretzel.compile(pipeline).save(tmp_path / "churn.pretzel")
+    code = (
+        "import sys, pretzel\n"
+        "server = pretzel.serve(sys.argv[1], port=0)\n"
+        "print(server.url, flush=True)\n"
+        "server.wait()\n"
+        "print('closed')\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with urlopen(url + "/v2/health/ready") as response:
+            assert response.status == 200
+        until(lambda: catches(process.pid, signal.SIGTERM))
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "closed\n"
+    assert process.returncode == 0
+
+
+def test_the_plan_of_a_file_is_kept_as_it_is(pipeline: Any, tmp_path: Path) -> None:
+    """Compiling it again would lose how exact it is, and what it knows of its training."""
+    path = tmp_path / "exact.pretzel"
+    pretzel.compile(pipeline, exact=True).save(path)
+    assert pretzel.compile(path).plan.exact
+    assert pretzel.compile(path, on_missing="answer").plan.exact
+    plan = pretzel.compile(pipeline).plan
+    assert pretzel.compile(plan).plan is plan
+    assert pretzel.compile(plan, exact=True).plan.exact
