@@ -181,7 +181,7 @@ class Model:
 
     def run(self, rows: object) -> dict[str, Any]:
         """Every output of the program for a row or a block, by name."""
-        return self.plan.run(rows)
+        return dict(zip(self.outputs, self.plan.entry()(rows), strict=True))
 
     def run_arrow(self, data: object) -> Any:
         """Every output for a batch or a table of Arrow, as a batch of Arrow."""

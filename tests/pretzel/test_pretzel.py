@@ -76,6 +76,7 @@ def test_an_estimator_answers_as_before(pipeline: Any) -> None:
     model = pretzel.compile(pipeline, verify=X)
     assert model.predict(X).tolist() == pipeline.predict(X).tolist()
     np.testing.assert_allclose(model.predict_proba(X), pipeline.predict_proba(X), rtol=1e-12)
+    assert model.run(X[0])["label"] == model.run(X[:2])["label"][0] == pipeline.predict(X[:1])[0]
     assert set(model.run(X[:2])) == {"label", "probabilities", "scores"}
     assert "stages" in model.explain()
     assert model.attribute(X[:3]).to_dict()
