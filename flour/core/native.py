@@ -26,13 +26,12 @@ import inspect
 import math
 import operator
 import re
-import textwrap
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, Self, cast
 
 from flour.core.emission import Emitter, Push, Room, RowValue, ScalarValue, VectorValue
+from flour.core.native_source import source_of
 from objectstore import Blob
 
 _OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
@@ -64,12 +63,6 @@ _OPERATORS: dict[type, tuple[str, Callable[..., object]]] = {
     ast.NotIn: ("not in", lambda item, many: item not in many),
 }
 
-#: The method of `_Writer` for each part of a function.
-_METHODS = {
-    kind: f"_{name.lower()}{'_value' if issubclass(kind, ast.expr) else ''}"
-    for name, kind in vars(ast).items()
-    if isinstance(kind, type) and issubclass(kind, ast.expr | ast.stmt)
-}
 #: The dtypes of numbers that a function spells out.
 _KINDS: dict[type, str] = {float: "float64", int: "int64", bool: "bool"}
 #: Names that every function knows; `float64` and other dtypes are words of native code.
@@ -261,43 +254,14 @@ _STATIC: dict[object, Callable[..., Any]] = {
 }
 
 
-class _Parsed(NamedTuple):
-    """A function's source: its body, and how often each name is assigned and read."""
-
-    body: list[ast.stmt]
-    signature: inspect.Signature
-    assigned: Counter[str]
-    read: Counter[str]
-
-
-@cache
-def _parsed(function: Callable[..., Any]) -> _Parsed:
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
-    assert isinstance(tree, ast.FunctionDef)
-    nodes = list(ast.walk(tree))
-    assigned = Counter(
-        name.id
-        for each in nodes
-        if isinstance(each, ast.Assign | ast.AugAssign)
-        for target in ([each.target] * 2 if isinstance(each, ast.AugAssign) else each.targets)
-        for name in ast.walk(target)
-        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-    )
-    signature = inspect.signature(function)
-    assigned.update(name for name in signature.parameters if name in assigned)
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    read = Counter(node.id for node in names if isinstance(node.ctx, ast.Load))
-    for node in nodes:  # a name is not read for its dtype
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            read[node.value.id] -= 1
-    return _Parsed(tree.body, signature, assigned, read)
+_source, _signature = cache(source_of), cache(inspect.signature)
 
 
 class _Writer:
     """Writes one call of a function."""
 
     def __init__(self, e: Emitter, function: Callable[..., Any]) -> None:
-        self.e, self.function, self.parsed = e, function, _parsed(function)
+        self.e, self.function, self.source = e, function, _source(function)
         self.names: dict[str, Any] = {}
         self.push: Push
 
@@ -305,21 +269,22 @@ class _Writer:
         """Bind the parameters and write the body."""
         for name, value in self.arguments(values, named).items():
             given = _plain(value)
-            if self.parsed.assigned[name]:  # a parameter that changes is a variable of its own
+            if self.source.assigned[name]:  # a parameter that changes is a variable of its own
                 given = Code(self.e.var(_text(given), name), getattr(given, "dtype", ""))
-            elif isinstance(given, Code) and self.parsed.read[name] > 1:
+            elif isinstance(given, Code) and self.source.read[name] > 1:
                 given = Code(self.e.let(given, given.dtype).expr, given.dtype)
             self.names[name] = given
-        found = self.block(self.parsed.body)
+        found = self.block(self.source.body)
         return None if found is _GOES_ON else found
 
     def arguments(
         self, values: Sequence[object], named: Mapping[str, object]
     ) -> Mapping[str, object]:
         """Return the values by the names of their parameters."""
-        if len(values) == len(self.parsed.signature.parameters):
-            return dict(zip(self.parsed.signature.parameters, values, strict=True))
-        bound = self.parsed.signature.bind(*values, **named)
+        signature = _signature(self.function)
+        if len(values) == len(signature.parameters):
+            return dict(zip(signature.parameters, values, strict=True))
+        bound = signature.bind(*values, **named)
         bound.apply_defaults()
         return bound.arguments
 
@@ -330,7 +295,7 @@ class _Writer:
         for each in statements:
             if isinstance(each, ast.Return):
                 return None if each.value is None else self.value(each.value)
-            found = getattr(self, _METHODS[type(each)])(each)
+            found = _PARTS[type(each)](self, each)
             if found is not _GOES_ON and isinstance(each, ast.If):
                 return found
         return _GOES_ON
@@ -375,7 +340,7 @@ class _Writer:
             return
         assert isinstance(target, ast.Name)
         name = target.id
-        if self.parsed.assigned[name] == 1:
+        if self.source.assigned[name] == 1:
             if isinstance(value, Code):
                 value = Code(self.e.let(value, value.dtype).expr, value.dtype)
             self.names[name] = value
@@ -453,7 +418,7 @@ class _Writer:
 
     def value(self, item: ast.expr) -> Any:
         """Return an expression's code, or its value if that is known now."""
-        return getattr(self, _METHODS[type(item)])(item)
+        return _PARTS[type(item)](self, item)
 
     def _constant_value(self, item: ast.Constant) -> Any:
         return item.value
@@ -561,6 +526,17 @@ class _Writer:
         if isinstance(function, str):  # a word of the vocabulary, or a dtype
             return Code(f"{function}({', '.join(map(_text, values))})", _dtype_of(function, values))
         return _called(self.e, function, values, named)
+
+
+#: What writes each part of a function.
+_PARTS: dict[type, Callable[[_Writer, Any], Any]] = {
+    kind: method
+    for name, kind in vars(ast).items()
+    if isinstance(kind, type) and issubclass(kind, ast.expr | ast.stmt)
+    for suffix in ["_value" if issubclass(kind, ast.expr) else ""]
+    for method in [vars(_Writer).get(f"_{name.lower()}{suffix}")]
+    if method is not None
+}
 
 
 def _plain(value: object) -> object:
