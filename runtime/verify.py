@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from flour.core.types import Record, Text, Type, Vector
 from flour.data.frames import as_column, frame_columns, is_sparse
 from flour.sklearn.importer import warn
+from flour.sklearn.originals import refuse_stand_in
 from oven import Plan
 from runtime.errors import Unfaithful
 
@@ -59,6 +60,7 @@ def verify(plan: Plan, estimator: object, rows: object, tolerance: float | None 
     Labels must be equal; numbers may differ by `tolerance` relative to the largest answer, by
     default 1e-9, and 1e-5 where the answer is float32.
     """
+    refuse_stand_in(estimator)
     warn(estimator, "verifying asks the installed version, not the one that fitted it")
     answers = {name: _original(name, estimator, rows) for name in plan.outputs}
     verify_answers(plan, answers, rows, type(estimator).__name__, tolerance)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.boosters import stand_ins as _stand_ins  # noqa: F401  # registers them
 from flour.boosters.booster_columns import classified, coded, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
 from flour.core.types import Type, Vector

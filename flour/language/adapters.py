@@ -120,6 +120,8 @@ class Importer:
     covers: bool = False
     #: Which version of its library wrote the model, in words, where it is not the installed one.
     caveat: str = ""
+    #: The version of scikit-learn that fitted the model, where it is known to be a former one.
+    fitted: tuple[int, int] = (999, 0)
 
     # --- children: the importer of estimators knows --------------------------------------------
 

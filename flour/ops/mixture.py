@@ -75,8 +75,20 @@ def _bayesian_mixture(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     logs = _densities(fit, x, to)
     logs = logs.subtract(0.5 * width * np.log(fit.degrees_of_freedom_))
     logs = logs.add(0.5 * (log_lambda - width / fit.mean_precision_))
-    # The expected weights are a function of fitted numbers alone.
-    return _shares(logs.add(fit._estimate_log_weights()))
+    return _shares(logs.add(_expected_log_weights(fit)))
+
+
+def _expected_log_weights(fit: Fitted) -> NDArray[np.float64]:
+    """The expected logarithms of the weights, a function of fitted numbers alone."""
+    if fit.weight_concentration_prior_type != "dirichlet_process":
+        return np.asarray(
+            _digamma(fit.weight_concentration_) - _digamma(np.sum(fit.weight_concentration_))
+        )
+    taken, left = fit.weight_concentration_
+    whole = _digamma(taken + left)
+    return np.asarray(
+        _digamma(taken) - whole + np.hstack((0, np.cumsum(_digamma(left) - whole)[:-1]))
+    )
 
 
 def _digamma(x: NDArray[Any]) -> Any:

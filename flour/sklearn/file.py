@@ -1,6 +1,7 @@
 """Read a fitted estimator from a pickle or joblib file: the one place where that is done.
 
-Reading such a file runs the code it names: callers must only pass files that they trust.
+Reading a file of the installed version of scikit-learn runs the code it names: callers must only
+pass files that they trust.
 """
 
 from __future__ import annotations
@@ -11,11 +12,20 @@ from collections.abc import Callable
 from typing import Any
 
 from flour.core.errors import ImportRefused
+from flour.language.adapters import adapter_of
+from flour.pickles import read_pickle
+from flour.sklearn import stand_ins as _stand_ins  # noqa: F401  # it registers them
 from flour.sklearn import versions
 
 
 def read_with_version(data: bytes, where: str | None = None) -> tuple[Any, str]:
-    """The object in a pickle or joblib file, and the version of scikit-learn that wrote it."""
+    """The object in a pickle or joblib file, and the version of scikit-learn that wrote it.
+
+    A file of another version than the installed one is read as data: nothing of it is run.
+    """
+    written = versions.version_in(data)
+    if written and written != versions.installed():
+        return read_as_data(data, where), written
     import joblib
 
     return read("pickle", data, lambda: joblib.load(io.BytesIO(data)), where)
@@ -52,3 +62,20 @@ def read(
         vars(found).update({versions.KEY: version} if versions.differs(version) else {})
         vars(found).update({versions.BOOSTER: booster} if booster else {})
     return found, version
+
+
+def read_as_data(data: bytes, where: str | None = None) -> Any:
+    """The object in a pickle or a file of joblib, read without running anything."""
+
+    def met(module: str) -> None:
+        if module.partition(".")[0] in _KINDS:
+            adapter_of(_KINDS[module.partition(".")[0]])
+
+    return read_pickle(data, where, met).root
+
+
+#: Packages -> a class whose adapter's module knows the stand-ins of the package.
+_KINDS = {
+    "lightgbm": "lightgbm.sklearn.LGBMRegressor",
+    "xgboost": "xgboost.sklearn.XGBRegressor",
+}

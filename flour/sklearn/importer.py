@@ -37,6 +37,7 @@ from flour.language.adapters import (
 )
 from flour.language.flow import Flow, outputs, source, without_unread
 from flour.ops.require import OnMissing, refuses, without_checks
+from flour.pickles.standins import StandIn
 from flour.sklearn import versions
 from flour.sklearn.inputs import input_type, refuse_unreadable
 from flour.sklearn.validation import Refused, refused_by, with_checks
@@ -71,11 +72,12 @@ def from_sklearn(
     """
     checks = refuses(on_missing)
     _refuse_others(estimator)
-    caveat = warn(estimator, "it is read, and answers, as the installed version does")
+    caveat = warn(estimator, _MEANS[isinstance(estimator, StandIn)])
     kind = _input_type(estimator, sample) if on is None else on.type
 
     importer = EstimatorImporter(sample, allow_python=allow_python)
     importer.covers, importer.caveat = covers, caveat
+    importer.fitted = versions.numbers(caveat)
     with paused_collector():
         made = _program(estimator, kind, importer, log_probabilities=log_probabilities)
         made = with_checks(made, importer.asked) if checks else without_checks(made)
@@ -204,6 +206,11 @@ def _parameters(kind: Fitted) -> frozenset[str]:
 
 #: Parameters that scikit-learn took away: of logistic regressions, ensembles, column transformers.
 _GONE = frozenset(("multi_class", "base_estimator", "force_int_remainder_cols", "normalize"))
+#: What follows of another version: of an object in memory, and of one that was read as data.
+_MEANS = (
+    "it is read, and answers, as the installed version does where no difference is known",
+    "it is read as data, and answers as that version does",
+)
 #: How many values inside an estimator are looked at for its version.
 _MOST_VALUES = 512
 _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"
@@ -260,7 +267,7 @@ class EstimatorImporter(Importer):
 
     def _ask(self, estimator: Fitted, x: Flow) -> None:
         """Write down what the estimator refuses of x."""
-        refused = refused_by(estimator)
+        refused = refused_by(estimator, self.fitted)
         if refused is not None:
             self.asked.append((x.node, refused))
 

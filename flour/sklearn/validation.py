@@ -34,6 +34,8 @@ from flour.language.adapters import public_name
 from flour.language.flow import Flow
 from flour.ops.bases import Elementwise
 from flour.ops.require import RequireFinite
+from flour.pickles.standins import StandIn
+from flour.sklearn import stand_ins
 
 #: Estimators that look at no value, or leave that to the estimators inside them.
 _UNCHECKED = frozenset(
@@ -75,7 +77,7 @@ class Refused(NamedTuple):
     largest: float
 
 
-def refused_by(estimator: Any) -> Refused | None:
+def refused_by(estimator: Any, version: tuple[int, int]) -> Refused | None:
     """The demand of the estimator's own validation when it predicts; None if there is none."""
     name = public_name(type(estimator))
     if name.startswith("imblearn.ensemble."):  # they predict as the classes they are made of
@@ -86,7 +88,10 @@ def refused_by(estimator: Any) -> Refused | None:
         return None
     if step == "FunctionTransformer":
         return Refused(step, nan=True, largest=LARGEST) if estimator.validate else None
-    takes_nan = estimator.__sklearn_tags__().input_tags.allow_nan
+    if isinstance(estimator, StandIn):
+        takes_nan = stand_ins.takes_nan(estimator, version)
+    else:
+        takes_nan = estimator.__sklearn_tags__().input_tags.allow_nan
     if takes_nan and name.startswith(_SELECTION):
         return None
     if step == "MissingIndicator" and takes_nan and estimator.features == "missing-only":

@@ -11,11 +11,10 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from flour.core.errors import OtherVersion
 from flour.language.adapters import Fitted, Importer
 
 #: The attribute for the version that wrote an estimator, named as in scikit-learn's files.
@@ -42,31 +41,25 @@ _NOT_SO_PACKED = (OSError, KeyError, ValueError, zlib.error, lzma.LZMAError, zip
 
 def installed(library: str = "scikit-learn") -> str:
     """The version of a library that is installed."""
-    module: Any = import_module("sklearn" if library == "scikit-learn" else library)
+    try:
+        module: Any = import_module("sklearn" if library == "scikit-learn" else library)
+    except ModuleNotFoundError:
+        return ""
     return str(module.__version__)
 
 
 def differs(writer: str | None, library: str = "scikit-learn") -> str:
     """The version that wrote a model and the installed one in words; empty if they are equal."""
-    if not writer or writer == installed(library):
+    here = installed(library)
+    if not writer or writer == here:
         return ""
-    return f"written by {library} {writer}, installed is {installed(library)}"
+    return f"written by {library} {writer}, installed is {here or 'none'}"
 
 
-def fitted_before(to: Importer, major: int, minor: int) -> bool:
-    """True if the model's file says that a version before this one wrote it."""
-    found = re.match(r"written by scikit-learn (\d+)\.(\d+)", to.caveat)
-    return found is not None and (int(found[1]), int(found[2])) < (major, minor)
-
-
-def changed(to: Importer, fit: Fitted, what: str, last: str) -> NoReturn:
-    """Refuse an estimator whose state meant something else up to the version `last`."""
-    raise OtherVersion(
-        f"{type(fit).__name__} would not answer as the version that fitted it: {what}",
-        where=to.where() or None,
-        found=to.caveat or f"fitted by scikit-learn {last} or before, installed is {installed()}",
-        hint=HINT,
-    )
+def numbers(caveat: str) -> tuple[int, int]:
+    """The first two numbers of the version that `differs` names; those of no version without."""
+    found = re.match(r"written by scikit-learn (\d+)\.(\d+)", caveat)
+    return (int(found[1]), int(found[2])) if found else Importer.fitted
 
 
 def _own(name: str) -> Callable[[Any], Any]:

@@ -123,10 +123,11 @@ def run(options: argparse.Namespace, out: Output) -> int:
     if facts["verified_rows"]:
         names = ", ".join(facts["verified_outputs"])
         before = "before"
-        if caveat:
+        if caveat:  # of XGBoost, which reads its former models itself
             before = "the installed libraries do, one of which is not what trained the model"
         verified = f"verified: {facts['verified_rows']:,} rows answer as {before} ({names})\n"
-    said = f"{caveat}: known differences are refused, others may be there\n" if caveat else ""
+    how = ": it was read as data, and answers as that version does" * ("scikit-learn" in caveat)
+    said = f"{caveat}{how}\n" if caveat else ""
     out.result(facts, f"{said}{verified}saved {facts['file']}")
     if compared is not None and options.private:
         out.note("no rows are kept beside the plan, as they would tell private values")

@@ -57,7 +57,7 @@ def _first_guess(
     if isinstance(fit.init_, str):
         return np.zeros(outputs), None
     if type(fit.init_).__name__ in ("DummyClassifier", "DummyRegressor"):
-        return _constant_guess(fit), None
+        return _constant_guess(fit, to), None
     to.need(
         not hasattr(fit, "classes_"),
         "a gradient boosting classifier that starts from an estimator of your own",
@@ -67,17 +67,25 @@ def _first_guess(
     return np.zeros(outputs), to.predict(fit.init_, narrow, "init")["value"].as_vector()
 
 
-def _constant_guess(fit: Fitted) -> NDArray[np.float64]:
+def _constant_guess(fit: Fitted, to: Importer) -> NDArray[np.float64]:
     """The margins of a dummy's constant prediction; probabilities are kept off 0 and 1."""
-    row = np.zeros((1, fit.n_features_in_))
     if not hasattr(fit, "classes_"):
-        return np.asarray(fit._loss.link.link(fit.init_.predict(row).astype(np.float64)))
-    shares = fit.init_.predict_proba(row)
-    if not fit._loss.is_multiclass:
-        shares = shares[:, 1]
-    tiny = np.finfo(np.float64).eps
-    guess = fit._loss.link.link(np.clip(shares, tiny, 1 - tiny, dtype=np.float64))
-    return np.asarray(guess).reshape(-1)
+        return np.asarray(fit.init_.constant_, np.float64).reshape(-1)
+    loss, shares = type(fit._loss).__name__, np.asarray(fit.init_.class_prior_)
+    # To 1.7, single floats said how far off; to 1.3, logarithms were not centred.
+    tiny = np.finfo(np.float64 if to.fitted >= (1, 8) else np.float32).eps
+    if "Multinomial" in loss:
+        logs: NDArray[np.float64] = np.log(np.clip(shares, tiny, 1 - tiny))
+        return logs if loss == "MultinomialDeviance" else logs - logs.mean()
+    (odds,) = _log_odds(np.clip(shares[1:], tiny, 1 - tiny))
+    return np.array([odds / 2 if loss == "ExponentialLoss" else odds])
+
+
+def _log_odds(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The logarithms of p / (1 - p), in a way of its own where p is about a half."""
+    from_half = 2.0 * (shares - 0.5)
+    near = np.log1p(from_half) - np.log1p(-from_half)
+    return np.where((shares < 0.3) | (shares > 0.65), np.log(shares / (1.0 - shares)), near)
 
 
 def _classifier(fit: Fitted, scores: Flow, to: Importer) -> dict[str, Flow]:
@@ -85,7 +93,8 @@ def _classifier(fit: Fitted, scores: Flow, to: Importer) -> dict[str, Flow]:
     loss = type(fit._loss).__name__
     if "Multinomial" in loss:
         return to.classifier(fit.classes_, scores, scores.softmax())
-    to.need(loss in ("HalfBinomialLoss", "ExponentialLoss"), f"the loss {loss} is not known here")
+    known = ("HalfBinomialLoss", "BinomialDeviance", "ExponentialLoss")
+    to.need(loss in known, f"the loss {loss} is not known here")
     flat = scores.element(0)
     second = (flat.multiply([2.0]) if loss == "ExponentialLoss" else flat).sigmoid()
     return to.classifier(fit.classes_, scores, second.one_minus().concat(second))

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from flour.language.adapters import Fitted, Importer, adapts, declines
 from flour.language.flow import Flow
 from flour.ops.linear import affine, in_place
-from flour.sklearn.versions import changed
 
 
 @adapts("sklearn.decomposition.PCA", "sklearn.decomposition.IncrementalPCA")
@@ -91,13 +90,19 @@ declines(
     "sklearn.cross_decomposition.CCA",
 )
 def _pls(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    whole = (fit.x_rotations_ @ fit.y_loadings_.T * fit._y_std).T / fit._x_std
-    known = fit.coef_.shape == whole.shape
-    if not known or not np.allclose(fit.coef_, whole, rtol=1e-6, equal_nan=True):
-        changed(to, fit, "its coefficients were for scaled columns", "1.4")
+    table = (fit.x_rotations_ @ fit.y_loadings_.T * fit._y_std).T
     centred = in_place(to.floats(x), lambda x: x.subtract(fit._x_mean))
-    value = affine(centred, fit.coef_, fit.intercept_)
     scaled = in_place(centred, lambda x: x.divide(fit._x_std))
+    # To 1.3, coefficients are for scaled columns; to 1.2, a row is a column's.
+    known = [
+        affine(given, coefficients, getattr(fit, "intercept_", fit._y_mean))
+        for given, wanted in ((centred, table / fit._x_std), (scaled, table))
+        for coefficients in (fit.coef_, fit.coef_.T)
+        if coefficients.shape == wanted.shape
+        and np.allclose(coefficients, wanted, rtol=1e-6, equal_nan=True)
+    ]
+    to.need(known, "these coefficients are not those of its rotations and loadings")
+    value = known[0]
     return {
         "value": value.element(0) if fit._predict_1d else value,
         "features": scaled.linear(fit.x_rotations_.T, []),

@@ -16,7 +16,6 @@ from flour.language.flow import Flow
 from flour.ops.nearest import Maximum
 from flour.ops.structure import Take, TakeText
 from flour.sklearn.estimators.compose import beside
-from flour.sklearn.versions import changed, fitted_before
 
 
 def members(fit: Fitted, x: Flow, to: Importer, *, named: bool = False) -> list[dict[str, Flow]]:
@@ -203,14 +202,15 @@ def _ada_boost_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]
     count = len(fit.classes_)
     to.need(count > 1, "AdaBoostClassifier of one class is not imported")
     weights = np.asarray(fit.estimator_weights_[: len(fit.estimators_)], np.float64)
-    if getattr(fit, "algorithm", None) == "SAMME.R" and (weights == 1).all():
-        changed(to, fit, "its children's probabilities were summed (SAMME.R)", "1.5")
-    if fitted_before(to, 1, 3):
-        changed(to, fit, "its scores were sums of votes alone", "1.2")
     children = members(fit, x, to)
-    votes = columns([codes(child["label"], fit.classes_, to) for child in children], x, to)
-    against = -1 / (count - 1) * weights
-    scores = votes.tally(weights, against, count) / float(fit.estimator_weights_.sum())
+    if getattr(fit, "algorithm", None) == "SAMME.R" and (weights == 1).all():  # to 1.5
+        total = reduce(add, [_leanings(child["probabilities"], count) for child in children])
+    else:
+        votes = columns([codes(child["label"], fit.classes_, to) for child in children], x, to)
+        # To 1.2, a vote for one class was none against the others.
+        against = weights * 0.0 if to.fitted < (1, 3) else -1 / (count - 1) * weights
+        total = votes.tally(weights, against, count)
+    scores = total / float(fit.estimator_weights_.sum())
     if count > 2:
         probabilities = (scores / float(count - 1)).softmax()
         return to.classifier(fit.classes_, scores, probabilities)
@@ -219,6 +219,14 @@ def _ada_boost_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]
     halves = (-single).concat(single) / 2.0
     label = single.greater([0.0]).cast("int64").take(fit.classes_)
     return {"label": label, "probabilities": halves.softmax(), "scores": single}
+
+
+def _leanings(shares: Flow, count: int) -> Flow:
+    """How far a child's probabilities lean to each class (SAMME.R)."""
+    assert isinstance(shares.type, Vector)
+    tiny = np.finfo(shares.type.dtype).eps
+    logs = shares.clip([tiny], [np.inf]).log()
+    return (logs - logs.sum() * (1.0 / count)) * float(count - 1)
 
 
 @adapts("sklearn.ensemble.AdaBoostRegressor")

@@ -12,7 +12,6 @@ from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
-from flour.sklearn.versions import changed
 
 
 def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[str, NDArray[Any]]:
@@ -43,7 +42,8 @@ def _nodes(
     feature = np.where(inner, tree.feature, 0)  # a leaf has a mark there, which is no column
     feature = feature if columns is None else np.asarray(columns)[feature]
     number = leaf + np.cumsum(~inner) - 1
-    ways = np.where(np.asarray(tree.missing_go_to_left) != 0, LEFT, RIGHT)
+    to_left = getattr(tree, "missing_go_to_left", np.zeros(len(inner)))  # to 1.2 none takes NaN
+    ways = np.where(np.asarray(to_left) != 0, LEFT, RIGHT)
     return {
         "feature": np.where(inner, feature, -1).astype(np.int32),
         "threshold": np.where(inner, tree.threshold, 0.0),
@@ -82,7 +82,7 @@ def forest(
 
 @adapts("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTreeClassifier")
 def _tree_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _votes(fit, forest(to.floats(x), _shares(fit, [fit], to), to, mean=False))
+    return _votes(fit, forest(to.floats(x), _shares([fit]), to, mean=False))
 
 
 @adapts(
@@ -91,16 +91,26 @@ def _tree_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     "imblearn.ensemble.BalancedRandomForestClassifier",
 )
 def _forest_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _votes(fit, forest(to.floats(x), _shares(fit, fit.estimators_, to), to, mean=True))
+    return _votes(fit, forest(to.floats(x), _shares(fit.estimators_), to, mean=True))
 
 
-def _shares(fit: Fitted, estimators: Sequence[Any], to: Importer) -> list[Any]:
-    """The trees of classifiers, unless their nodes hold counts of rows, as they did to 1.3."""
+class _Shares:
+    """A tree whose nodes hold shares of classes."""
+
+    def __init__(self, tree: Fitted, value: NDArray[Any]) -> None:
+        self._tree, self.value = tree, value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+
+def _shares(estimators: Sequence[Any]) -> list[Any]:
+    """The trees of classifiers; to 1.3, nodes hold weights of rows, and predicting divides them."""
     trees = [each.tree_ for each in estimators]
-    for tree in trees:
-        totals = tree.value.sum(axis=2)
+    for at, tree in enumerate(trees):
+        totals = tree.value.sum(axis=2, keepdims=True)
         if (np.abs(totals[totals != 0] - 1) > 1e-6).any():
-            changed(to, fit, "its trees hold weights of rows, not shares", "1.3")
+            trees[at] = _Shares(tree, tree.value / np.where(totals == 0, 1.0, totals))
     return trees
 
 

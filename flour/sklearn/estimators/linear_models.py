@@ -7,7 +7,6 @@ import numpy as np
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.ops.linear import affine, plain
-from flour.sklearn.versions import changed
 
 # --- regressors -----------------------------------------------------------------------------------
 
@@ -55,17 +54,15 @@ def _ransac(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 @adapts("sklearn.linear_model.LogisticRegression", "sklearn.linear_model.LogisticRegressionCV")
 def _logistic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
-    # Refuse probabilities of versions to 1.7 that are not today's.
-    multi = getattr(fit, "multi_class", None)
+    multi = getattr(fit, "multi_class", None)  # to 1.7
+    scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
     if len(fit.classes_) > 2:
         # Later versions fit one model of all classes: one row of iterations, and no liblinear.
         if fit.solver == "liblinear" or (multi == "ovr" and len(fit.n_iter_) > 1):
-            changed(to, fit, "its classes were fitted one against the rest", "1.7")
-    elif multi == "multinomial":
-        changed(to, fit, "two classes had a softmax over two scores", "1.7")
-    scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
-    if len(fit.classes_) > 2:
+            return to.classifier(fit.classes_, scores, scores.sigmoid().share())
         return to.classifier(fit.classes_, scores, scores.softmax())
+    if multi == "multinomial":
+        return to.classifier(fit.classes_, scores, scores.negate().concat(scores).softmax())
     return to.classifier(fit.classes_, scores, both(scores.sigmoid()))
 
 

@@ -12,7 +12,6 @@ from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
 from flour.sklearn.estimators.compose import beside
 from flour.sklearn.estimators.ensemble import members
-from flour.sklearn.versions import changed, fitted_before
 
 Outputs: TypeAlias = "dict[str, Flow]"
 
@@ -125,9 +124,11 @@ def _one_vs_rest(fit: Fitted, x: Flow, to: Importer) -> Outputs:
             or any(item.op.name in {"Trees", "Tally"} for item in child["scores"].nodes())
             for child in children
         )
-        if ties and fitted_before(to, 1, 8):
-            changed(to, fit, "of classes with equal shares the last one won", "1.7")
-        label = confidence.arg_max().take(fit.classes_)
+        if ties and to.fitted < (1, 8):  # the last one won
+            backwards = np.arange(len(fit.classes_))[::-1]
+            label = confidence.select(backwards).arg_max().take(fit.classes_[::-1])
+        else:
+            label = confidence.arg_max().take(fit.classes_)
     elif fit.multilabel_:
         to.need(not fit.label_binarizer_.sparse_input_, "sparse labels are not imported")
         label = confidence.greater(_limit(children[0])).cast("int64")

@@ -1,0 +1,8 @@
+"""Models in pickles and files of joblib, read as data: no module is imported and nothing is called.
+
+read_pickle(data).root        the object: arrays, lists, texts, and stand-ins with attributes
+"""
+
+from flour.pickles.file import Pickled, read_pickle
+
+__all__ = ["Pickled", "read_pickle"]

@@ -1,0 +1,85 @@
+"""The columns that scikit-learn's selectors keep, by their fitted attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+Fit = Mapping[str, Any]
+
+
+def selected(name: str, fit: Fit) -> Mask:
+    """The mask of the columns that a selector of this class keeps."""
+    if name == "GenericUnivariateSelect":
+        way, parameter = _MODES[fit["mode"]]
+        return way({**fit, parameter: fit["param"]})
+    if "support_" in fit:
+        return np.asarray(fit["support_"], bool)
+    if name not in _WAYS:
+        raise AttributeError(f"the columns that a {name} keeps are not known from its file")
+    return _WAYS[name](fit)
+
+
+def _scores(fit: Fit) -> NDArray[Any]:
+    """The scores, the lowest of all where there is none."""
+    scores = np.asarray(fit["scores_"], np.result_type(fit["scores_"], np.float32))
+    return np.where(np.isnan(scores), np.finfo(scores.dtype).min, scores)
+
+
+def _best(fit: Fit) -> Mask:
+    count = len(fit["scores_"]) if fit["k"] == "all" else int(fit["k"])
+    kept = np.zeros(len(fit["scores_"]), bool)
+    if count:
+        kept[np.argsort(_scores(fit), kind="mergesort")[-count:]] = True
+    return kept
+
+
+def _percentile(fit: Fit) -> Mask:
+    scores, share = _scores(fit), fit["percentile"]
+    if share in (0, 100):
+        return np.full(len(scores), share == 100)
+    limit = np.percentile(scores, 100 - share)
+    kept: Mask = scores > limit
+    ties = np.flatnonzero(scores == limit)
+    kept[ties[: int(len(scores) * share / 100) - int(kept.sum())]] = True
+    return kept
+
+
+def _false_positives(fit: Fit) -> Mask:
+    return np.asarray(fit["pvalues_"] < fit["alpha"])
+
+
+def _false_discoveries(fit: Fit) -> Mask:
+    chances = np.sort(fit["pvalues_"])
+    count = len(chances)
+    low = chances[chances <= float(fit["alpha"]) / count * np.arange(1, count + 1)]
+    return np.asarray(fit["pvalues_"] <= low.max()) if len(low) else np.zeros(count, bool)
+
+
+def _family_errors(fit: Fit) -> Mask:
+    return np.asarray(fit["pvalues_"] < fit["alpha"] / len(fit["pvalues_"]))
+
+
+def _varying(fit: Fit) -> Mask:
+    return np.asarray(fit["variances_"] > fit["threshold"])
+
+
+_WAYS: dict[str, Callable[[Fit], Mask]] = {
+    "SelectKBest": _best,
+    "SelectPercentile": _percentile,
+    "SelectFpr": _false_positives,
+    "SelectFdr": _false_discoveries,
+    "SelectFwe": _family_errors,
+    "VarianceThreshold": _varying,
+}
+_MODES: dict[str, tuple[Callable[[Fit], Mask], str]] = {
+    "percentile": (_percentile, "percentile"),
+    "k_best": (_best, "k"),
+    "fpr": (_false_positives, "alpha"),
+    "fdr": (_false_discoveries, "alpha"),
+    "fwe": (_family_errors, "alpha"),
+}
