@@ -28,7 +28,7 @@ def named(module: str, name: str) -> Any:
         return None
     found = getattr(np, {"bool": "bool_", "str": "str_"}.get(name, name), None)
     is_number = isinstance(found, type) and issubclass(found, np.generic | np.ndarray)
-    return found if is_number or isinstance(found, np.ufunc) else None
+    return found if is_number or isinstance(found, np.ufunc) or name == "clip" else None
 
 
 # --- types ---------------------------------------------------------------------------------------

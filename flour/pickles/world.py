@@ -57,8 +57,11 @@ class World:
             if kind.name == "_reconstructor" and kind.module in ("copyreg", "copy_reg"):
                 kind, _, _ = arguments
                 return self.new(kind) if isinstance(kind, Global) else self.call(kind, ())
-            if kind.name.startswith("__pyx_unpickle_") and isinstance(arguments[0], Global):
-                return self._of_cython(*arguments)
+            if arguments and isinstance(arguments[0], Global):
+                if kind.name.startswith("__pyx_unpickle_"):
+                    return self._of_cython(*arguments)
+                if kind.name == "newObj":
+                    return self.new(arguments[0])
             return self.new(kind, arguments, named)
         if isinstance(kind, type) and (maker := _TYPES.get(kind)) is not None:
             return maker(self, *arguments)

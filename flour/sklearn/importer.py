@@ -37,7 +37,7 @@ from flour.language.adapters import (
 )
 from flour.language.flow import Flow, outputs, source, without_unread
 from flour.ops.require import OnMissing, refuses, without_checks
-from flour.pickles.standins import StandIn
+from flour.pickles.standins import Global, StandIn
 from flour.sklearn import versions
 from flour.sklearn.inputs import input_type, refuse_unreadable
 from flour.sklearn.validation import Refused, refused_by, with_checks
@@ -360,6 +360,13 @@ class EstimatorImporter(Importer):
     def python(self, call: Any, what: str, otherwise: str = "") -> Function:
         """A function of the user's own, if allowed; `otherwise` is another way for the hint."""
         another = f"; {otherwise}" if otherwise else ""
+        if isinstance(call, Global):
+            raise UnsupportedSetting(
+                f"{what}: the file was read as data, and has only its name",
+                where=self.where() or None,
+                found=repr(call),
+                hint="import the estimator itself, where the function is installed",
+            )
         self.need(self._allow_python, what, _ALLOW + another)
         return function(call)
 

@@ -68,12 +68,44 @@ def _varying(fit: Fit) -> Mask:
     return np.asarray(fit["variances_"] > fit["threshold"])
 
 
+def _important(fit: Fit) -> Mask:
+    """By coefficients: a file has no importances of trees."""
+    inner = fit.get("estimator_", fit["estimator"])
+    if not isinstance(fit.get("importance_getter", "auto"), str) or "coef_" not in vars(inner):
+        raise AttributeError("the importances of this estimator are not in its file")
+    weights = np.abs(inner.coef_)
+    if weights.ndim > 1:
+        weights = np.linalg.norm(weights, axis=0, ord=fit["norm_order"])
+    kept: Mask = weights >= _limit(inner, weights, fit["threshold"])
+    most = fit.get("max_features_", fit.get("max_features"))
+    if most is not None:
+        best = np.argsort(-weights, kind="mergesort")[:most]
+        kept &= np.isin(np.arange(len(weights)), best)
+    return kept
+
+
+def _limit(inner: Any, weights: NDArray[Any], threshold: Any) -> float:
+    own = vars(inner)
+    if threshold is None:
+        name = type(inner).__name__
+        sparse = "Lasso" in name or own.get("penalty") == "l1"
+        if "ElasticNet" in name or own.get("penalty") == "elasticnet":
+            sparse = bool(np.isclose(own.get("l1_ratio_", own.get("l1_ratio")) or 0.0, 1.0))
+        threshold = 1e-5 if sparse else "mean"
+    if not isinstance(threshold, str):
+        return float(threshold)
+    scale, _, reference = threshold.replace(" ", "").rpartition("*")
+    middle = {"mean": np.mean, "median": np.median}[reference](weights)
+    return float(middle) * float(scale or 1.0)
+
+
 _WAYS: dict[str, Callable[[Fit], Mask]] = {
     "SelectKBest": _best,
     "SelectPercentile": _percentile,
     "SelectFpr": _false_positives,
     "SelectFdr": _false_discoveries,
     "SelectFwe": _family_errors,
+    "SelectFromModel": _important,
     "VarianceThreshold": _varying,
 }
 _MODES: dict[str, tuple[Callable[[Fit], Mask], str]] = {

@@ -42,6 +42,7 @@ _DECIDING = frozenset(
 )
 #: Where an estimator keeps those that it asks.
 _INNER = ("best_estimator_", "final_estimator_", "estimator_", "estimators_", "estimator")
+_READERS = ("best_estimator_", "estimators_", "estimator_", "estimator")
 #: The first version that takes NaN, of classes that did not always.
 _NAN_SINCE = {
     **dict.fromkeys(("DecisionTreeClassifier", "DecisionTreeRegressor"), (1, 3)),
@@ -74,7 +75,7 @@ class Estimator(StandIn, packages="sklearn imblearn"):
         if name in _OFFERED and _OFFERED[name](self):
             return _Method(self, name)
         if name in _DERIVED:
-            with suppress(AttributeError, LookupError):
+            with suppress(AttributeError, LookupError, StopIteration):
                 return _DERIVED[name](self)
         said = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(said, name=name, obj=self)
@@ -138,8 +139,13 @@ _OFFERED = {
 def _first(estimator: StandIn) -> Any:
     """The estimator that reads the input first."""
     own = vars(estimator)
-    steps = own.get("steps", own.get("transformer_list", ()))
-    return next((step for _, step in steps if isinstance(step, StandIn)), _asked(estimator))
+    steps = [step for _, step in own.get("steps", own.get("transformer_list", ()))]
+    inner = [each for name in _READERS for each in _several(own.get(name))]
+    return next(step for step in (*steps, *inner) if isinstance(step, StandIn))
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _width(estimator: StandIn) -> int:
@@ -266,6 +272,19 @@ class Tree(StandIn, names="sklearn.Tree"):
     def n_leaves(self) -> int:
         """The number of leaves."""
         return int((self.nodes["left_child"] == -1).sum())
+
+
+_SEARCHES = "BallTree BallTree32 BallTree64 KDTree KDTree32 KDTree64 BinaryTree"
+
+
+class Search(StandIn, names=" ".join(f"sklearn.{name}" for name in _SEARCHES.split())):
+    """A tree of points, which neighbours are searched in."""
+
+    def get_arrays(self) -> tuple[NDArray[Any], ...]:
+        """The points, their numbers by node, the nodes and their bounds."""
+        return tuple(self._state[:4])
+
+    _state: tuple[Any, ...]
 
 
 class Sparse(StandIn, names="scipy.csr_matrix scipy.csc_matrix scipy.csr_array scipy.csc_array"):
