@@ -300,7 +300,7 @@ def _local_outliers(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 def _nearest_centroid(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.doubles(x)
     outputs: dict[str, Flow] = {}
-    if fit.metric == "euclidean":
+    if fit.metric == "euclidean" and hasattr(fit, "within_class_std_dev_"):  # from 1.6 on
         scores = _centroid_scores(fit, x)
         logs = scores - scores.max()
         outputs |= of_logarithms(logs - logs.exp().sum().log())
@@ -317,7 +317,8 @@ def _centroid_scores(fit: Fitted, x: Flow) -> Flow:
 
 
 def _centroid_label(fit: Fitted, x: Flow) -> Flow:
-    if np.isclose(fit.class_prior_, 1 / len(fit.classes_)).all():
+    priors = getattr(fit, "class_prior_", 1 / len(fit.classes_))
+    if np.isclose(priors, 1 / len(fit.classes_)).all():
         near = fit.metric == "euclidean"
         distances = (
             x.squared_distances(fit.centroids_)

@@ -24,7 +24,7 @@ _NESTED = 64
 
 def named(module: str, name: str) -> Any:
     """A type of numbers or a function of numpy over elements; None for other names."""
-    if module != "numpy":
+    if module not in ("numpy", "numpy.core._multiarray_umath", "numpy._core._multiarray_umath"):
         return None
     found = getattr(np, {"bool": "bool_", "str": "str_"}.get(name, name), None)
     is_number = isinstance(found, type) and issubclass(found, np.generic | np.ndarray)

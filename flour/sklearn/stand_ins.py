@@ -28,6 +28,7 @@ _PROBABLE = frozenset(f"{name}Classifier" for name in _PREDICTS) | {
     *("ComplementNB", "GaussianMixture", "GaussianNB", "LabelPropagation", "LabelSpreading"),
     *("LinearDiscriminantAnalysis", "LogisticRegression", "LogisticRegressionCV"),
     *("MultinomialNB", "QuadraticDiscriminantAnalysis", "_ConstantPredictor"),
+    "_BinaryGaussianProcessClassifierLaplace",
     *("LGBMClassifier", "XGBClassifier", "XGBRFClassifier", "CatBoostClassifier"),
 }
 _DECIDING = frozenset(
@@ -155,6 +156,8 @@ def _width(estimator: StandIn) -> int:
         return len(own["categories_"])
     if "n_features_" in own:
         return int(own["n_features_"])
+    if "coef_" in own:
+        return int(np.shape(own["coef_"])[-1])
     width: int = _first(estimator).n_features_in_
     return width
 
@@ -272,6 +275,16 @@ class Tree(StandIn, names="sklearn.Tree"):
     def n_leaves(self) -> int:
         """The number of leaves."""
         return int((self.nodes["left_child"] == -1).sum())
+
+
+class Triplet(StandIn, names="sklearn._ImputerTriplet"):
+    """One step of an iterative imputer, a tuple with names."""
+
+    def begin(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Take the values by their names."""
+        super().begin((), named)
+        names = ("feat_idx", "neighbor_feat_idx", "estimator")
+        vars(self).update(zip(names, arguments, strict=True))
 
 
 _SEARCHES = "BallTree BallTree32 BallTree64 KDTree KDTree32 KDTree64 BinaryTree"

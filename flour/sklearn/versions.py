@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from math import comb
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,65 @@ def _widths(fit: Fitted) -> list[int]:
     return [len(values) - (drop is not None) for values, drop in each]
 
 
+def _places(fit: Fitted) -> dict[str, list[int]]:
+    """The columns of each transformer, which files to 1.2 say by number, name, mask or slice."""
+    names = getattr(fit, "feature_names_in_", vars(fit).get("_feature_names_in"))
+    every = list(names) if names is not None else list(range(fit.n_features_in_))
+    found = {}
+    for name, _, picked in fit.transformers_:
+        if isinstance(picked, slice):
+            ends = [
+                every.index(end) if isinstance(end, str) else end
+                for end in (picked.start, picked.stop)
+            ]
+            last = ends[1] + 1 if isinstance(picked.stop, str) else ends[1]
+            found[name] = list(range(len(every)))[ends[0] : last : picked.step]
+            continue
+        some = np.atleast_1d(np.asarray(picked, None if len(np.atleast_1d(picked)) else int))
+        if some.dtype == bool:
+            found[name] = np.flatnonzero(some).tolist()
+        else:
+            found[name] = [
+                every.index(each) if isinstance(each, str) else int(each) % len(every)
+                for each in some.tolist()
+            ]
+    return found
+
+
+def _depths(fit: Fitted) -> list[Any]:
+    """How many nodes are passed on the way to each node of each tree, itself included."""
+    found = []
+    for tree in (each.tree_ for each in fit.estimators_):
+        left, right = tree.children_left, tree.children_right
+        depths = np.ones(len(left), np.int64)
+        for node in range(len(left)):  # children have larger numbers
+            if left[node] >= 0:
+                depths[[left[node], right[node]]] = depths[node] + 1
+        found.append(depths)
+    return found
+
+
+def _path_lengths(fit: Fitted) -> list[Any]:
+    """The mean length of ways in random trees over as many rows as each node has."""
+    found = []
+    for tree in (each.tree_ for each in fit.estimators_):
+        rows = np.asarray(tree.n_node_samples, np.float64)
+        more = np.maximum(rows, 3.0)
+        long = 2.0 * (np.log(more - 1.0) + np.euler_gamma) - 2.0 * (more - 1.0) / more
+        found.append(np.where(rows <= 1, 0.0, np.where(rows == 2, 1.0, long)))
+    return found
+
+
+def _no_categories(fit: Fitted) -> None:
+    if fit.is_categorical_ is not None and np.any(fit.is_categorical_):
+        raise KeyError("categories are coded otherwise")
+
+
+def _loss(fit: Fitted) -> Any:
+    """The loss of a generalised linear model, of which the link matters."""
+    return SimpleNamespace(link=fit._link_instance)
+
+
 #: Attributes of classes and their former names, where the meaning has stayed.
 FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
     "MaxAbsScaler": {"clip": lambda _: False},
@@ -100,7 +161,23 @@ FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
     "ClassifierChain": {"estimator": _own("base_estimator")},
     "RegressorChain": {"estimator": _own("base_estimator")},
     "StackingClassifier": {"_label_encoder": _own("_le")},
-    "OrdinalEncoder": {"_infrequent_enabled": lambda _: False},
+    "OrdinalEncoder": {"_infrequent_enabled": lambda _: False, "_missing_indices": lambda _: {}},
+    "PolynomialFeatures": {
+        "_min_degree": lambda _: 0,
+        "_max_degree": _own("degree"),
+        "_n_out_full": lambda fit: comb(fit.n_features_in_ + fit.degree, fit.degree),
+    },
+    "IsolationForest": {
+        "_decision_path_lengths": _depths,
+        "_average_path_length_per_tree": _path_lengths,
+    },
+    "ColumnTransformer": {"_transformer_to_input_indices": _places},
+    "HistGradientBoostingClassifier": {"_preprocessor": _no_categories},
+    "HistGradientBoostingRegressor": {"_preprocessor": _no_categories},
+    "PLSRegression": {"_predict_1d": lambda _: False},
+    "TweedieRegressor": {"_base_loss": _loss},
+    "PoissonRegressor": {"_base_loss": _loss},
+    "GammaRegressor": {"_base_loss": _loss},
     "OneHotEncoder": {
         "_infrequent_enabled": lambda _: False,
         "_drop_idx_after_grouping": _own("drop_idx_"),

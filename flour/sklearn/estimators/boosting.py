@@ -91,9 +91,9 @@ def _log_odds(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 def _classifier(fit: Fitted, scores: Flow, to: Importer) -> dict[str, Flow]:
     """Labels and probabilities from raw predictions, by the link of the loss."""
     loss = type(fit._loss).__name__
-    if "Multinomial" in loss:
+    if "Multinomial" in loss or loss == "CategoricalCrossEntropy":
         return to.classifier(fit.classes_, scores, scores.softmax())
-    known = ("HalfBinomialLoss", "BinomialDeviance", "ExponentialLoss")
+    known = ("HalfBinomialLoss", "BinomialDeviance", "BinaryCrossEntropy", "ExponentialLoss")
     to.need(loss in known, f"the loss {loss} is not known here")
     flat = scores.element(0)
     second = (flat.multiply([2.0]) if loss == "ExponentialLoss" else flat).sigmoid()
@@ -111,9 +111,17 @@ def _hist_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 @adapts("sklearn.ensemble.HistGradientBoostingRegressor")
 def _hist_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     raw = _hist(fit, x, to).element(0)
-    link = type(fit._loss.link).__name__
+    loss = type(fit._loss).__name__
+    link = _LINKS.get(loss) or type(fit._loss.link).__name__
     to.need(link in ("IdentityLink", "LogLink"), f"the link {link} is not known here")
     return {"value": raw.exp() if link == "LogLink" else raw}
+
+
+#: Losses of histogram-based boosting to 1.0, which have no links.
+_LINKS = {
+    **dict.fromkeys(("LeastSquares", "LeastAbsoluteDeviation"), "IdentityLink"),
+    "Poisson": "LogLink",
+}
 
 
 def _hist(fit: Fitted, x: Flow, to: Importer) -> Flow:

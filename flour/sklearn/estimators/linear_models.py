@@ -81,7 +81,7 @@ def _linear_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 def _chances(scores: Flow, fit: Fitted) -> Flow:
     """Probabilities of independent two-class models, made to add up."""
     binary = len(fit.classes_) == 2
-    if fit.loss == "log_loss":
+    if fit.loss in ("log_loss", "log"):  # to 1.0
         chances = scores.sigmoid()
     else:
         # The second class's probability goes into a float64 array for data of any dtype.
