@@ -95,8 +95,8 @@ def _limit(inner: Any, weights: NDArray[Any], threshold: Any) -> float:
     if not isinstance(threshold, str):
         return float(threshold)
     scale, _, reference = threshold.replace(" ", "").rpartition("*")
-    middle = {"mean": np.mean, "median": np.median}[reference](weights)
-    return float(middle) * float(scale or 1.0)
+    middle = float(np.median(weights) if reference == "median" else np.mean(weights))
+    return middle * float(scale or 1.0)
 
 
 _WAYS: dict[str, Callable[[Fit], Mask]] = {
