@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,7 +101,10 @@ class RayNodes:
         return f"{HEAD}:{self._head['gcs_server_port']}"
 
     def add(self, address: str) -> Any:
-        """Start a node."""
+        """Start a node; Ray gives up after 30 s, which a busy machine may need."""
+        for _ in range(3):
+            with suppress(Exception):  # Ray raises no other class
+                return self.cluster.add_node(node_ip_address=address, **self._node)
         return self.cluster.add_node(node_ip_address=address, **self._node)
 
     def kill(self, node: Any) -> None:

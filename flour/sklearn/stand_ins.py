@@ -43,6 +43,13 @@ _DECIDING = frozenset(
 )
 #: Where an estimator keeps those that it asks.
 _INNER = ("best_estimator_", "final_estimator_", "estimator_", "estimators_", "estimator")
+#: Arrays with an item, or a column, for each column of the data; to 0.23 nothing else says it.
+_WIDE = (
+    *("ranking_", "coef_", "scale_", "data_max_", "center_", "statistics_", "support_vectors_"),
+    *("components_", "_fit_X", "X_fit_", "X_train_", "centroids_", "theta_", "sigma_", "means_"),
+    *("cluster_centers_", "subcluster_centers_", "variances_", "location_", "quantiles_"),
+    *("lambdas_", "n_bins_", "scores_", "bin_edges_"),
+)
 _READERS = ("best_estimator_", "estimators_", "estimator_", "estimator")
 #: The first version that takes NaN, of classes that did not always.
 _NAN_SINCE = {
@@ -154,10 +161,13 @@ def _width(estimator: StandIn) -> int:
     own = vars(estimator)
     if "categories_" in own:
         return len(own["categories_"])
+    for name in _WIDE:
+        if shape := getattr(own.get(name), "shape", ()):
+            return int(shape[-1])
     if "n_features_" in own:
         return int(own["n_features_"])
-    if "coef_" in own:
-        return int(np.shape(own["coef_"])[-1])
+    if "coefs_" in own:
+        return len(own["coefs_"][0])
     width: int = _first(estimator).n_features_in_
     return width
 

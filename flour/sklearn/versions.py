@@ -174,7 +174,7 @@ FORMER: dict[str, dict[str, Callable[[Any], Any]]] = {
     "ColumnTransformer": {"_transformer_to_input_indices": _places},
     "HistGradientBoostingClassifier": {"_preprocessor": _no_categories},
     "HistGradientBoostingRegressor": {"_preprocessor": _no_categories},
-    "PLSRegression": {"_predict_1d": lambda _: False},
+    "PLSRegression": {"_predict_1d": lambda _: False, "coef_": _own("_coef_")},
     "TweedieRegressor": {"_base_loss": _loss},
     "PoissonRegressor": {"_base_loss": _loss},
     "GammaRegressor": {"_base_loss": _loss},

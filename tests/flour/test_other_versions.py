@@ -334,8 +334,8 @@ def test_scores_without_ties_are_answered_of_any_version() -> None:
 def test_a_sample_is_not_blamed_for_what_an_estimator_lacks() -> None:
     frame = pd.DataFrame(X, columns=list("abcd"))
     fitted = make_column_transformer((StandardScaler(), ["a"]), remainder="drop").fit(frame)
-    del fitted._transformer_to_input_indices
-    with pytest.raises(OtherVersion, match="_transformer_to_input_indices"):
+    del fitted.transformers_
+    with pytest.raises(OtherVersion, match="transformers_"):
         flour.from_sklearn(fitted, sample=frame)
 
 
