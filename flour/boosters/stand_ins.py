@@ -60,7 +60,7 @@ class LightGbm(Estimator, packages="lightgbm"):
 class Bytes(StandIn, names="xgboost.Booster"):
     """A booster of XGBoost, by the bytes of its state."""
 
-    def build(self, state: Any) -> None:
+    def build(self, state: object) -> None:
         """Keep the model without what it was trained with."""
         super().build(state)
         raw = vars(self).pop("handle", b"")

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.pickles.standins import Damaged, Pending, StandIn
-
-if TYPE_CHECKING:
-    from flour.pickles.machine import Machine
-    from flour.pickles.world import World
+from flour.pickles.standins import Damaged, Pending, Purse, StandIn
 
 Array = NDArray[Any]
+Order = Literal["C", "F"]
 _CODE = re.compile(r"[<>|=]?(?:[?bBhHiIlLqQefdgFDGO]|[biufcSUVO]\d+|[mM]8(?:\[\w+\])?)")
 #: How deep arrays of objects may hold one another directly.
 _NESTED = 64
@@ -34,13 +31,13 @@ def named(module: str, name: str) -> Any:
 # --- types ---------------------------------------------------------------------------------------
 
 
-def _dtype(world: World, code: Any, *_: object) -> Pending | np.dtype[Any]:
+def _dtype(world: Purse, code: object, *_: object) -> Pending | np.dtype[Any]:
     """The call `numpy.dtype(code, align, copy)`, whose state follows."""
     kind = _simple(code)
     return Pending(lambda state: _with_state(world, kind, state))
 
 
-def _simple(code: Any) -> np.dtype[Any]:
+def _simple(code: object) -> np.dtype[Any]:
     if isinstance(code, type) and issubclass(code, np.generic):
         return np.dtype(code)
     if not isinstance(code, str) or not _CODE.fullmatch(code):
@@ -48,7 +45,7 @@ def _simple(code: Any) -> np.dtype[Any]:
     return np.dtype(code)
 
 
-def _with_state(world: World, kind: np.dtype[Any], state: Any) -> np.dtype[Any]:
+def _with_state(world: Purse, kind: np.dtype[Any], state: object) -> np.dtype[Any]:
     """A type in the byte order, and with the fields, that its state says."""
     if not isinstance(state, tuple) or len(state) < 5:
         raise Damaged("a type of numpy has another state")
@@ -72,7 +69,7 @@ def _with_state(world: World, kind: np.dtype[Any], state: Any) -> np.dtype[Any]:
     )
 
 
-def dtype_of(value: Any) -> np.dtype[Any]:
+def dtype_of(value: object) -> np.dtype[Any]:
     """A type of numpy that has its state."""
     if isinstance(value, np.dtype):
         return value
@@ -82,24 +79,28 @@ def dtype_of(value: Any) -> np.dtype[Any]:
 # --- arrays --------------------------------------------------------------------------------------
 
 
-def _array(world: World, *_: object) -> Pending:
+def _array(world: Purse, *_: object) -> Pending:
     """The call `numpy.core.multiarray._reconstruct(ndarray, (0,), b"b")`, whose state follows."""
     return Pending(lambda state: _of_state(world, state))
 
 
-def _of_state(world: World, state: Any) -> Array:
+def _of_state(world: Purse, state: object) -> Array:
     if not isinstance(state, tuple) or len(state) not in (4, 5):
         raise Damaged("an array has another state")
     shape, kind, by_columns, values = state[-4:]
     return _filled(world, shape, dtype_of(kind), values, "F" if by_columns else "C")
 
 
-def _of_buffer(world: World, values: Any, kind: Any, shape: Any, order: str = "C") -> Array:
+def _of_buffer(
+    world: Purse, values: object, kind: object, shape: object, order: Order = "C"
+) -> Array:
     """The call `numpy.core.numeric._frombuffer`, of protocol 5."""
-    return _filled(world, shape, dtype_of(kind), values, order if order in ("C", "F") else "C")
+    return _filled(world, shape, dtype_of(kind), values, "F" if order == "F" else "C")
 
 
-def _filled(world: World, shape: Any, kind: np.dtype[Any], values: Any, order: Any) -> Array:
+def _filled(
+    world: Purse, shape: object, kind: np.dtype[Any], values: object, order: Order
+) -> Array:
     shape = (shape,) if isinstance(shape, int) else shape
     if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
         raise Damaged("the shape of an array is none")
@@ -113,7 +114,8 @@ def _filled(world: World, shape: Any, kind: np.dtype[Any], values: Any, order: A
         for at, value in enumerate(values):
             found[at] = value
         _check_depth(values)
-        return found.reshape(shape, order=order)
+        whole: Array = found.reshape(shape, order=order)
+        return whole
     if isinstance(values, str):  # written by Python 2
         values = values.encode("latin-1")
     if not isinstance(values, bytes | bytearray) or len(values) != count * kind.itemsize:
@@ -121,16 +123,19 @@ def _filled(world: World, shape: Any, kind: np.dtype[Any], values: Any, order: A
     return of_bytes(world, bytes(values), kind, shape, order)
 
 
-def of_bytes(world: World, raw: Any, kind: np.dtype[Any], shape: Any, order: Any) -> Array:
+def of_bytes(
+    world: Purse, raw: bytes | memoryview, kind: np.dtype[Any], shape: tuple[int, ...], order: Order
+) -> Array:
     """An array over these bytes; a copy where they are not aligned."""
     if not kind.itemsize:
         world.pay(prod(shape))
         return np.zeros(shape, kind)
-    found = np.frombuffer(raw, kind)
+    found: Array = np.frombuffer(raw, kind)
     if not found.flags.aligned:
         world.pay(found.nbytes)
         found = found.copy()
-    return found.reshape(shape, order=order)
+    whole: Array = found.reshape(shape, order=order)
+    return whole
 
 
 def _check_depth(values: list[Any]) -> None:
@@ -147,7 +152,7 @@ def _check_depth(values: list[Any]) -> None:
     raise Damaged("arrays within arrays are nested too deeply")
 
 
-def _scalar(world: World, kind: Any, value: Any = None) -> Any:
+def _scalar(world: Purse, kind: object, value: object = None) -> Any:
     """The call `numpy.core.multiarray.scalar(dtype, bytes)`."""
     kind = dtype_of(kind)
     if kind.hasobject:
@@ -155,7 +160,7 @@ def _scalar(world: World, kind: Any, value: Any = None) -> Any:
     return _filled(world, (1,), kind, value, "C")[0]
 
 
-def _ufunc(_: World, __: Any, name: Any) -> Any:
+def _ufunc(_: object, __: object, name: object) -> Any:
     found = named("numpy", str(name))
     if not isinstance(found, np.ufunc):
         raise Damaged(f"{str(name)[:40]!r} is no function of numpy")
@@ -174,28 +179,13 @@ class Described(StandIn, names="joblib.NumpyArrayWrapper"):
     dtype: Any
     numpy_array_alignment_bytes: int | None = None
 
-    def read(self, machine: Machine) -> Array:
-        """The array behind the description."""
-        kind, shape = dtype_of(self.dtype), self.shape
-        if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
+    def checked(self) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """The type and the shape of the array, once they can be ones."""
+        if not isinstance(self.shape, tuple) or not all(
+            type(n) is int and n >= 0 for n in self.shape
+        ):
             raise Damaged("the shape of an array is none")
-        if kind.hasobject:
-            inner = type(machine)(machine.data, machine.world, machine.at, machine.depth + 1)
-            found = inner.run()
-            machine.at = inner.at
-            if not isinstance(found, np.ndarray):
-                raise Damaged("an array is something else")
-            return found
-        if self.numpy_array_alignment_bytes is not None:
-            machine.take(machine.take(1)[0])
-        size = prod(shape) * kind.itemsize
-        start = machine.at
-        if start + size > len(machine.data):
-            raise Damaged("the file ends within an array")
-        machine.at += size
-        order = "F" if self.order == "F" else "C"
-        view = memoryview(machine.data)[start : machine.at]
-        return of_bytes(machine.world, view, kind, shape, order)
+        return dtype_of(self.dtype), self.shape
 
 
 def makers() -> dict[tuple[str, str], Callable[..., Any]]:

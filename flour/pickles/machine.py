@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
+import numpy as np
+
+from flour.pickles.arrays import Array, Described, Order, of_bytes
 from flour.pickles.standins import Damaged
 from flour.pickles.world import World
 
@@ -91,14 +95,31 @@ class Machine:
         state = self.stack.pop()
         pending = self.stack[-1]
         built = self.world.build(pending, state)
-        wrapped = self.world.wrapped(built)
-        if wrapped is not None:  # joblib writes the bytes of an array behind its description
-            built = wrapped.read(self)
+        if isinstance(built, Described):
+            built = self.array(built)
         if built is not pending:
             self.stack[-1] = built
             place = self.places.pop(id(pending), None)
             if place is not None:
                 self.memo[place] = built
+
+    def array(self, described: Described) -> Array:
+        """The array whose bytes joblib has written behind its description."""
+        kind, shape = described.checked()
+        if kind.hasobject:
+            inner = Machine(self.data, self.world, self.at, self.depth + 1)
+            found = inner.run()
+            self.at = inner.at
+            if not isinstance(found, np.ndarray):
+                raise Damaged("an array is something else")
+            return found
+        if described.numpy_array_alignment_bytes is not None:
+            self.take(self.take(1)[0])
+        start, self.at = self.at, self.at + prod(shape) * kind.itemsize
+        if self.at > len(self.data):
+            raise Damaged("the file ends within an array")
+        order: Order = "F" if described.order == "F" else "C"
+        return of_bytes(self.world, memoryview(self.data)[start : self.at], kind, shape, order)
 
 
 def _push(make: Callable[[Machine], Any]) -> Callable[[Machine], None]:

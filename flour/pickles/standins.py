@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 
 class Damaged(ValueError):
     """A file is no pickle, ends too soon, or says what cannot be."""
+
+
+class Purse(Protocol):
+    """Whatever pays for copies."""
+
+    def pay(self, items: int) -> None:
+        """Account for a copy of so many items."""
 
 
 class Pending:
@@ -53,10 +60,9 @@ class StandIn:
             vars(self)["_arguments"] = arguments
         vars(self).update(_attributes(named))
 
-    def build(self, state: Any) -> None:
+    def build(self, state: object) -> None:
         """Take the state: attributes, those of slots, or anything else as `_state`."""
-        several = isinstance(state, tuple) and len(state) == 2
-        for each in state if several else [state]:
+        for each in state if isinstance(state, tuple) and len(state) == 2 else [state]:
             if isinstance(each, dict):
                 vars(self).update(_attributes(each))
             elif each is not None:
@@ -71,7 +77,7 @@ class StandIn:
         """Take the items of a list."""
         vars(self).setdefault("_items", []).extend(values)
 
-    def update(self, pairs: Any) -> None:
+    def update(self, pairs: object) -> None:
         """Take the items of a mapping."""
         vars(self).setdefault("_pairs", {}).update(pairs)
 

@@ -45,7 +45,7 @@ class World:
             self._names[key] = arrays.named(module, name) or _PLAIN.get(key) or Global(module, name)
         return self._names[key]
 
-    def call(self, kind: Any, arguments: Any, named: Any = None) -> Any:
+    def call(self, kind: object, arguments: object, named: object = None) -> Any:
         """The object that a name makes of arguments."""
         if not isinstance(arguments, tuple) or not isinstance(named, dict | None):
             raise Damaged("arguments are no tuple")
@@ -75,7 +75,7 @@ class World:
         found.begin(arguments, named or {})
         return found
 
-    def _of_cython(self, kind: Global, checksum: object, *state: Any) -> StandIn:
+    def _of_cython(self, kind: Global, checksum: object, *state: object) -> StandIn:
         found = self.new(kind)
         for each in state:
             if each is not None:
@@ -88,17 +88,13 @@ class World:
         """True if a BUILD replaces this object."""
         return type(value) is Pending
 
-    def settled(self, value: Any) -> Any:
+    def settled(self, value: object) -> Any:
         """An object that has its state."""
         if type(value) is Pending:
             raise Damaged("an array has no values")
         return value
 
-    def wrapped(self, value: Any) -> Any:
-        """An array that joblib has written behind its description; None of others."""
-        return value if isinstance(value, arrays.Described) else None
-
-    def build(self, value: Any, state: Any) -> Any:
+    def build(self, value: object, state: object) -> Any:
         """The object with its state; another one for arrays."""
         if type(value) is Pending:
             return value.made(state)
@@ -127,20 +123,20 @@ class World:
                 raise Damaged(f"a {kind.__name__} is a key")
         return values
 
-    def extend(self, target: Any, values: list[Any]) -> None:
+    def extend(self, target: object, values: list[Any]) -> None:
         """Append to a list."""
         if not isinstance(target, list | StandIn):
             raise Damaged(f"a {type(target).__name__} is appended to")
         target.extend(values)
 
-    def update(self, target: Any, values: list[Any]) -> Any:
+    def update(self, target: object, values: list[Any]) -> Any:
         """Set items of a mapping."""
         if not isinstance(target, dict | StandIn) or len(values) % 2:
             raise Damaged(f"items of a {type(target).__name__} are set")
         target.update(zip(self.keys(values[::2]), values[1::2], strict=True))
         return target
 
-    def add(self, target: Any, values: list[Any]) -> None:
+    def add(self, target: object, values: list[Any]) -> None:
         """Add to a set."""
         if not isinstance(target, set):
             raise Damaged(f"a {type(target).__name__} is added to")
@@ -176,7 +172,7 @@ def _pairs(world: World, values: Any = ()) -> dict[Any, Any]:
     return dict(map(tuple, pairs))
 
 
-def _bytes(world: World, value: Any = b"", encoding: str = "latin-1") -> bytes:
+def _bytes(world: World, value: object = b"", encoding: str = "latin-1") -> bytes:
     if isinstance(value, str):
         world.pay(len(value))
         return value.encode("latin-1" if encoding == "latin1" else encoding)
@@ -184,7 +180,7 @@ def _bytes(world: World, value: Any = b"", encoding: str = "latin-1") -> bytes:
 
 
 def _integers(kind: Callable[..., Any]) -> Callable[..., Any]:
-    def make(_: World, *bounds: Any) -> Any:
+    def make(_: World, *bounds: object) -> Any:
         if not all(isinstance(each, int | str | None) for each in bounds):
             raise Damaged("a bound is no number")
         return kind(*bounds)
@@ -192,7 +188,7 @@ def _integers(kind: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _default(_: World, factory: Any = None) -> Any:
+def _default(_: World, factory: object = None) -> Any:
     return defaultdict(factory if factory in (list, dict, int, float, set) else None)
 
 

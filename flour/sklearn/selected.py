@@ -84,7 +84,7 @@ def _important(fit: Fit) -> Mask:
     return kept
 
 
-def _limit(inner: Any, weights: NDArray[Any], threshold: Any) -> float:
+def _limit(inner: object, weights: NDArray[Any], threshold: float | str | None) -> float:
     own = vars(inner)
     if threshold is None:
         name = type(inner).__name__

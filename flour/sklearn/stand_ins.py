@@ -152,7 +152,7 @@ def _first(estimator: StandIn) -> Any:
     return next(step for step in (*steps, *inner) if isinstance(step, StandIn))
 
 
-def _several(value: Any) -> list[Any]:
+def _several(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
