@@ -175,7 +175,7 @@ def _called(
         return _Writer(e, function).call(values, named)
     given, name = [_plain(value) for value in values], function.__name__
     if name == "isnan":
-        held = e.let(*_with_dtype(given[0])).expr
+        held = e.let(_text(given[0]), getattr(given[0], "dtype", "")).expr
         return Code(f"({held} != {held})", "bool")
     if name in _INFIX:
         left, right = map(_text, given)
@@ -242,13 +242,9 @@ def _load(e: Emitter, memory: Memory, index: str) -> str:
     return e.load(memory.address, index, memory.dtype, constant=memory.constant)
 
 
-def _length(of: Any) -> object:
-    return len(of) if type(of) in (list, tuple) else Code(of.size, "int64")
-
-
 #: Functions of Python that are called while code is written.
 _STATIC: dict[object, Callable[..., Any]] = {
-    len: _length,
+    len: lambda of: len(of) if type(of) in (list, tuple) else Code(of.size, "int64"),
     range: lambda *ends: _Range(_text(ends[0]) if len(ends) > 1 else "0", ends[-1]),
     zip: lambda *many: list(zip(*many, strict=True)),
 }
@@ -546,10 +542,6 @@ def _plain(value: object) -> object:
     if type(value) is tuple:
         return tuple(map(_plain, value))
     return Fitted(value, value.dtype.name) if isinstance(value, Blob) else value
-
-
-def _with_dtype(value: Any) -> tuple[str, str]:
-    return _text(value), getattr(value, "dtype", "")
 
 
 def _text(value: Any) -> str:

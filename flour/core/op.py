@@ -374,10 +374,6 @@ def _array(value: Any) -> Blob:
     return value if isinstance(value, Blob) else Blob.of(value)
 
 
-def _tables(values: Sequence[Any]) -> tuple[Strings, ...]:
-    return tuple(_table(value) for value in values)
-
-
 def _table(value: Any) -> Strings:
     return value if isinstance(value, Strings) else Strings.of(value)
 
@@ -400,7 +396,7 @@ _CANONICAL: dict[str, Callable[[Any], object]] = {
     "Arrays": _arrays,
     "Long": in_pieces,
     "Table": _table,
-    "Tables": _tables,
+    "Tables": lambda tables: tuple(map(_table, tables)),
     "float": float,
     "int": int,
     "bool": bool,

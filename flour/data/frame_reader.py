@@ -9,6 +9,7 @@ wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,8 +188,7 @@ def _pandas_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     return [pandas_blocks.as_array(held[place]) for place in layout.places]
 
 
-def _polars_key(frame: Frame) -> tuple[list[Any], list[Any]]:
-    return frame.columns, frame.dtypes
+_polars_key, _arrow_key = attrgetter("columns", "dtypes"), attrgetter("schema")
 
 
 def _polars_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
@@ -213,10 +213,6 @@ def _foreign(column: Any, dtype: str, path: str) -> NDArray[Any]:
 def _foreign_arrays(columns: Sequence[Any], layout: Layout) -> list[NDArray[Any]]:
     some = zip(layout.names, layout.places, layout.dtypes, strict=True)
     return [_foreign(columns[place], dtype, f"$.{name}") for name, place, dtype in some]
-
-
-def _arrow_key(frame: Frame) -> Any:
-    return frame.schema
 
 
 def _arrow_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:

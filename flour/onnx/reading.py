@@ -314,14 +314,10 @@ class _Reader:
 _DECODED = methodcaller("decode", "utf-8", "surrogateescape")
 
 
-def _text(value: bytes) -> str:
-    return str(_DECODED(value))
-
-
 _PLAIN: Mapping[str, Any] = {
     "float": float,
     "int": int,
-    "text": _text,
+    "text": lambda value: str(_DECODED(value)),
     "floats": tuple,
     "ints": tuple,
     "texts": lambda values: tuple(map(_DECODED, values)),

@@ -38,10 +38,6 @@ def _is_lying(answer: Answer) -> bool:
     return (tensor.axis, tensor.shape) == (1, (1, 1)) and tensor.labels is None
 
 
-def _laid(column: NDArray[Any]) -> NDArray[Any]:
-    return column.reshape(1, -1)
-
-
 class Shape(NamedTuple):
     """How a plan's column becomes ONNX's value, where it is not that already, as data."""
 
@@ -54,7 +50,7 @@ class Shape(NamedTuple):
         """The function that makes it."""
         match self.kind:
             case "laid":
-                return _laid
+                return lambda column: column.reshape(1, -1)
             case "maps":
                 return zipmap(self.parts)
         return _taker_apart(self.parts)

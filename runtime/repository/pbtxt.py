@@ -186,13 +186,10 @@ def _number(text: str) -> int | float:
     if re.fullmatch(r"[-+]?\d+", text):
         digits = text.lstrip("+-")
         octal = len(digits) > 1 and digits[0] == "0" and not set(digits) & {"8", "9"}
-        return int(text, 8) if octal else _integer(text)
+        if octal:
+            return int(text, 8)
+        return int(text) if len(text) < 40 else float(text)  # too many digits for any field
     return float(text.rstrip("fF"))
-
-
-def _integer(text: str) -> int | float:
-    """A whole number; one with too many digits for any field becomes a float."""
-    return int(text) if len(text) < 40 else float(text)
 
 
 def _word(text: str) -> Value:

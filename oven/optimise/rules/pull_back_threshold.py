@@ -137,7 +137,8 @@ def _walked(m: Match, walk: Walk) -> Node | None:
     kind = m.root.inputs[0].type
     absent = walk.absent and isinstance(kind, Vector) and kind.sparse
     zeros = walk.zeros or absent  # a zero is missing: decided on the steps' result
-    if zeros or not any(each.steps for each in every) or _many(walk, width_of(m.root.inputs[0])):
+    many = walk.narrow and len(walk.feature) >= _MANY * width_of(m.root.inputs[0])
+    if zeros or many or not any(each.steps for each in every):
         return None
     threshold = _thresholds(walk, every)
     if threshold is None:
@@ -146,11 +147,6 @@ def _walked(m: Match, walk: Walk) -> Node | None:
     # The thresholds include the rounding to float32.
     changed = walk.replace(threshold=Blob.of(threshold), narrow=False)
     return node(changed, [joined([each.below for each in every], m.root.inputs[0])])
-
-
-def _many(walk: Walk, width: int) -> bool:
-    """Whether there are many nodes whose thresholds fit float32."""
-    return walk.narrow and len(walk.feature) >= _MANY * width
 
 
 def _thresholds(walk: Walk, every: Sequence[Transformed]) -> NDArray[np.float64] | None:
