@@ -87,7 +87,7 @@ _INFIX = {
     "bitwise_or": "|",
     "bitwise_xor": "^",
 }
-#: What a block returns that does not end its function.
+#: The result of a block that does not end its function.
 _GOES_ON = object()
 
 
@@ -135,7 +135,7 @@ class _Range(NamedTuple):
     stop: object
 
 
-#: What stands for a call while code is written: it takes the emitter and the arguments.
+#: Writes a call's code in place of the call: it takes the emitter and the arguments.
 Macro = Callable[..., object]
 _MACROS: dict[Callable[..., object], Macro] = {}
 
@@ -524,7 +524,7 @@ class _Writer:
         return _called(self.e, function, values, named)
 
 
-#: What writes each part of a function.
+#: The writer of each part of a function.
 _PARTS: dict[type, Callable[[_Writer, Any], Any]] = {
     kind: method
     for name, kind in vars(ast).items()

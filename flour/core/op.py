@@ -102,7 +102,7 @@ class Op:
     #: For finite numbers, its own are no larger in magnitude than this, nor NaN.
     largest_result: ClassVar[float] = np.inf
 
-    #: What it does depends on what Python knows of characters, which is a version of Unicode.
+    #: It depends on what Python knows of characters, which is a version of Unicode.
     reads_characters: ClassVar[bool] = False
 
     #: Native code has the strings it makes in memory of its own, for those who read them there.

@@ -30,7 +30,7 @@ _NUMBERS = frozenset(
 class Library(NamedTuple):
     """How the frames of a library are read."""
 
-    #: What is equal for frames of the same columns; None for a frame that is not read here.
+    #: A key that frames of the same columns share; None for a frame that is not read here.
     key: Callable[[Frame], Any]
     #: The names and dtypes of the columns, and where each is in what `arrays` reads.
     columns: Callable[[Frame], tuple[list[Any], list[Any], Sequence[int]]]
@@ -39,7 +39,7 @@ class Library(NamedTuple):
     #: A frame of numbers as one array, and the columns of a layout.
     block: Callable[[Frame], NDArray[Any]]
     arrays: Callable[[Frame, Layout], list[NDArray[Any]]]
-    #: Whether training libraries widen its float32 (see _width in flour.data.coerce).
+    #: True if training libraries widen its float32 (see _width in flour.data.coerce).
     widens: bool
 
 
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
     dtypes: list[str]
     names: list[str]
     wanted: list[str]
-    #: Whether all columns of the frame are numbers of one dtype.
+    #: True if all columns of the frame are numbers of one dtype.
     uniform: bool
 
 

@@ -20,7 +20,7 @@ from flour.data.coerce import coerce, native_types
 from flour.language.signs import Operand, Signs
 from objectstore import combine
 
-#: What picks from a flow: a name, a column's number, a slice, a list of either; after `:` or alone.
+#: A pick from a flow: a name, a column's number, a slice, a list of either; after `:` or alone.
 Key: TypeAlias = str | int | slice | Sequence[Any] | NDArray[Any] | tuple[Any, ...]
 
 

@@ -31,7 +31,7 @@ from flour.language.sources import type_of
 FETCH_SECONDS = 30.0
 #: Rounds of a loop: a graph has each of them as nodes of its own.
 MOST_TIMES = 64
-#: What stands for the opinion of a model that has several outputs, the first that it has.
+#: The output that stands for the opinion of a model with several, the first that it has.
 _OPINIONS = ("probabilities", "value", "output", "scores")
 
 

@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 #: Words that are functions, by name; all others are methods of a flow.
 FUNCTIONS: dict[str, Callable[..., Flow]] = {}
-#: What a flow can do whatever its types are.
+#: Attributes that work on a flow whatever its types are.
 _AS_USUAL = frozenset({"digest", "inputs", "named", "node", "nodes", "on", "origins", "rebuilt"})
 _NOT_YET = frozenset({"plan", "reference", "to_onnx"})
 _SIGNS = (

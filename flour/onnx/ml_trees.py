@@ -274,7 +274,7 @@ class _Binary:
 
     labels: Classes
     link: str
-    #: Whether only one class has weights, and whether none of them is below zero.
+    #: Facts of the weights: only one class has some; none of them is below zero.
     single: bool
     positive: bool
 

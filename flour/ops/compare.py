@@ -41,31 +41,31 @@ class Comparison(Elementwise, abstract=True):
 
 
 class GreaterEqual(Comparison):
-    """Whether x >= operand, column by column; never for NaN."""
+    """True if x >= operand, column by column; never for NaN."""
 
     function = np.greater_equal
 
 
 class Less(Comparison):
-    """Whether x < operand, column by column; never for NaN."""
+    """True if x < operand, column by column; never for NaN."""
 
     function = np.less
 
 
 class LessEqual(Comparison):
-    """Whether x <= operand, column by column; never for NaN."""
+    """True if x <= operand, column by column; never for NaN."""
 
     function = np.less_equal
 
 
 class Equal(Comparison):
-    """Whether x == operand, column by column; never for NaN."""
+    """True if x == operand, column by column; never for NaN."""
 
     function = np.equal
 
 
 class NotEqual(Comparison):
-    """Whether x != operand, column by column; always for NaN."""
+    """True if x != operand, column by column; always for NaN."""
 
     function = np.not_equal
 

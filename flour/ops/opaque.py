@@ -129,7 +129,7 @@ class Opaque(Op):
         object.__setattr__(self, "_held", None)
 
     def running(self) -> bool:
-        """Whether it holds a session."""
+        """True if it holds a session."""
         return self._held is not None
 
     # --- running -----------------------------------------------------------------------------

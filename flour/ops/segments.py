@@ -49,7 +49,7 @@ class Segments(Op, abstract=True):
 
     @property
     def choice(self) -> np.ufunc | None:
-        """What else `native` takes."""
+        """The comparison that `native` takes as well; None for sums."""
         return None
 
     def compute(self, x: NDArray[Any]) -> Any:
@@ -142,7 +142,7 @@ class SegmentMin(SegmentMax):
         return x.min(axis=2)
 
 
-#: Whether a column replaces the best so far, by (smallest, last).
+#: True if a column replaces the best so far, by (smallest, last).
 _WINS = {
     (False, False): np.greater,
     (False, True): np.greater_equal,
@@ -163,7 +163,7 @@ class SegmentPlace(Segments):
 
     @property
     def choice(self) -> np.ufunc:
-        """What a column has to be to the best one so far."""
+        """The comparison of a column with the best one so far that makes it the best."""
         return _WINS[self.smallest, self.last]
 
     def structure(self) -> tuple[object, ...]:
@@ -287,7 +287,7 @@ def top_places(x: Row, length: int, runs: int, count: int, *, smallest: bool) ->
 
 
 def is_better(value: Number, other: Number, *, smallest: bool) -> Any:
-    """Whether a later value goes before an earlier one."""
+    """True if a later value goes before an earlier one."""
     ahead = value < other if smallest else value > other
     if value.dtype not in FLOATS:
         return ahead

@@ -236,7 +236,7 @@ def gap(x: Number, low: Number, high: Number) -> Number:
 
 
 def compared(row: Row, other: Row, measure: Measure, p: Number) -> Number:
-    """What trees compare: the sums of the metric over columns, or what they amount to."""
+    """The quantity that trees compare: sums of the metric over columns, or what they amount to."""
     metric, totals = measure.metric, registers("float64", len(measure.metric.sums))
     for j in range(len(row)):
         x, y = row[j], other[j]
@@ -252,7 +252,7 @@ def finished(total: Number, columns: int, measure: Measure, p: Number) -> Number
 
 
 def reduced(distance: Number, metric: str, p: Number) -> Number:
-    """What trees compare, from the distance."""
+    """The quantity that trees compare, from the distance."""
     if metric == "euclidean":
         return distance * distance
     return distance**p if metric == "minkowski" else distance

@@ -217,7 +217,7 @@ class EstimatorImporter(Importer):
         self._sample = sample
         self._allow_python = allow_python
         self._frames: dict[Node, tuple[str, ...]] = {}
-        #: What each step refuses of the node that reaches it, in the order of the steps.
+        #: The values that each step refuses of the node that reaches it, in the order of the steps.
         self.asked: list[tuple[Node, Refused]] = []
 
     # --- children ----------------------------------------------------------------------------

@@ -58,11 +58,11 @@ _TREES = frozenset(
     for kind in ("Classifier", "Regressor")
 ) | {"RandomTreesEmbedding"}
 # Operators are told by name: programs have few of them, and the others need not be imported.
-#: What leaves NaN and infinity in their columns, and other numbers as large as they are, or scaled.
+#: Operators that leave NaN and infinity in their columns, and keep or scale other numbers.
 _ARITHMETIC = frozenset(
     {"Add", "Subtract", "Multiply", "Divide", "Cast", "AsFloat", "Impute", "Abs", "Negate"}
 )
-#: What picks columns of a record.
+#: Operators that pick columns of a record.
 PICKS = frozenset({"Field", "Pick"})
 
 
@@ -128,7 +128,7 @@ class Demand(NamedTuple):
 
     @staticmethod
     def of(refused: Refused, width: int, number: int) -> Demand:
-        """The same in every column."""
+        """The demand of a refusal that holds in every column of `width`."""
         nan = np.array(np.broadcast_to(refused.nan, width))
         steps = np.full((3, width), number)
         steps[0, ~nan] = _NONE

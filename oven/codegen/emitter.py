@@ -237,7 +237,7 @@ class Scope:
     # --- vectors -----------------------------------------------------------------------------
 
     def hold(self, value: VectorValue) -> VectorValue:
-        """The same vector, dense, written to scratch once."""
+        """This vector, dense, written to scratch once."""
         address = self.scratch(value.dtype, value.width)
         self.write(value, address)
 
@@ -247,7 +247,7 @@ class Scope:
         return self.dense(value.dtype, value.width, at, size=value.size, stored=True)
 
     def keep(self, value: VectorValue) -> VectorValue:
-        """The same vector, written to scratch once; of sparse parts, the stored numbers only."""
+        """This vector, written to scratch once; of sparse parts, the stored numbers only."""
         if value.dense or any(part.at is None and part.most is None for part in value.parts):
             return self.hold(value)
         parts = tuple(self._kept_part(part, value.dtype) for part in value.parts)

@@ -33,7 +33,7 @@ def chain(m: Match, part: Part, last: type[Op], between: Callable[[Node], bool])
 
 
 def sent_left(walk: Walk, seen: Floats, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each of these nodes sends each of these numbers left, by its definition."""
+    """True if each of these nodes sends each of these numbers left, by its definition."""
     with np.errstate(over="ignore"):
         seen = seen.astype(np.float32 if walk.narrow else np.float64).astype(np.float64)
     passed = walk.passes(np.tile(seen, len(nodes)), np.repeat(nodes, len(seen)))

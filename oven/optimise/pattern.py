@@ -61,7 +61,7 @@ class Facts:
         return self._readers.get(item, ())
 
     def is_output(self, item: Node) -> bool:
-        """Whether the caller sees this node."""
+        """True if the caller sees this node."""
         return item in self.outputs
 
     def sole_reader(self, item: Node) -> Node | None:
@@ -70,11 +70,11 @@ class Facts:
         return readers[0] if len(readers) == 1 and item not in self.outputs else None
 
     def only_for(self, item: Node, reader: Node) -> bool:
-        """Whether nothing but `reader` needs it."""
+        """True if nothing but `reader` needs it."""
         return self.sole_reader(item) is reader
 
     def only_for_any(self, item: Node, reader: Node, *kinds: type[Op]) -> bool:
-        """Whether nothing but `reader` and operators of these kinds needs it."""
+        """True if nothing but `reader` and operators of these kinds needs it."""
         return not self.is_output(item) and all(
             other is reader or isinstance(other.op, kinds) for other in self.readers(item)
         )
@@ -123,7 +123,7 @@ class Match:
         return tuple(dict.fromkeys(source for source in sources if source not in inside))
 
     def alone(self) -> bool:
-        """Whether nothing else needs any node of the match below its root."""
+        """True if nothing else needs any node of the match below its root."""
         inside = set(self.inside)
         return all(
             not self.facts.is_output(item)
@@ -139,7 +139,7 @@ class Pattern:
     roots: tuple[type[Op], ...]
 
     def fits(self, item: Node, match: Match) -> bool:
-        """Whether the node fits; binds names in the match on the way."""
+        """True if the node fits; binds names in the match on the way."""
         raise NotImplementedError
 
     def kinds(self) -> Iterator[tuple[type[Op], ...]]:

@@ -73,7 +73,7 @@ def _trace(
 def _may_apply(
     one: Pass, without: frozenset[str], allowed: Collection[Preserves], rule: Rule
 ) -> bool:
-    """Whether a rule of a pass is allowed to change answers so far, and was not switched off."""
+    """True if a rule of a pass is allowed to change answers so far, and was not switched off."""
     return rule.preserves in allowed and without.isdisjoint((rule.name, one.name, "all"))
 
 

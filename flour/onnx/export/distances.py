@@ -43,7 +43,7 @@ class _Pair:
         return self.out("Abs", self.apart)
 
     def square(self) -> str:
-        """The same, squared."""
+        """The square of how far apart a column is."""
         return self.out("Mul", self.apart, self.apart)
 
     def weighed(self, x: str, how: str) -> str:

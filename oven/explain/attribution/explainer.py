@@ -85,7 +85,7 @@ class Explainer:
         return self.reader.read(rows).block
 
     def exact(self, rows: object, background: object) -> Attribution:
-        """What each raw column adds, against a background or what training has left."""
+        """The share of each raw column, against a background or what training has left."""
         block = self.block(rows)
         found = self.plan.run(block)
         others = None if background is None else self.plan.run(self.block(background))
@@ -161,7 +161,7 @@ class Explainer:
 
     @cached_property
     def _is_one_term(self) -> bool:
-        """Whether the shares of one linear term are all that there is, a column for each."""
+        """True if the shares of one linear term are all that there is, a column for each."""
         if self.scores > 1 or len(self.shares) != 1 or self.terms.trees or self.counted:
             return False
         kind, columns = self.shares[0].node.type, self.shares[0].columns

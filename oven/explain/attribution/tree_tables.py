@@ -1,4 +1,4 @@
-"""What attribution needs to know of an ensemble of trees: its steps, and numbers for each edge.
+"""The tables that attribution needs of an ensemble of trees: its steps, and numbers for each edge.
 
 The share of a raw column in what a leaf adds is, by Shapley's definition, a sum over all subsets of
 the other columns on the path. That sum is the integral over t from 0 to 1 of a product with one
@@ -31,7 +31,7 @@ LANES = 4
 LEAST = 1e-30
 #: Edges whose tables are made together (about 25 MB), and those that stay in memory.
 CHUNK, MOST = 100_000, 250_000
-#: What a step does: go down to an inner node, add a leaf, come back from an inner node.
+#: Kinds of steps: go down to an inner node, add a leaf, come back from an inner node.
 DOWN, LEAF, UP = range(3)
 STEP = np.dtype(
     [
@@ -53,7 +53,7 @@ class Tables(NamedTuple):
     levels: int
     #: Most points of a tree, in fours.
     quads: int
-    #: What native code reads, by what it is made with.
+    #: The arrays that native code reads, by what it is made with.
     programs: dict[tuple[int, int], Places]
 
 
@@ -71,7 +71,7 @@ class TreePaths:
         self.inner = feature >= 0
         self.feature, self.left, self.right = feature, left, right
         self.columns = columns
-        #: What leaves add, a row for each.
+        #: The values of the leaves, a row for each.
         self.leaves = np.ascontiguousarray(op.value.array, np.float64)
         nodes = np.arange(len(feature))
         inside = nodes[self.inner]
@@ -185,7 +185,7 @@ class TreePaths:
         return limit
 
     def values(self, x: Columns) -> Numbers:
-        """What the tests of each row compare: a row of slots for each."""
+        """The values that the tests of each row compare: a row of slots for each."""
         op, (features, missing, named) = self.op, self.read
         rows = op.rows(x)
         if op.narrow:

@@ -52,7 +52,7 @@ class Documents:
         self._values, self._read = cache(values), cache(raw)
 
     def words(self, row: int, score: int) -> Iterator[Part]:
-        """What each word of the row's documents adds to a score."""
+        """The share of each word of the row's documents in a score."""
         for place, counted in self._counted.items():
             held: Sparse = ours(self._values()[f"linear {place}"])
             start, end = held.indptr[row : row + 2].tolist()

@@ -53,7 +53,7 @@ def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
 
 
 def _is_accurate(scale: Affine, weights: Numbers, bias: Numbers, dtype: str) -> bool:
-    """Whether folding costs no digits: neither in sums that cancel, nor in the weights."""
+    """True if folding costs no digits: neither in sums that cancel, nor in the weights."""
     if scale.centre.any() and np.all(scale.factor == 1):
         return False  # the distance of x from the centre is not known
     # An offset behind the factor (as in x * a + b) cancels like one ahead of it.

@@ -46,7 +46,7 @@ def _guard(m: Match) -> bool:
 
 
 def _nothing_decides(item: Node, facts: Facts) -> bool:
-    """Whether the values only flow into sums and smooth functions, or out of the program."""
+    """True if the values only flow into sums and smooth functions, or out of the program."""
     seen: set[Node] = set()
     stack = [item]
     while stack:

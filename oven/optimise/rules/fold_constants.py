@@ -57,7 +57,7 @@ def _build(m: Match) -> Node | None:
 
 
 def _nearer(item: Node, facts: Facts) -> Node | None:
-    """The same constant, reading an input of the program instead of a computed node."""
+    """This constant, reading an input of the program instead of a computed node."""
     below = item.inputs[0]
     if _is_given(below) or may_refuse(below):
         return None
@@ -69,7 +69,7 @@ def _nearer(item: Node, facts: Facts) -> Node | None:
 
 
 def _is_given(item: Node) -> bool:
-    """Whether the value is an input of the program, or a column of one, in one block of memory."""
+    """True if the value is an input of the program, or a column of one, in one block of memory."""
     if not isinstance(item.type, Vector | Scalar | Category):
         return False
     if isinstance(item.op, Source):

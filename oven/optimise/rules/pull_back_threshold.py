@@ -76,7 +76,7 @@ def _without_steps(m: Match, part: Part) -> Transformed:
 
 
 def _monotone(item: Node) -> bool:
-    """Whether it is one correctly rounded operation on floats that never decreases."""
+    """True if it is one correctly rounded operation on floats that never decreases."""
     if not (item.inputs and _dense_float(item) and _dense_float(item.inputs[0])):
         return False
     if isinstance(item.op, WithParameter):

@@ -30,7 +30,7 @@ MANY = 8
 
 
 def _normalised(m: Match, part: Part) -> bool:
-    """Whether the part is divided as a whole, and dividing its sums instead is less work."""
+    """True if the part is divided as a whole, and dividing its sums instead is less work."""
     item, outs = part.item, m.op("linear", Linear).weights.shape[0]
     divided = isinstance(item.op, Over) and isinstance(item.inputs[1].type, Scalar)
     return divided and outs < part.width and m.facts.only_for(item, part.reader)
