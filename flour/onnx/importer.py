@@ -11,22 +11,22 @@ import numpy as np
 
 from flour.core import provenance
 from flour.core.errors import FlourError, OpaqueFailed, ParameterError
-from flour.core.extension_points import paused_collector
 from flour.core.reference import evaluate
 from flour.core.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
 from flour.language.flow import Flow, outputs, source
 from flour.language.sources import concat
+from flour.modules import paused_collector
 from flour.onnx.errors import NotNative, TooLarge
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
-from flour.onnx.proving import proving
 from flour.onnx.reading import opened, read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
 from flour.onnx.words import Listed, Map, refuse_words
 from flour.ops.opaque import Opaque
+from flour.sessions.proving import proving
 
 #: Operators that are named in the model's domain but come from this version on.
 LATEST = 1 << 30

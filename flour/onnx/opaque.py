@@ -21,12 +21,12 @@ from flour.core.errors import OpaqueFailed
 from flour.core.types import Vector
 from flour.data.coerce import WHOLE_DTYPES
 from flour.language.flow import Flow
-from flour.onnx import ort
 from flour.onnx.errors import NotNative
 from flour.onnx.model import ModelDef, NodeDef
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Special
 from flour.ops.opaque import Opaque, Wire
+from flour.sessions import ort
 
 #: Constants from this size on are parameters of their own, shared by all models that use them.
 SHARED_BYTES = 1024

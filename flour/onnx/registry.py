@@ -18,8 +18,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.extension_points import extension
 from flour.language.flow import Flow
+from flour.modules import load_onnx
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
 from flour.onnx.tensor import Tensor, native_dtype
@@ -54,7 +54,7 @@ def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
     """The adapter of an operator in this version, or NotNative."""
     for wanted in (f"{domain}:{op_type}", ""):
         if (domain, op_type) not in ADAPTERS:
-            extension("onnx_adapters")(wanted)
+            load_onnx(wanted)
     for since, adapter in ADAPTERS.get((domain, op_type), ()):
         if since <= opset:
             return adapter

@@ -13,7 +13,6 @@ from typing import Any
 from flour.core.errors import MissingColumn, OpaqueFailed
 from flour.core.types import Text, Tokens, Whole
 from flour.language.flow import Flow, outputs, source
-from flour.onnx import ort
 from flour.onnx.model import ModelDef
 from flour.onnx.opaque import (
     OWN_BYTES,
@@ -27,6 +26,7 @@ from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import as_written, parsed, read_model
 from flour.ops.opaque import Opaque, Wire
 from flour.ops.trees.trees import TreeLeaves, Trees
+from flour.sessions import ort
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ operator is found when it is first asked for, so that a process imports only wha
 
 from __future__ import annotations
 
-from flour.core.extension_points import extension
+from flour.modules import load_operator
 
 
 def load() -> None:
     """Import every operator family, which registers the operators and their adapters."""
-    extension("operators")("")
+    load_operator("")

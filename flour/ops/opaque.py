@@ -10,35 +10,26 @@ column becomes an ONNX tensor and back:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.errors import OpaqueFailed, ParameterError
-from flour.core.extension_points import extension
 from flour.core.op import Array, Arrays, Columns, Op
 from flour.core.reference import row_count
 from flour.core.types import DTYPES, Record, Type, Vector, Whole
+
+if TYPE_CHECKING:
+    from flour.sessions.ort import LateSession
 
 LAYOUTS = ("rows", "each", "whole")
 #: Estimated memory of an onnxruntime session: bytes, and a multiple of the model's size (measured,
 #: see docs/19-onnxruntime.md).
 SESSION_BYTES = 96 << 10
 MODEL_FACTOR = 4
-
-
-class Session(Protocol):
-    """A session of onnxruntime over a part of a model."""
-
-    def run(self, values: Sequence[Any]) -> list[Any]:
-        """The outputs for these inputs, or OpaqueFailed."""
-
-    def answers(self, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
-        """These outputs for inputs by name, or OpaqueFailed."""
 
 
 class Wire(NamedTuple):
@@ -88,7 +79,7 @@ class Opaque(Op):
     inputs: ClassVar[tuple[Wire, ...]] = ()
     outputs: ClassVar[tuple[Wire, ...]] = ()
     #: The session, once there is one; nothing that the operator is known by.
-    _held: ClassVar[Session | None] = None
+    _held: ClassVar[LateSession | None] = None
 
     def check(self) -> None:
         """Check that the fields fit together; the model itself is checked before its first run."""
@@ -134,12 +125,19 @@ class Opaque(Op):
 
     # --- running -----------------------------------------------------------------------------
 
-    def held(self) -> Session:
+    def held(self) -> LateSession:
         """The session, made when it is first asked for."""
         return self._held or self._opened()
 
-    def _opened(self) -> Session:
-        held: Session = extension("opaque_session")(self)
+    def _opened(self) -> LateSession:
+        from flour.sessions.ort import LateSession  # few programs have such parts
+
+        reads, leaves = (
+            {wire.name: wire.kind for wire in wires} for wires in (self.inputs, self.outputs)
+        )
+        weights = [blob.array for blob in self.weights]
+        constants = dict(zip(self.names, weights, strict=True))
+        held = LateSession(self.model.array, self.place, reads, leaves, constants)
         object.__setattr__(self, "_held", held)
         return held
 
