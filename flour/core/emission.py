@@ -57,7 +57,7 @@ class ScalarValue(NamedTuple):
     dtype: str
 
 
-class Part(NamedTuple):
+class ColumnRun(NamedTuple):
     """A run of consecutive columns of a vector, `size` of them from column `start`.
 
     `at` takes the position within the part and may emit lines; `each` pushes (column number in
@@ -81,7 +81,7 @@ class VectorValue(NamedTuple):
     dtype: str
     width: int
     size: str
-    parts: tuple[Part, ...]
+    parts: tuple[ColumnRun, ...]
 
     def each(self, push: Push) -> None:
         """Emit code that pushes every element (of sparse parts: every stored one), in order."""

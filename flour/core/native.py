@@ -172,7 +172,7 @@ def _called(
     if isinstance(function, type) and issubclass(function, tuple):  # a record
         return cast("Callable[..., Any]", function)(*values)
     if inspect.isfunction(function):
-        return _Writer(e, function).call(values, named)
+        return _CallWriter(e, function).call(values, named)
     given, name = [_plain(value) for value in values], function.__name__
     if name == "isnan":
         held = e.let(_text(given[0]), getattr(given[0], "dtype", "")).expr
@@ -221,7 +221,7 @@ def sparse(
     """Return the vector whose stored columns, with their values, a function yields."""
 
     def each(push: Push) -> None:
-        writer = _Writer(e, function)
+        writer = _CallWriter(e, function)
         writer.push = push
         writer.call(values, {})
 
@@ -253,7 +253,7 @@ _STATIC: dict[object, Callable[..., Any]] = {
 _source, _signature = cache(source_of), cache(inspect.signature)
 
 
-class _Writer:
+class _CallWriter:
     """Writes one call of a function."""
 
     def __init__(self, e: Emitter, function: Callable[..., Any]) -> None:
@@ -525,12 +525,12 @@ class _Writer:
 
 
 #: The writer of each part of a function.
-_PARTS: dict[type, Callable[[_Writer, Any], Any]] = {
+_PARTS: dict[type, Callable[[_CallWriter, Any], Any]] = {
     kind: method
     for name, kind in vars(ast).items()
     if isinstance(kind, type) and issubclass(kind, ast.expr | ast.stmt)
     for suffix in ["_value" if issubclass(kind, ast.expr) else ""]
-    for method in [vars(_Writer).get(f"_{name.lower()}{suffix}")]
+    for method in [vars(_CallWriter).get(f"_{name.lower()}{suffix}")]
     if method is not None
 }
 

@@ -38,12 +38,12 @@ class Library(NamedTuple):
     dtype: Callable[[Frame], str]
     #: A frame of numbers as one array, and the columns of a layout.
     block: Callable[[Frame], NDArray[Any]]
-    arrays: Callable[[Frame, Layout], list[NDArray[Any]]]
+    arrays: Callable[[Frame, FrameLayout], list[NDArray[Any]]]
     #: True if training libraries widen its float32 (see _width in flour.data.coerce).
     widens: bool
 
 
-class Layout(NamedTuple):
+class FrameLayout(NamedTuple):
     """Which columns of a frame are read, and as what."""
 
     places: list[int]
@@ -64,7 +64,7 @@ class FrameReader:
         fields = kind.fields if isinstance(kind, Record) else (("", kind),)
         self._wanted = {name: _wanted(sub) for name, sub in fields}
         #: The library and the columns of the last frame, and how they are read.
-        self._known: tuple[Library | None, object, Layout | None] = (None, None, None)
+        self._known: tuple[Library | None, object, FrameLayout | None] = (None, None, None)
 
     def read(self, frame: Frame) -> Arrays | None:
         """A block of rows, or columns by name; None for what flour.data.coerce has to read."""
@@ -95,7 +95,7 @@ class FrameReader:
 
     def _layout(
         self, library: Library, labels: list[Any], types: list[Any], held: Sequence[int]
-    ) -> Layout | None:
+    ) -> FrameLayout | None:
         names, own = [str(label) for label in labels], [library.dtype(each) for each in types]
         if len(set(names)) < len(names):
             return None
@@ -121,7 +121,7 @@ class FrameReader:
             found[name] = place
         if not found:
             return None
-        return Layout(
+        return FrameLayout(
             [held[place] for place in found.values()],
             [own[place] for place in found.values()],
             [*found],
@@ -131,9 +131,9 @@ class FrameReader:
 
 
 #: That of a vector, whose columns are read all at once.
-_NOTHING = Layout([], [], [], [], uniform=True)
+_NOTHING = FrameLayout([], [], [], [], uniform=True)
 #: That of a vector of float32, of which a frame of float64 stays what it is, as an array does.
-_WIDER = Layout([], [], [], [], uniform=True)
+_WIDER = FrameLayout([], [], [], [], uniform=True)
 
 
 #: So few rows are copied in less time than an array for each column takes.
@@ -183,7 +183,7 @@ def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
 # --- the libraries --------------------------------------------------------------------------------
 
 
-def _pandas_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+def _pandas_arrays(frame: Frame, layout: FrameLayout) -> list[NDArray[Any]]:
     held = pandas_blocks.arrays(frame)
     return [pandas_blocks.as_array(held[place]) for place in layout.places]
 
@@ -195,7 +195,7 @@ def _polars_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
     return frame.columns, frame.dtypes, range(frame.width)
 
 
-def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+def _polars_arrays(frame: Frame, layout: FrameLayout) -> list[NDArray[Any]]:
     if layout.uniform and len(frame) < _FEW:
         block = frame.to_numpy()
         return [block[:, place] for place in layout.places]
@@ -210,7 +210,7 @@ def _foreign(column: Any, dtype: str, path: str) -> NDArray[Any]:
     return as_array(column, path) if cells is None else cells
 
 
-def _foreign_arrays(columns: Sequence[Any], layout: Layout) -> list[NDArray[Any]]:
+def _foreign_arrays(columns: Sequence[Any], layout: FrameLayout) -> list[NDArray[Any]]:
     some = zip(layout.names, layout.places, layout.dtypes, strict=True)
     return [_foreign(columns[place], dtype, f"$.{name}") for name, place, dtype in some]
 
@@ -220,7 +220,7 @@ def _arrow_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
     return schema.names, schema.types, range(frame.num_columns)
 
 
-def _arrow_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+def _arrow_arrays(frame: Frame, layout: FrameLayout) -> list[NDArray[Any]]:
     return _foreign_arrays(frame.columns, layout)
 
 

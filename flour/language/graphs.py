@@ -66,7 +66,7 @@ def _flows(value: object) -> Iterator[Flow]:
             yield from _flows(list(value.values()))
 
 
-class Model:
+class GraphModel:
     """A model as a part of graphs: call it on the flows that it reads, in order or by name."""
 
     def __init__(self, address: str, program: Flow | None = None) -> None:
@@ -96,14 +96,14 @@ class Model:
         return f"Model({self.address!r})"
 
 
-def model(address: str) -> Model:
+def model(address: str) -> GraphModel:
     """A model of the runtime that a graph is registered in: "risk", or a version, "risk@3".
 
     The graph follows "risk" when it switches to another version; "risk@3" stays what it is.
     """
     if not str(address).strip():
         raise ParameterError("a model has a name", where=str(here()), hint='"risk", "risk@3"')
-    return Model(address)
+    return GraphModel(address)
 
 
 class Planned(Protocol):
@@ -114,7 +114,7 @@ class Planned(Protocol):
         """The program."""
 
 
-def plan(source: Flow | Planned) -> Model:
+def plan(source: Flow | Planned) -> GraphModel:
     """A program or a plan as a part of graphs, which hold it themselves."""
     program = source if isinstance(source, Flow) else getattr(source, "optimised", None)
     if program is None:
@@ -124,7 +124,7 @@ def plan(source: Flow | Planned) -> Model:
             found=repr(source)[:80],
             hint="the file of a plan is opened first: flour.plan(oven.load(path))",
         )
-    return Model("plan", program)
+    return GraphModel("plan", program)
 
 
 # --- choices -------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
 from flour.onnx.tensor import Tensor, native_dtype
 
-Adapter = Callable[["Call"], "Tensor | tuple[Tensor | None, ...]"]
+Adapter = Callable[["NodeUse"], "Tensor | tuple[Tensor | None, ...]"]
 _F = TypeVar("_F", bound=Adapter)
 #: (domain, operator) -> (since version, adapter), newest first.
 ADAPTERS: dict[tuple[str, str], list[tuple[int, Adapter]]] = {}
@@ -61,7 +61,7 @@ def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
     raise NotNative("no native code for this operator")
 
 
-class Importer(Protocol):
+class GraphImporter(Protocol):
     """The questions that an adapter may ask of the importer that walks the model."""
 
     @property
@@ -76,13 +76,13 @@ class Importer(Protocol):
 
 
 @dataclass(frozen=True)
-class Call:
+class NodeUse:
     """One use of an operator, for an adapter."""
 
     node: NodeDef
     inputs: tuple[Tensor | None, ...]
     opset: int
-    importer: Importer
+    importer: GraphImporter
     #: A flow with the rows of the program, for constants that have to become columns.
     anchor: Flow
 

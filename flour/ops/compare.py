@@ -18,7 +18,7 @@ from flour.core.types import Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise
 
 
-class Comparison(Elementwise, abstract=True):
+class Threshold(Elementwise, abstract=True):
     """Each column against its number, in the wider of both dtypes; a NaN never compares.
 
     (`not_equal` is the exception: NaN differs from everything.)
@@ -40,31 +40,31 @@ class Comparison(Elementwise, abstract=True):
         return expression(e, type(self).function, Code(value), Code(operand))
 
 
-class GreaterEqual(Comparison):
+class GreaterEqual(Threshold):
     """True if x >= operand, column by column; never for NaN."""
 
     function = np.greater_equal
 
 
-class Less(Comparison):
+class Less(Threshold):
     """True if x < operand, column by column; never for NaN."""
 
     function = np.less
 
 
-class LessEqual(Comparison):
+class LessEqual(Threshold):
     """True if x <= operand, column by column; never for NaN."""
 
     function = np.less_equal
 
 
-class Equal(Comparison):
+class Equal(Threshold):
     """True if x == operand, column by column; never for NaN."""
 
     function = np.equal
 
 
-class NotEqual(Comparison):
+class NotEqual(Threshold):
     """True if x != operand, column by column; always for NaN."""
 
     function = np.not_equal

@@ -32,7 +32,7 @@ SESSION_BYTES = 96 << 10
 MODEL_FACTOR = 4
 
 
-class Wire(NamedTuple):
+class PartWire(NamedTuple):
     """An input or output of the part: its ONNX name, and the type of a row of it.
 
     `kind` is one of our dtypes, or in the layout "whole" the ONNX name of its type. In the layout
@@ -76,8 +76,8 @@ class Opaque(Op):
     place: str = ""
 
     #: The parsed `reads` and `leaves`: inputs, in the order of the operator's inputs, and outputs.
-    inputs: ClassVar[tuple[Wire, ...]] = ()
-    outputs: ClassVar[tuple[Wire, ...]] = ()
+    inputs: ClassVar[tuple[PartWire, ...]] = ()
+    outputs: ClassVar[tuple[PartWire, ...]] = ()
     #: The session, once there is one; nothing that the operator is known by.
     _held: ClassVar[LateSession | None] = None
 
@@ -179,7 +179,7 @@ class Opaque(Op):
     def _blanks(self) -> list[Columns]:
         return [np.empty((0, prod(wire.shape)), _storage(wire)) for wire in self.outputs]
 
-    def _split(self, value: object, wire: Wire, rows: int) -> Columns:
+    def _split(self, value: object, wire: PartWire, rows: int) -> Columns:
         """A value as the column of its rows."""
         tensor = self._checked(value, wire, wire.joined(rows))
         if not wire.axis:
@@ -189,7 +189,7 @@ class Opaque(Op):
             rows, prod(wire.shape)
         )
 
-    def _checked(self, value: object, wire: Wire, shape: tuple[int, ...]) -> Any:
+    def _checked(self, value: object, wire: PartWire, shape: tuple[int, ...]) -> Any:
         """The array the session returned, if it has the dtype and shape inferred at import."""
         array = np.asarray(value)
         if array.shape == shape and _name(array) == wire.kind:
@@ -205,13 +205,13 @@ class Opaque(Op):
 _LAYOUT = {"rows": Opaque._rows, "each": Opaque._each, "whole": Opaque._whole}
 
 
-def _wires(data: object) -> tuple[Wire, ...]:
+def _wires(data: object) -> tuple[PartWire, ...]:
     """Wires from plain data, which may come from a file."""
     wires = []
     for item in data if isinstance(data, tuple) else (None,):
         match item:
             case (str(name), str(kind), tuple(shape), axis) if all(map(_is_size, (*shape, axis))):
-                wires.append(Wire(name, kind, tuple(shape), axis))
+                wires.append(PartWire(name, kind, tuple(shape), axis))
             case _:
                 raise ParameterError("a wire is (name, kind, shape, axis)", found=repr(item)[:80])
     return tuple(wires)
@@ -221,7 +221,7 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _join(column: object, wire: Wire, rows: int) -> Any:
+def _join(column: object, wire: PartWire, rows: int) -> Any:
     """The rows' tensors joined along the wire's axis."""
     if not wire.axis:
         return np.ascontiguousarray(column).reshape(wire.joined(rows))
@@ -229,7 +229,7 @@ def _join(column: object, wire: Wire, rows: int) -> Any:
     return np.ascontiguousarray(np.moveaxis(tensors, 0, wire.axis)).reshape(wire.joined(rows))
 
 
-def _storage(wire: Wire) -> Any:
+def _storage(wire: PartWire) -> Any:
     return object if wire.kind == "string" else wire.kind
 
 

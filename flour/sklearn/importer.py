@@ -39,7 +39,7 @@ from flour.modules import paused_collector
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.sklearn import versions
 from flour.sklearn.inputs import input_type, refuse_unreadable
-from flour.sklearn.validation import Refused, refused_by, with_checks
+from flour.sklearn.validation import RefusedInput, refused_by, with_checks
 
 
 def from_sklearn(
@@ -218,7 +218,7 @@ class EstimatorImporter(Importer):
         self._allow_python = allow_python
         self._frames: dict[Node, tuple[str, ...]] = {}
         #: The values that each step refuses of the node that reaches it, in the order of the steps.
-        self.asked: list[tuple[Node, Refused]] = []
+        self.asked: list[tuple[Node, RefusedInput]] = []
 
     # --- children ----------------------------------------------------------------------------
 

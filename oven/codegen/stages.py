@@ -31,7 +31,7 @@ from flour.ops.linear import Linear
 from flour.ops.require import RequireFinite
 from flour.ops.structure import Concat, TakeText
 from objectstore import Blob
-from oven.codegen.emitter import BYTES, Body, Scope, Slot
+from oven.codegen.emitter import BYTES, Body, ParameterSlot, Scope
 from oven.codegen.ports import Port, View, arrives
 
 FUSED, KERNEL, PYTHON, LABELS = "fused", "kernel", "python", "labels"
@@ -59,7 +59,7 @@ class Stage:
     outputs: tuple[Node, ...]
     name: str = ""
     source: str = ""
-    slots: tuple[Slot, ...] = ()
+    slots: tuple[ParameterSlot, ...] = ()
     #: Memory for one row whose size depends on the data.
     rooms: tuple[Room, ...] = ()
     #: For each output passed on as stored numbers: the bound of stored numbers in a row.
@@ -272,7 +272,7 @@ class _Maker:
 
     def _with_code(self, stage: Stage) -> Stage:
         """The stage with its code."""
-        writer = _Writer(stage, self.views, exact=self.exact)
+        writer = _StageWriter(stage, self.views, exact=self.exact)
         body = writer.write()
         fused = stage.kind == FUSED
         name = "fused_rows" if fused else "kernel_" + stage.nodes[-1].op.name.lower()
@@ -300,7 +300,7 @@ def _passing_cost(item: Node) -> int:
     return _SPARSE * max(item.type.width, NARROW) if item.type.sparse else item.type.width
 
 
-class _Writer:
+class _StageWriter:
     """Writes one native stage."""
 
     def __init__(self, stage: Stage, views: Views, *, exact: bool) -> None:

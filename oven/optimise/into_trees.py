@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from flour.core.node import Node
 from flour.core.op import Op
 from flour.ops.trees.walk import Walk
-from oven.optimise.concat_chain import Part
+from oven.optimise.concat_chain import ChainPart
 from oven.optimise.pattern import Match
 from oven.optimise.thresholds import Floats
 
 
-def chain(m: Match, part: Part, last: type[Op], between: Callable[[Node], bool]) -> list[Node]:
+def chain(m: Match, part: ChainPart, last: type[Op], between: Callable[[Node], bool]) -> list[Node]:
     """The nodes from a part down to an operator `last`, if only trees read them; else none.
 
     `between` says which nodes may come before the last one.

@@ -22,7 +22,7 @@ from flour.core.op import Op
 _O = TypeVar("_O", bound=Op)
 
 
-class Facts:
+class ProgramFacts:
     """Facts about the program around a match, for rules."""
 
     def __init__(self, roots: Sequence[Node]) -> None:
@@ -86,7 +86,7 @@ class Facts:
 class Match:
     """A pattern that fitted: the nodes by name, and the program around them."""
 
-    def __init__(self, root: Node, facts: Facts) -> None:
+    def __init__(self, root: Node, facts: ProgramFacts) -> None:
         self.root, self.facts = root, facts
         self.nodes: dict[str, Node] = {}
         self.lists: dict[str, tuple[Node, ...]] = {}
@@ -234,7 +234,7 @@ def chain(*classes: type[Op], name: str = "steps") -> Callable[[Pattern], Chaine
     return lambda inner: Chained(classes, name, inner)
 
 
-def match(pattern: Pattern, item: Node, facts: Facts) -> Match | None:
+def match(pattern: Pattern, item: Node, facts: ProgramFacts) -> Match | None:
     """The match of the pattern at this node, or None."""
     candidate = Match(item, facts)
     return candidate if pattern.fits(item, candidate) else None

@@ -76,10 +76,10 @@ def parse(text: str, where: str = "config.pbtxt") -> Message:
             where=where,
             found=f"{len(text):,} characters, at most {MAX_TEXT:,} are read",
         )
-    return _Reader(text, where).whole()
+    return _TokenReader(text, where).whole()
 
 
-class _Reader:
+class _TokenReader:
     """Walks over the tokens of one text; `_at` is the next one."""
 
     def __init__(self, text: str, where: str) -> None:

@@ -20,7 +20,7 @@ from runtime.workers.desired import NOTHING, Name, Version
 log = logging.getLogger("pretzel.workers")
 
 
-class Replica:
+class ChangeFollower:
     """Follows changes one by one. For one thread."""
 
     def __init__(self, runtime: Runtime, located: Callable[[str], Path] = Path) -> None:

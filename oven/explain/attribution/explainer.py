@@ -16,7 +16,7 @@ from flour.language.flow import Flow
 from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, shares_of, terms
 from oven.explain.attribution.tree_code import by_covers, to_background
 from oven.explain.attribution.tree_tables import Numbers, TreePaths
-from oven.explain.attribution.words import Counted, Documents, counted_of
+from oven.explain.attribution.words import CountedWords, Documents, counted_of
 from oven.plans.attribution import Attribution
 from oven.plans.plan import Plan, bakers
 
@@ -52,7 +52,7 @@ class Explainer:
         return bakers[-1](Flow(nodes), exact=self.plan.exact, background=False)
 
     @cached_property
-    def counted(self) -> dict[int, Counted]:
+    def counted(self) -> dict[int, CountedWords]:
         """The linear terms that count words, by their numbers."""
         every = ((i, counted_of(term)) for i, term in enumerate(self.terms.linear))
         return {i: counted for i, counted in every if counted is not None}

@@ -42,7 +42,7 @@ STEP = np.dtype(
 )
 
 
-class Tables(NamedTuple):
+class PathTables(NamedTuple):
     """Some trees of an ensemble, ready for native code."""
 
     steps: NDArray[Any]
@@ -207,11 +207,11 @@ class TreePaths:
     # --- the tables ----------------------------------------------------------------------------
 
     @cached_property
-    def kept(self) -> tuple[Tables, ...]:
+    def kept(self) -> tuple[PathTables, ...]:
         """The tables of all trees, where they take little memory."""
         return tuple(self._tables(part) for part in self._parts())
 
-    def tables(self) -> Iterator[Tables]:
+    def tables(self) -> Iterator[PathTables]:
         """The tables, some trees after the others."""
         if len(self.inner) <= MOST:
             yield from self.kept
@@ -232,7 +232,7 @@ class TreePaths:
         if part:
             yield part
 
-    def _tables(self, trees: Sequence[int]) -> Tables:
+    def _tables(self, trees: Sequence[int]) -> PathTables:
         op, roots = self.op, np.asarray(self.op.roots.array).astype(np.int64)[list(trees)]
         first = np.full(len(self.inner), -1)
         counts = self.steps[roots] - 2  # no edge leads to the root
@@ -258,7 +258,7 @@ class TreePaths:
         ends = (address + size * starts, address + size * (starts + counts))
         targets = np.asarray(op.target.array)[list(trees)]
         runs = np.stack([*ends, -(-points // LANES), targets], axis=1).astype(np.int64)
-        return Tables(steps, numbers, runs, len(self.levels), int(runs[:, 2].max()), {})
+        return PathTables(steps, numbers, runs, len(self.levels), int(runs[:, 2].max()), {})
 
     def _fill(self, steps: NDArray[Any], edges: Places, first: Places, place: Places) -> None:
         above, before = self.parent[edges], self.before[edges]

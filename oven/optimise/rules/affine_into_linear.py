@@ -23,7 +23,7 @@ from flour.ops.elementwise import Add, Subtract
 from flour.ops.linear import Linear
 from objectstore import Blob
 from oven.optimise.affine import HUGE, MOST_CANCELLATION, STEPS, Affine, Numbers, compose, dtype_of
-from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import REASSOCIATES, Rule
 
@@ -36,7 +36,7 @@ class Scaled(NamedTuple):
     moves: bool = False
 
 
-def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
+def _scaled(m: Match, part: ChainPart, weights: Numbers, bias: Numbers) -> Scaled:
     """A part without its scaling steps, if they can be folded into the weights."""
     steps: list[Node] = []
     item, reader = part.item, part.reader
