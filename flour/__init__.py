@@ -15,8 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flour.core.errors import FlourError
-from flour.core.extension_points import declare, extension, imported
-from flour.core.model_formats import FORMATS, ModelFormat, register
+from flour.core.model_formats import FORMATS, ModelFormat, importing, register
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from flour.language.flow import Flow, outputs, where
 from flour.language.sources import (
@@ -30,6 +29,7 @@ from flour.language.sources import (
     tokens,
     vector,
 )
+from flour.modules import imported
 
 if TYPE_CHECKING:
     from flour.boosters.lightgbm import from_lightgbm
@@ -85,66 +85,40 @@ __all__ = [
     "where",
 ]
 
-
-#: What the language and its operators call although it stands above them: one line each, imported
-#: when it is first asked for. `flour.core.extension_points` says how.
-for _point, _places in {
-    "apply": ("flour.language.flow:apply",),
-    "operators": ("flour.modules:load_operator",),
-    "bundle": ("flour.ops.record:bundle",),
-    "column": ("flour.ops.record:column",),
-    "columns": ("flour.ops.record:columns",),
-    "take": ("flour.ops.structure:take",),
-    "adapters": ("flour.modules:load_adapter",),
-    "onnx_adapters": ("flour.modules:load_onnx",),
-    "opaque_session": ("flour.onnx.ort:Held",),
-    "late_flow": ("flour.language.late:LateFlow",),
-    "graph": ("flour.language.graphs:word",),
-    "graph_file": ("flour.language.graph_file:word",),
-    "remote_model": ("flour.language.remote:word",),
-}.items():
-    declare(_point, *_places)
-
 #: The importers, by the files that they read: `from_lightgbm` and so on.
-_ORIGINALS = "flour.sklearn.originals"
 register(
     ModelFormat("lightgbm", (".txt", ".lgb", ".bst", ".model"), begins=b"tree"),
     "flour.boosters.lightgbm",
-    f"{_ORIGINALS}:lightgbm_answers",
 )
 register(
     ModelFormat("xgboost", (".json", ".ubj", ".model", ".bst", ".xgb", ".deprecated")),
     "flour.boosters.xgboost",
-    f"{_ORIGINALS}:xgboost_answers",
 )
-register(ModelFormat("onnx", (".onnx",)), "flour.onnx", f"{_ORIGINALS}:onnx_answers")
+register(ModelFormat("onnx", (".onnx",)), "flour.onnx")
 register(
     ModelFormat("sklearn", (".joblib", ".pkl", ".pickle"), runs_code=True),
     "flour.sklearn.importer",
-    f"{_ORIGINALS}:estimator_answers",
 )
 register(ModelFormat("skops", (".skops",)), "flour.sklearn.skops_file")
 
 
-#: The words of graphs, by the extension point that has them: imported when the first one is used.
-_GRAPHS = {
-    **dict.fromkeys(
-        ("ensemble", "fetch", "first_match", "model", "plan", "repeat", "switch"), "graph"
-    ),
-    **dict.fromkeys(("load_graph", "save_graph"), "graph_file"),
-    "call": "remote_model",
-}
-
-
 #: Modules of functions that few processes need.
-_LATER = {"show": "flour.language.show_html", "to_onnx": "flour.onnx.export.writer"}
+_LATER = {
+    "call": "flour.language.remote",
+    **dict.fromkeys(("load_graph", "save_graph"), "flour.language.graph_file"),
+    **dict.fromkeys(
+        ("ensemble", "fetch", "first_match", "model", "plan", "repeat", "switch"),
+        "flour.language.graphs",
+    ),
+    "show": "flour.language.show_html",
+    "to_onnx": "flour.onnx.export.writer",
+}
 
 
 def __getattr__(name: str) -> object:
     if name in _LATER:
         return getattr(imported(_LATER[name]), name)
-    if name in _GRAPHS:
-        return extension(_GRAPHS[name])(name)
-    if name.startswith("from_") and name.removeprefix("from_") in FORMATS:
-        return extension(name)
+    form = name.removeprefix("from_")
+    if form != name and form in FORMATS:
+        return getattr(importing(form), name)
     raise AttributeError(f"module 'flour' has no attribute {name!r}")

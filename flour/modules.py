@@ -1,4 +1,4 @@
-"""Which module has an operator, or an adapter: only that one is imported.
+"""Modules of ours, imported when they are first needed: which one has an operator, or an adapter.
 
 flour/modules_index.py is written by scripts/generate.py. Where it does not know a name, or is out
 of date, every module is imported: slower, and the same result.
@@ -6,28 +6,58 @@ of date, every module is imported: slower, and the same result.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pkgutil import walk_packages
-
-from flour.core.extension_points import imported
-from flour.modules_index import ADAPTERS, ONNX, OPERATORS
+from types import ModuleType
 
 #: The folders whose modules define operators or adapters.
 _FOLDERS = ("flour.ops", "flour.sklearn.estimators", "flour.boosters", "flour.onnx")
 
 
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Inside, nothing looks for garbage.
+
+    Importing modules and baking make objects that stay. They are enough to set off a look at all
+    objects of the process, which takes longer than both where large libraries are loaded.
+    """
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
+def imported(name: str) -> ModuleType:
+    """A module of ours, imported while the collector pauses."""
+    with paused_collector():
+        return import_module(name)
+
+
 def load_operator(name: str) -> None:
     """Import the module of the operator of this name; without a name, every operator."""
+    from flour.modules_index import OPERATORS
+
     _load(OPERATORS, name, _FOLDERS[:1])
 
 
 def load_adapter(name: str) -> None:
     """Import the module that adapts the class of this dotted name; without a name, every one."""
+    from flour.modules_index import ADAPTERS
+
     _load(ADAPTERS, name, _FOLDERS[:-1])
 
 
 def load_onnx(name: str) -> None:
     """Import the adapters of this "domain:operator" of ONNX; without a name, every one."""
+    from flour.modules_index import ONNX
+
     _load(ONNX, name, _FOLDERS[-1:])
 
 

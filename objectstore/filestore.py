@@ -66,7 +66,7 @@ class FileStore(Store):
         self._blobs = self.directory / "blobs"
         self._mapped: WeakValueDictionary[str, Blob | Strings] = WeakValueDictionary()
         self._sizes: dict[str, int] = {}
-        #: What owners were released of and may have to be freed, and after how many calls.
+        #: Parameters that owners released, which may have to be freed, and after how many calls.
         self._released, self._releases = frozenset[str](), 0
         self.directory.mkdir(parents=True, exist_ok=True)
         for part in ("blobs", "owners", "quarantine"):

@@ -74,7 +74,7 @@ class TableRecord(NamedTuple):
     data: ArrayRecord
 
 
-class Contents(NamedTuple):
+class ContainerContents(NamedTuple):
     """Everything a container holds, checked; the manifest is still text."""
 
     arrays: dict[str, ArrayRecord]
@@ -107,7 +107,7 @@ def encode(manifest: bytes, parameters: Iterable[Parameter]) -> list[Chunk]:
     return chunks
 
 
-def decode(buffer: NDArray[np.uint8], where: str) -> Contents:
+def decode(buffer: NDArray[np.uint8], where: str) -> ContainerContents:
     """The checked contents of a container; `ArchiveError` if anything is wrong with it."""
     arrays, tables, manifest = _decode_header(buffer, where)
     start = _HEADER.size
@@ -118,7 +118,7 @@ def decode(buffer: NDArray[np.uint8], where: str) -> Contents:
     _check_places(array_list, end + manifest, len(buffer), where)
     table_list = _decode_tables(buffer[split:end].tobytes(), array_list, where)
     _check_owned(array_list, table_list, where)
-    return Contents(
+    return ContainerContents(
         {record.digest: record for record in array_list},
         {record.digest: record for record in table_list},
         buffer[end : end + manifest].tobytes(),

@@ -151,7 +151,7 @@ def _map(descriptor: int, size: int) -> NDArray[np.uint8]:
     # Arrays keep the base alive; when the last one is freed, the file is unmapped. Not at exit:
     # arrays may still be in use then, and the kernel unmaps everything anyway.
     finalize(buffer.base, _unmap, address).atexit = False
-    _mappings[address] = _Mapping(size)
+    _mappings[address] = _MappedArrays(size)
     return buffer
 
 
@@ -163,7 +163,7 @@ def _unmap(address: int) -> None:
 
 
 @dataclass(slots=True)
-class _Mapping:
+class _MappedArrays:
     """The size of a mapping, and the first pages of the arrays in it that are mapped apart."""
 
     size: int
@@ -171,7 +171,7 @@ class _Mapping:
 
 
 #: Mappings by address.
-_mappings: dict[int, _Mapping] = {}
+_mappings: dict[int, _MappedArrays] = {}
 #: First pages of all arrays that are mapped apart, of all mappings.
 _apart: set[int] = set()
 

@@ -50,7 +50,7 @@ def say(at: int, text: str) -> None:
 
 @contextmanager
 def captured() -> Iterator[list[str]]:
-    """What is said meanwhile, instead of showing it."""
+    """Collect what is said meanwhile, instead of showing it."""
     global _sink  # noqa: PLW0603 (the one entry is a variable so that tests can stand behind it)
     said: list[str] = []
     before, _sink = _sink, said.append
@@ -61,5 +61,5 @@ def captured() -> Iterator[list[str]]:
 
 
 def asked() -> bool:
-    """Whether anybody wants to know anything."""
+    """True if anybody wants to know anything."""
     return level() > 0 or bool(os.environ.get("PRETZEL_DUMP"))

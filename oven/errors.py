@@ -1,4 +1,4 @@
-"""What can go wrong between a program and its native code.
+"""Errors on the way between a program and its native code.
 
 FlourError (flour.core.errors)
 ├── CompileError     our emitted code did not compile: a bug here, the source is attached

@@ -164,7 +164,7 @@ class Model:
             part = part if labels is None else part.input(0)
             bakes = labels is not None or method.late or not alone
             self.parts[key] = oven.bake(part, exact=self.plan.exact) if bakes else self.plan
-        answer = Answer(self.parts[key], wants_rows=self._wants_rows)
+        answer = EstimatorMethod(self.parts[key], wants_rows=self._wants_rows)
         if labels is not None:
             answer.converted = labels
         else:
@@ -258,7 +258,7 @@ class Model:
     transform = Offered("features", "distances", doc="The transformed rows.")
 
 
-class Answer:
+class EstimatorMethod:
     """One of an estimator's methods: what a plan answers for rows, as the estimator would."""
 
     def __init__(self, plan: oven.Plan, *, wants_rows: bool) -> None:

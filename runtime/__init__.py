@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flour.core.extension_points import code_users, declare, imported
+from flour.core.code_users import code_users
 from flour.core.provenance import belongs_to_us
+from flour.modules import imported
+from runtime.service.extension_points import declare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,7 +31,7 @@ METHODS = {
 }
 
 
-class Mismatch(NamedTuple):
+class OutputMismatch(NamedTuple):
     """Where one output differs, and by how much."""
 
     output: str
@@ -170,13 +170,13 @@ def _forms(inputs: Mapping[str, Type], rows: object) -> Iterator[tuple[str, int 
             yield "a single row", place, listed[place]
 
 
-def compare(name: str, got: object, want: object, tolerance: float) -> Mismatch | None:
+def compare(name: str, got: object, want: object, tolerance: float) -> OutputMismatch | None:
     """Where `got` is not `want`, or None; what there is nothing to compare with is right."""
     if want is None:
         return None
     got, want = _dense(got), _dense(want)
     if got.shape != want.shape:
-        return Mismatch(name, tuple(range(len(want))), len(want), np.inf)
+        return OutputMismatch(name, tuple(range(len(want))), len(want), np.inf)
     if want.dtype.kind in "OUSb" or got.dtype.kind in "OUSb":
         bad = np.asarray(got != want)
         return _mismatch(name, bad, np.inf)
@@ -189,11 +189,11 @@ def compare(name: str, got: object, want: object, tolerance: float) -> Mismatch 
     return _mismatch(name, ~same, float(worst.max()) if worst.size else 0.0)
 
 
-def _mismatch(name: str, bad: NDArray[np.bool_], worst: float) -> Mismatch | None:
+def _mismatch(name: str, bad: NDArray[np.bool_], worst: float) -> OutputMismatch | None:
     if not bad.any():
         return None
     rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
-    return Mismatch(name, tuple(int(i) for i in rows), len(bad), worst)
+    return OutputMismatch(name, tuple(int(i) for i in rows), len(bad), worst)
 
 
 def _dense(value: object) -> NDArray[Any]:

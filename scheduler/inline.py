@@ -50,10 +50,10 @@ class _Here(threading.local):
     """State of the calling thread; it ends with the thread."""
 
     tally: Tally | None = None
-    owner: _Owner | None = None
+    owner: _ThreadOwner | None = None
 
 
-class _Owner:
+class _ThreadOwner:
     """Lives as long as its thread, so a weak reference to it tells when the thread has ended."""
 
     __slots__ = ("__weakref__",)
@@ -140,7 +140,7 @@ class InlineEngine:
     def _enter(self) -> Tally:
         """Make the calling thread's tally; it joins the totals when the thread has ended."""
         tally = Tally(BufferPool(self._factory))
-        here, owner = self._here, _Owner()
+        here, owner = self._here, _ThreadOwner()
         here.tally, here.owner = tally, owner
         tallies, gone = self._tallies, self._gone
 

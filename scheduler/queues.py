@@ -308,7 +308,7 @@ class Fresh:
 
     def take(self, now: float) -> tuple[RunningJob, int]:
         """Take out the next chunk to start: its job and its index."""
-        running = self._overdue(now) or self._best()
+        running = self._overdue(now) or self._levels[self._order[0]].pop()
         level = self._levels[running.job.priority]
         if not running.cursor:
             level.learn(running.job.key, running.ahead, now - running.arrival)
@@ -352,9 +352,6 @@ class Fresh:
             level = self._levels[running.job.priority] = FairQueue(self._rules.burst)
             self._order = sorted(self._levels, reverse=True)
         level.push(running)
-
-    def _best(self) -> RunningJob:
-        return self._levels[self._order[0]].pop()
 
     def _overdue(self, now: float) -> RunningJob | None:
         """The job that has waited longest, if that is too long and it is its turn."""

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from flour.language.adapters import ADAPTERS, NOT_NATIVE, load_adapters, public_name
+from flour.language.adapters import ADAPTERS, NOT_NATIVE, public_name
+from flour.modules import load_adapter
 
 NATIVE, PLANNED, REFUSED = "native", "planned", "refused"
 #: What takes documents or words.
@@ -44,7 +45,7 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     """Every estimator of the library in the order of the page."""
-    load_adapters()
+    load_adapter("")
     return sorted(_row(name) for name in _names())
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from class_names import ambiguous
 from module_graph import Rooms, circles, import_graph, parsed, rooms
 from private_reaches import private_reaches
 from request_path import request_path
@@ -49,6 +50,7 @@ BOUNDS = {
     "lines of a function: median": Bound(6, 6),
     "lines of a function: longest": Bound(60, 60),
     "functions without annotations": Bound(0, 0),
+    "class names with two meanings": Bound(38, 0),
     "parameters: bare Any": Bound(275, 100),
     "tests: private reaches": Bound(0, 0),
     "request: files": Bound(11, 6),
@@ -73,6 +75,7 @@ def measured(root: Path) -> dict[str, float]:
         **_of_files([path.read_text(encoding="utf-8").splitlines() for path in paths]),
         **_of_imports(root),
         **_of_functions(functions),
+        "class names with two meanings": len(ambiguous(paths)),
         "tests: lines": sum(_lines(path) for path in (root / "tests").rglob("*.py")),
         "tests: private reaches": len(private_reaches(root, (*PACKAGES, "bench"))),
         **_of_suite(root / SUITE_TIMES),

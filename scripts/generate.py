@@ -26,11 +26,11 @@ sys.path.insert(0, str(ROOT))
 from operators_page import snake  # noqa: E402 (as above)
 
 from flour.core.op import REGISTRY, Op  # noqa: E402 (the checkout comes first)
-from flour.language.adapters import ADAPTERS, load_adapters  # noqa: E402 (as above)
-from flour.modules import load_onnx  # noqa: E402 (as above)
+from flour.language.adapters import ADAPTERS  # noqa: E402 (as above)
+from flour.modules import load_adapter, load_onnx  # noqa: E402 (as above)
 from flour.onnx import registry  # noqa: E402 (as above)
 
-load_adapters()
+load_adapter("")
 
 KINDS = {
     "Array": "ArrayLike",

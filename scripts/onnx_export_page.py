@@ -18,8 +18,8 @@ import flour
 from flour.core.errors import UnsupportedSetting
 from flour.core.source import Source
 from flour.language.flow import source
+from flour.modules import load_operator
 from flour.onnx.export.writer import FORMS, load, reason
-from flour.ops import load as load_operators
 from tests.cases import CASES, Case
 
 INTRODUCTION = """# Operators as ONNX
@@ -46,7 +46,7 @@ def nodes(case: Case) -> set[str]:
 def page() -> str:
     """The page."""
     load()
-    load_operators()
+    load_operator("")
     found: dict[str, list[Case]] = defaultdict(list)
     for case in CASES:
         if not isinstance(case.op, Source):

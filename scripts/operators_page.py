@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from flour import Flow
 from flour.core.op import REGISTRY, Op
-from flour.ops import load
+from flour.modules import load_operator
 
 INTRODUCTION = """# Operators
 
@@ -34,7 +34,7 @@ file in `flour/ops`. [Adding an operator](adding-an-operator.md) tells how to ad
 
 def families() -> dict[str, list[type[Op]]]:
     """Every operator by the file it is in."""
-    load()
+    load_operator("")
     found: dict[str, list[type[Op]]] = {}
     for name in sorted(REGISTRY):
         kind = REGISTRY[name]

@@ -22,7 +22,7 @@ from flour.core.sparse import Sparse
 from flour.core.types import Vector
 from objectstore import Blob
 from oven.codegen.stages import Stage, Value, is_text, row_bytes
-from oven.codegen.string_cells import Cells
+from oven.codegen.string_cells import TextCells
 from oven.plans.plan import Plan
 from oven.run.columns import given as column_of
 from oven.run.columns import lengths, settled, unfilled
@@ -405,7 +405,7 @@ def _entries(
 def _block(found: Any, value: Value, memory: Memory) -> NDArray[Any]:
     if not is_text(value.type):
         return np.ascontiguousarray(found)
-    assert isinstance(found, Cells)
+    assert isinstance(found, TextCells)
     text = np.frombuffer(found.text, np.uint8)
     start = memory.add("text", text)
     moved = np.array(found, np.int64)

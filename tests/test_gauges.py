@@ -102,14 +102,16 @@ def test_a_tree_is_measured(tmp_path: Path) -> None:
     files = {
         "flour/__init__.py": "",
         "flour/one.py": "import oven.two\n\ndef f(a: Any, b: list[Any]) -> Any:\n    return a\n",
-        "oven/two.py": "import flour.one\ndef g(self, c):\n    _x = c\n",
+        "flour/two.py": "class A: ...\n",
+        "oven/two.py": "import flour.one\nclass _A: ...\ndef g(self, c):\n    _x = c\n",
         "tests/flour/test_it.py": "from oven.two import _x\n",
         gauges.SUITE_TIMES: '{"seconds": 90.0}\n{"seconds": 120.0, "whole": true}\n'
         '{"seconds": 30.0, "whole": false}\n',
     }
     found = gauges.measured(planted(tmp_path, files))
-    assert found["product: lines"] == 7
-    assert found["product: lines that are not blank"] == 6
+    assert found["product: lines"] == 9
+    assert found["product: lines that are not blank"] == 8
+    assert found["class names with two meanings"] == 1
     assert found["circles of imports"] == 1
     assert found["largest circle: files"] == 2
     assert found["functions without annotations"] == 1

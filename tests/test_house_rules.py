@@ -24,7 +24,7 @@ LONGEST_FUNCTION = 60
 MOST_ENVIRONMENT_VARIABLES = 10
 
 # Only importers may know a training library or read a pickle, and only when they are called.
-IMPORTERS = ("flour/sklearn/*", "flour/onnx/*")
+IMPORTERS = ("flour/sklearn/*", "flour/onnx/*", "flour/sessions/*")
 # Where users' data frames, sparse matrices and tables come in.
 COERCION = (
     "flour/data/*",

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from flour.core import extension_points
 from tests.house import PACKAGES, ROOT, files, parsed, run_python
 
 pytestmark = pytest.mark.once
@@ -72,23 +71,6 @@ def test_circles_are_seen() -> None:
 def test_no_large_circle_of_imports() -> None:
     large = [sorted(each) for each in circles(imported()) if len(each) > LARGEST_CIRCLE]
     assert large == []
-
-
-@pytest.mark.parametrize("point", extension_points.declared())
-def test_every_extension_point_leads_somewhere(point: str) -> None:
-    assert all(callable(each) for each in extension_points.extensions(point))
-
-
-def test_a_point_that_nothing_extends_says_so() -> None:
-    with pytest.raises(LookupError, match="nothing extends 'no_such_point'"):
-        extension_points.extension("no_such_point")
-
-
-def test_what_is_declared_twice_is_there_once() -> None:
-    extension_points.declare("twice", "math:floor", "math:ceil")
-    extension_points.declare("twice", "math:floor")
-    assert [each.__name__ for each in extension_points.extensions("twice")] == ["floor", "ceil"]
-    assert extension_points.extension("twice").__name__ == "ceil"
 
 
 def test_the_language_does_not_load_the_compiler() -> None:

@@ -11,8 +11,8 @@ import pytest
 import flour
 from flour import modules_index
 from flour.core.op import REGISTRY, operator
-from flour.language.adapters import ADAPTERS, adapts, load_adapters
-from flour.modules import load_onnx
+from flour.language.adapters import ADAPTERS, adapts
+from flour.modules import load_adapter, load_onnx
 from flour.onnx import registry
 from flour.sklearn.validation import PICKS
 from oven.optimise.rules import RULES
@@ -28,7 +28,7 @@ HINT = "run scripts/generate.py, which writes the indexes"
 EACH_MODULE = """
 import json, os, sys
 import flour
-from flour.core.extension_points import imported
+from flour.modules import imported
 from flour.core.op import REGISTRY
 from flour.language.adapters import ADAPTERS
 from flour.modules_index import ADAPTERS as OF_ADAPTERS, ONNX, OPERATORS
@@ -96,7 +96,7 @@ assert InferenceSession(onnx.load(sys.argv[1])).run(None, {"x": [[1.0, 2.0, 3.0]
 
 
 def test_the_indexes_have_every_operator_adapter_and_rule() -> None:
-    load_adapters()
+    load_adapter("")
     load_onnx("")
     onnx = {":".join(key): known[0][1] for key, known in registry.ADAPTERS.items()}
     assert _modules(onnx) == modules_index.ONNX, HINT
@@ -147,7 +147,7 @@ def test_a_name_that_nothing_has_is_none() -> None:
 
 def test_an_adapter_from_outside_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "sklearn.linear_model.Ridge"
-    load_adapters()
+    load_adapter("")
     ours = ADAPTERS[name]
     monkeypatch.setitem(ADAPTERS, name, ours)
 
@@ -163,7 +163,7 @@ def test_an_adapter_from_outside_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_import_leaves_the_collector_as_it_was() -> None:
     code = (
         "import gc, flour\n"
-        "from flour.core.extension_points import imported\n"
+        "from flour.modules import imported\n"
         "imported('flour.ops.spline'); assert gc.isenabled()\n"
         "gc.disable(); imported('flour.ops.svm'); assert not gc.isenabled()\n"
     )

@@ -40,10 +40,10 @@ class Pretzel(Contestant):
 
     def start(self) -> None:
         """Import what loading plans needs, and make the runtime."""
-        from flour import ops
+        from flour.modules import load_operator
         from runtime import Runtime
 
-        ops.load()
+        load_operator("")
         _aim(self.level)
         self._paths: dict[str, Path] = {}
         if not self.options.get("rules", True):

@@ -29,7 +29,7 @@ _MAX_DEPTH = 64
 
 def loads(raw: bytes) -> Any:
     """The value in these bytes; ValueError for anything that is not exactly one value."""
-    reader = _Reader(raw)
+    reader = _UbjsonReader(raw)
     try:
         value = reader.value(reader.mark(), 0)
     except (struct.error, IndexError, UnicodeDecodeError) as problem:
@@ -37,7 +37,7 @@ def loads(raw: bytes) -> Any:
     return value
 
 
-class _Reader:
+class _UbjsonReader:
     """Reads values one after the other."""
 
     def __init__(self, raw: bytes) -> None:

@@ -30,7 +30,7 @@ _MAX_WORDS = 1 << 19  # XGBoost knows categories below 2**24
 Data = Mapping[str, Any]
 
 
-class Model(NamedTuple):
+class XgboostModel(NamedTuple):
     """The content of a model file, checked as far as reading it goes."""
 
     width: int
@@ -69,14 +69,14 @@ def from_xgboost(model: object, *, rounds: int | None = None, covers: bool = Fal
     return outputs(**predictions) if leaves is None else outputs(**predictions, leaves=leaves)
 
 
-def columns(model: Model, x: Flow, to: Importer) -> Flow:
+def columns(model: XgboostModel, x: Flow, to: Importer) -> Flow:
     """The columns as the trees number them; XGBoost knows no category it was not trained on."""
     found = coded(x, model.categories, to, strict=True)
     by_name = isinstance(x.type, Record) and not model.categories
     return found.cast("float32") if by_name else found
 
 
-def parse(model: object) -> Model:
+def parse(model: object) -> XgboostModel:
     """The content of a model: a file, a booster or a wrapper."""
     with _reading():
         return _model(_data(model))
@@ -129,7 +129,7 @@ def _decode(raw: bytes) -> Any:
     return ubjson.loads(raw)
 
 
-def _model(data: Any) -> Model:
+def _model(data: Any) -> XgboostModel:
     learner = data["learner"]
     parameters = learner["learner_model_param"]
     booster = learner["gradient_booster"]
@@ -165,9 +165,9 @@ def _model(data: Any) -> Model:
             raise ValueError(f"{table.size} weights for {width} features and {columns} columns")
         table = table.reshape(width + 1, columns)
         none = np.empty(0, np.int64)
-        return Model(**common, trees=(), info=none, weights=None, parallel=1, linear=table)
+        return XgboostModel(**common, trees=(), info=none, weights=None, parallel=1, linear=table)
     weights = np.array(booster["weight_drop"], np.float32) if name == "dart" else None
-    return Model(**common, **_with_trees(inner, columns, weights), linear=None)
+    return XgboostModel(**common, **_with_trees(inner, columns, weights), linear=None)
 
 
 def _with_trees(inner: Data, columns: int, weights: NDArray[np.float32] | None) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def _log(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def scores_of(
-    model: Model,
+    model: XgboostModel,
     x: Flow,
     rounds: int | None = None,
     *,
@@ -271,7 +271,7 @@ def scores_of(
 
 
 def _joined(
-    parts: list[dict[str, Any]], model: Model, *, in_place: bool
+    parts: list[dict[str, Any]], model: XgboostModel, *, in_place: bool
 ) -> tuple[dict[str, Any], Any, Any]:
     first_node = first_leaf = first_word = 0
     roots, shifted = [], []
@@ -302,7 +302,7 @@ def _joined(
 
 
 def _weighted_leaves(
-    value: NDArray[np.float32], model: Model, tree: int, *, in_place: bool
+    value: NDArray[np.float32], model: XgboostModel, tree: int, *, in_place: bool
 ) -> NDArray[np.float32]:
     """The values of a tree's leaves, times the tree's weight, which DART gives each.
 
@@ -460,7 +460,7 @@ def _bits(codes: NDArray[np.int64]) -> NDArray[np.uint32]:
 _EXPONENTIAL = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
 
 
-def converted(model: Model, scores: Flow) -> Flow:
+def converted(model: XgboostModel, scores: Flow) -> Flow:
     """The answer of Booster.predict from the margins, by the objective."""
     name = model.objective
     link = _LINKS.get(name, flat if name.startswith("rank:") else None)

@@ -23,7 +23,7 @@ _DEFAULT_LEFT = np.uint32(1 << 31)
 
 def loads(raw: bytes) -> dict[str, Any]:
     """The model in these bytes; ValueError where they are no model."""
-    reader = _Reader(raw)
+    reader = _StructReader(raw)
     if raw[:4] == b"binf":
         reader.take(4)
     try:
@@ -32,7 +32,7 @@ def loads(raw: bytes) -> dict[str, Any]:
         raise ValueError(f"damaged at byte {reader.at}: {problem}") from None
 
 
-class _Reader:
+class _StructReader:
     """Reads structs one after the other."""
 
     def __init__(self, raw: bytes) -> None:
@@ -63,7 +63,7 @@ class _Reader:
         return self.array(self.numbers("<Q", 8)[0], "<f4")
 
 
-def _learner(reader: _Reader) -> dict[str, Any]:
+def _learner(reader: _StructReader) -> dict[str, Any]:
     fields = reader.numbers("<fIiiiIII", _LEARNER)
     base, features, classes, attributes, _, version, _, targets = fields
     objective, name = reader.text(), reader.text()
@@ -84,19 +84,19 @@ def _learner(reader: _Reader) -> dict[str, Any]:
     }
 
 
-def _attributes(reader: _Reader) -> dict[str, str]:
+def _attributes(reader: _StructReader) -> dict[str, str]:
     (count,) = reader.numbers("<Q", 8)
     if count > len(reader.raw):
         raise ValueError(f"{count} attributes")
     return {reader.text(): reader.text() for _ in range(count)}
 
 
-def _linear(reader: _Reader) -> dict[str, Any]:
+def _linear(reader: _StructReader) -> dict[str, Any]:
     reader.take(_LINEAR)
     return {"model": {"weights": reader.floats()}}
 
 
-def _trees(reader: _Reader, *, dart: bool) -> dict[str, Any]:
+def _trees(reader: _StructReader, *, dart: bool) -> dict[str, Any]:
     count, parallel = reader.numbers("<ii", _FOREST)
     if not 0 <= count <= len(reader.raw) // _TREE:
         raise ValueError(f"{count} trees")
@@ -112,7 +112,7 @@ def _trees(reader: _Reader, *, dart: bool) -> dict[str, Any]:
     return {"gbtree": {"model": model}, "weight_drop": reader.floats()}
 
 
-def _tree(reader: _Reader) -> dict[str, Any]:
+def _tree(reader: _StructReader) -> dict[str, Any]:
     _, count, _, _, _, vector = reader.numbers("<iiiiII", _TREE)
     if vector > 1:
         raise ValueError("leaves that hold a vector")

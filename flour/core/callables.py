@@ -46,7 +46,7 @@ class Function:
         return self.place
 
 
-#: What this process has been told to run, by place: reading these again runs nothing new.
+#: Functions that this process has been told to run, by place: reading these again runs nothing new.
 _granted: dict[str, Function] = {}
 _numbers = count(1)
 _permitted: ContextVar[Allowed] = ContextVar("permitted", default=False)

@@ -1,4 +1,4 @@
-"""What operators write native code with: the values of one row, and the emitter's vocabulary.
+"""The means of writing native code: the values of one row, and the emitter's vocabulary.
 
 A stage is a loop over rows. Inside it a scalar is a local variable (`ScalarValue`) and a vector
 is a sequence of parts (`VectorValue`): a part that can say its j-th element (`at`) costs nothing
@@ -38,7 +38,7 @@ class Room(NamedTuple):
     most: int = 2**62
 
     def times(self, factor: int) -> Room:
-        """So many times as much."""
+        """Room for `factor` times as much."""
         return Room(self.each * factor, self.fixed * factor, min(self.most * factor, 2**62))
 
 
@@ -57,7 +57,7 @@ class ScalarValue(NamedTuple):
     dtype: str
 
 
-class Part(NamedTuple):
+class ColumnRun(NamedTuple):
     """A run of consecutive columns of a vector, `size` of them from column `start`.
 
     `at` takes the position within the part and may emit lines; `each` pushes (column number in
@@ -81,7 +81,7 @@ class VectorValue(NamedTuple):
     dtype: str
     width: int
     size: str
-    parts: tuple[Part, ...]
+    parts: tuple[ColumnRun, ...]
 
     def each(self, push: Push) -> None:
         """Emit code that pushes every element (of sparse parts: every stored one), in order."""
@@ -90,7 +90,7 @@ class VectorValue(NamedTuple):
 
     @property
     def dense(self) -> bool:
-        """Whether every part can say any of its elements."""
+        """True if every part can say any of its elements."""
         return all(part.at is not None for part in self.parts)
 
 
@@ -133,7 +133,7 @@ class PairsValue(NamedTuple):
 
 
 RowValue = ScalarValue | VectorValue
-#: What one operator hands to the next; documents and words stay inside a stage.
+#: A value that one operator hands to the next; documents and words stay inside a stage.
 Value = RowValue | TextValue | TokensValue | PairsValue
 
 
@@ -208,10 +208,10 @@ class Emitter(Protocol):
         """A local holding the address of memory for one row, as much as the data needs."""
 
     def hold(self, value: VectorValue) -> VectorValue:
-        """The same vector, dense, written to scratch once."""
+        """This vector, dense, written to scratch once."""
 
     def keep(self, value: VectorValue) -> VectorValue:
-        """The same vector, written to scratch once: of sparse parts, what is stored."""
+        """This vector, written to scratch once: of sparse parts, the stored numbers only."""
 
     def indexable(self, value: VectorValue) -> At:
         """A way to read any element cheaply, any number of times (held if it has to be)."""

@@ -10,8 +10,9 @@ answers rows as the model's own library does. Nothing is imported before it is n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 
-from flour.core.extension_points import declare
+from flour.modules import imported
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,18 @@ class ModelFormat:
 
 #: Every format by its name.
 FORMATS: dict[str, ModelFormat] = {}
+#: The modules of their importers.
+_MODULES: dict[str, str] = {}
 
 
-def register(known: ModelFormat, module: str, original: str = "") -> None:
-    """Add a format whose importer is in a module; `original` is where else its own answers are."""
-    FORMATS[known.name] = known
-    declare(f"from_{known.name}", f"{module}:from_{known.name}")
-    declare(f"original_{known.name}", original or f"{module}:original")
+def register(known: ModelFormat, module: str) -> None:
+    """Add a format whose importer is in a module."""
+    FORMATS[known.name], _MODULES[known.name] = known, module
+
+
+def importing(form: str) -> ModuleType:
+    """The module that imports models of a format."""
+    return imported(_MODULES[form])
 
 
 def with_ending(ending: str) -> list[ModelFormat]:

@@ -87,7 +87,7 @@ _INFIX = {
     "bitwise_or": "|",
     "bitwise_xor": "^",
 }
-#: What a block returns that does not end its function.
+#: The result of a block that does not end its function.
 _GOES_ON = object()
 
 
@@ -135,7 +135,7 @@ class _Range(NamedTuple):
     stop: object
 
 
-#: What stands for a call while code is written: it takes the emitter and the arguments.
+#: Writes a call's code in place of the call: it takes the emitter and the arguments.
 Macro = Callable[..., object]
 _MACROS: dict[Callable[..., object], Macro] = {}
 
@@ -172,10 +172,10 @@ def _called(
     if isinstance(function, type) and issubclass(function, tuple):  # a record
         return cast("Callable[..., Any]", function)(*values)
     if inspect.isfunction(function):
-        return _Writer(e, function).call(values, named)
+        return _CallWriter(e, function).call(values, named)
     given, name = [_plain(value) for value in values], function.__name__
     if name == "isnan":
-        held = e.let(*_with_dtype(given[0])).expr
+        held = e.let(_text(given[0]), getattr(given[0], "dtype", "")).expr
         return Code(f"({held} != {held})", "bool")
     if name in _INFIX:
         left, right = map(_text, given)
@@ -221,7 +221,7 @@ def sparse(
     """Return the vector whose stored columns, with their values, a function yields."""
 
     def each(push: Push) -> None:
-        writer = _Writer(e, function)
+        writer = _CallWriter(e, function)
         writer.push = push
         writer.call(values, {})
 
@@ -242,13 +242,9 @@ def _load(e: Emitter, memory: Memory, index: str) -> str:
     return e.load(memory.address, index, memory.dtype, constant=memory.constant)
 
 
-def _length(of: Any) -> object:
-    return len(of) if type(of) in (list, tuple) else Code(of.size, "int64")
-
-
 #: Functions of Python that are called while code is written.
 _STATIC: dict[object, Callable[..., Any]] = {
-    len: _length,
+    len: lambda of: len(of) if type(of) in (list, tuple) else Code(of.size, "int64"),
     range: lambda *ends: _Range(_text(ends[0]) if len(ends) > 1 else "0", ends[-1]),
     zip: lambda *many: list(zip(*many, strict=True)),
 }
@@ -257,7 +253,7 @@ _STATIC: dict[object, Callable[..., Any]] = {
 _source, _signature = cache(source_of), cache(inspect.signature)
 
 
-class _Writer:
+class _CallWriter:
     """Writes one call of a function."""
 
     def __init__(self, e: Emitter, function: Callable[..., Any]) -> None:
@@ -528,13 +524,13 @@ class _Writer:
         return _called(self.e, function, values, named)
 
 
-#: What writes each part of a function.
-_PARTS: dict[type, Callable[[_Writer, Any], Any]] = {
+#: The writer of each part of a function.
+_PARTS: dict[type, Callable[[_CallWriter, Any], Any]] = {
     kind: method
     for name, kind in vars(ast).items()
     if isinstance(kind, type) and issubclass(kind, ast.expr | ast.stmt)
     for suffix in ["_value" if issubclass(kind, ast.expr) else ""]
-    for method in [vars(_Writer).get(f"_{name.lower()}{suffix}")]
+    for method in [vars(_CallWriter).get(f"_{name.lower()}{suffix}")]
     if method is not None
 }
 
@@ -546,10 +542,6 @@ def _plain(value: object) -> object:
     if type(value) is tuple:
         return tuple(map(_plain, value))
     return Fitted(value, value.dtype.name) if isinstance(value, Blob) else value
-
-
-def _with_dtype(value: Any) -> tuple[str, str]:
-    return _text(value), getattr(value, "dtype", "")
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
-class Source(NamedTuple):
+class FunctionSource(NamedTuple):
     """A function's source."""
 
     body: list[ast.stmt]
@@ -20,7 +20,7 @@ class Source(NamedTuple):
     read: Counter[str]
 
 
-def source_of(function: Callable[..., Any]) -> Source:
+def source_of(function: Callable[..., Any]) -> FunctionSource:
     """Read a function."""
     (tree,) = ast.parse(_text_of(inspect.unwrap(function))).body
     assert isinstance(tree, ast.FunctionDef)
@@ -36,7 +36,7 @@ def source_of(function: Callable[..., Any]) -> Source:
             case ast.Attribute(value=ast.Name(id=name)):
                 read[name] -= 1  # it is not read for its dtype
     assigned.update(each.arg for each in tree.args.args if each.arg in assigned)
-    return Source(tree.body, assigned, read)
+    return FunctionSource(tree.body, assigned, read)
 
 
 def _stored(target: ast.expr) -> list[str]:

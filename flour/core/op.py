@@ -30,9 +30,9 @@ from flour.core.callables import Function
 from flour.core.callables import found as found_function
 from flour.core.chunked_array import Pieces, in_pieces
 from flour.core.errors import DamagedProgram, FlourError, ParameterError, nearest
-from flour.core.extension_points import extension
 from flour.core.raw_columns import Made, merged, merged_all
 from flour.core.types import ANYTHING, Extent, Type, extent_of, union
+from flour.modules import load_operator
 from objectstore import Blob, StoreError, Strings, combine
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ Parameter: TypeAlias = Blob | Strings
 Columns: TypeAlias = Any
 
 REGISTRY: dict[str, type[Op]] = {}
+#: Applies an operator to flows: flour/language/flow.py, which knows them, puts its `apply` here.
+appliers: list[Callable[..., Any]] = []
 
 
 class Arity(Enum):
@@ -102,7 +104,7 @@ class Op:
     #: For finite numbers, its own are no larger in magnitude than this, nor NaN.
     largest_result: ClassVar[float] = np.inf
 
-    #: What it does depends on what Python knows of characters, which is a version of Unicode.
+    #: It depends on what Python knows of characters, which is a version of Unicode.
     reads_characters: ClassVar[bool] = False
 
     #: Native code has the strings it makes in memory of its own, for those who read them there.
@@ -132,7 +134,7 @@ class Op:
             return
         cls.name = cls.__name__
         if not belongs_to_flour(cls.__module__):
-            extension("operators")(cls.name)  # so that ours of this name is found now, not later
+            load_operator(cls.name)  # so that ours of this name is found now, not later
         other = REGISTRY.get(cls.name)
         if other is not None and other.__module__ != cls.__module__:
             raise ParameterError(
@@ -186,7 +188,7 @@ class Op:
 
     def __call__(self, *inputs: Program) -> Program:
         """Apply this operator to flows (the fluent methods do the same)."""
-        made: Program = extension("apply")(self, *inputs)
+        made: Program = appliers[-1](self, *inputs)
         return made
 
     def replace(self, **fields: object) -> Self:
@@ -329,8 +331,15 @@ def operator(name: str) -> type[Op] | None:
     """
     for wanted in (name, ""):
         if name not in REGISTRY:
-            extension("operators")(wanted)
+            load_operator(wanted)
     return REGISTRY.get(name)
+
+
+def ours(name: str) -> type[Op]:
+    """The class of an operator that this package has."""
+    kind = operator(name)
+    assert kind is not None, f"no operator is called {name}"
+    return kind
 
 
 def _spelt(annotation: Any) -> str:
@@ -374,10 +383,6 @@ def _array(value: Any) -> Blob:
     return value if isinstance(value, Blob) else Blob.of(value)
 
 
-def _tables(values: Sequence[Any]) -> tuple[Strings, ...]:
-    return tuple(_table(value) for value in values)
-
-
 def _table(value: Any) -> Strings:
     return value if isinstance(value, Strings) else Strings.of(value)
 
@@ -400,7 +405,7 @@ _CANONICAL: dict[str, Callable[[Any], object]] = {
     "Arrays": _arrays,
     "Long": in_pieces,
     "Table": _table,
-    "Tables": _tables,
+    "Tables": lambda tables: tuple(map(_table, tables)),
     "float": float,
     "int": int,
     "bool": bool,

@@ -130,7 +130,7 @@ class Text:
         return f"Text({self.encoding!r}, {self.errors!r})" if self.encoding else "Text()"
 
 
-#: What may become of bytes that are none in the encoding.
+#: Ways to treat bytes that the encoding does not have.
 DECODE_ERRORS = ("strict", "ignore", "replace")
 
 
@@ -159,7 +159,7 @@ class Tokens:
         return "Tokens"
 
 
-#: What the keys of maps are; "" where rows are more than maps to numbers.
+#: The dtype of the keys of maps; "" where rows are more than maps to numbers.
 MAP_KEYS = ("", "string", "int64")
 
 

@@ -36,7 +36,7 @@ _VIEWS = b"vu"
 _INLINE = 12
 
 
-class _Schema(ctypes.Structure):
+class _ArrowSchema(ctypes.Structure):
     """ArrowSchema, up to its release."""
 
     _fields_ = (
@@ -47,7 +47,7 @@ class _Schema(ctypes.Structure):
     )
 
 
-class _Chunk(ctypes.Structure):
+class _ArrowArray(ctypes.Structure):
     """ArrowArray."""
 
     _fields_ = (
@@ -60,7 +60,7 @@ class _Chunk(ctypes.Structure):
     )
 
 
-class _Owned(_Chunk):
+class _Owned(_ArrowArray):
     """One that came out of a stream, and is given back with this object."""
 
     def __del__(self) -> None:
@@ -78,7 +78,7 @@ class _Stream(ctypes.Structure):
     )
 
 
-class _Cells(np.ndarray[Any, Any]):
+class _ViewedArray(np.ndarray[Any, Any]):
     """The array that others are views of; it keeps what its addresses point to."""
 
     __slots__ = ("kept",)
@@ -95,7 +95,7 @@ def text_cells(column: object) -> NDArray[Any] | None:
         return None
     if kind != _VIEWS and kind not in _OFFSETS:
         return None
-    made = np.ndarray.__new__(_Cells, (sum(chunk.length for chunk in chunks),), CELLS)
+    made = np.ndarray.__new__(_ViewedArray, (sum(chunk.length for chunk in chunks),), CELLS)
     made.kept, at = owners, 0
     for chunk in filter(lambda each: each.length, chunks):
         part = made.view(np.int64).reshape(-1, 2)[at : at + chunk.length]
@@ -126,10 +126,10 @@ def with_texts(data: Any) -> Any:
     return as_texts(data) if getattr(data, "dtype", None) is CELLS else data
 
 
-def _of_stream(capsule: object) -> tuple[bytes, Sequence[_Chunk], object]:
+def _of_stream(capsule: object) -> tuple[bytes, Sequence[_ArrowArray], object]:
     """The type of a column that comes in chunks, these, and what they belong to: themselves."""
     where = _pointer(capsule, b"arrow_array_stream")
-    stream, schema = _Stream.from_address(where), _Schema()
+    stream, schema = _Stream.from_address(where), _ArrowSchema()
     _check(stream.get_schema(where, ctypes.addressof(schema)))
     kind = bytes(schema.format)
     schema.release(ctypes.addressof(schema))
@@ -146,10 +146,10 @@ def _chunks(stream: _Stream, where: int) -> Iterator[_Owned]:
         yield chunk
 
 
-def _of_array(capsules: tuple[object, object]) -> tuple[bytes, Sequence[_Chunk], object]:
+def _of_array(capsules: tuple[object, object]) -> tuple[bytes, Sequence[_ArrowArray], object]:
     """The type, the only chunk and the owner, a capsule of Python's, of a column."""
-    schema = _Schema.from_address(_pointer(capsules[0], b"arrow_schema"))
-    chunk = _Chunk.from_address(_pointer(capsules[1], b"arrow_array"))
+    schema = _ArrowSchema.from_address(_pointer(capsules[0], b"arrow_schema"))
+    chunk = _ArrowArray.from_address(_pointer(capsules[1], b"arrow_array"))
     return bytes(schema.format), [chunk], capsules
 
 
@@ -158,7 +158,7 @@ def _check(code: int) -> None:
         raise OSError(code, "a column of strings could not be read over Arrow's C data interface")
 
 
-def _fill(kind: bytes, chunk: _Chunk, part: NDArray[np.int64]) -> None:
+def _fill(kind: bytes, chunk: _ArrowArray, part: NDArray[np.int64]) -> None:
     """Addresses and lengths of one chunk."""
     rows, first = chunk.length, chunk.offset
     if kind == _VIEWS:

@@ -43,7 +43,7 @@ from flour.data.coerce_pairs import is_one_row
 from flour.data.frame_reader import FrameReader
 from flour.data.nulls import Known, Nulls, has_nulls
 
-#: What a document costs however short it is, in characters.
+#: The cost of a document however short it is, in characters.
 DOCUMENT = 32
 #: Values of a row that need no closer look.
 _VALUES: frozenset[type] = frozenset(
@@ -141,7 +141,7 @@ class BatchReader:
         self, inputs: Mapping[str, Type], known_missing: Callable[[], Known] | None = None
     ) -> None:
         """Read the types of the program's inputs; `known_missing`: see flour.data.nulls."""
-        #: What nulls among words mean to the program.
+        #: The meaning of nulls among words for the program.
         self.nulls = Nulls(inputs, known_missing)
         #: True if nulls have to be looked for.
         self.asks = not self.nulls.idle
@@ -149,7 +149,7 @@ class BatchReader:
         only = kinds[0] if len(kinds) == 1 else None
         self._inputs, self._only = inputs, only
         self._frames = FrameReader(only) if isinstance(only, Vector | Record) else None
-        #: Whether the only input is a vector or a record, and whether it is a document.
+        #: Facts of the only input: it is a vector or a record; it is a document.
         self.vector, self.text = isinstance(only, Vector | Record), isinstance(only, Text)
         #: The dtype of the arrays that the program's own code takes, if it reads one vector.
         self.dtype: np.dtype[Any] | None = None
@@ -375,7 +375,7 @@ def _is_list_of_words(data: object) -> bool:
     )
 
 
-#: Whether the data of an input, which is no array or dict of a vector or record, is one row.
+#: Tells one row from several, by the type of the input: data that is neither array nor dict.
 _IS_ROW: Mapping[type, Callable[[object], bool]] = {
     **dict.fromkeys((Vector, Record), _is_list_of_values),
     **dict.fromkeys((Text, Scalar, Category), is_value),

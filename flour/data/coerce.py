@@ -213,9 +213,9 @@ def _makes_floats(value: object, low: int, beyond: int) -> bool:
     return value is None or is_missing(value)
 
 
-#: What cannot hold every number: a fraction, a missing one or a larger one makes floats of it.
+#: Dtypes that do not hold every number: a fraction, a missing or a larger one makes floats of it.
 _WHOLE = (*INTS, "bool")
-#: What numpy's functions compute otherwise than beside floats.
+#: Dtypes for which numpy's functions compute otherwise than beside floats.
 _NARROWER = frozenset(_WHOLE) - {"int64"}
 #: Of pandas and polars, of Arrow, of the other byte order.
 _NARROW = ("Float32", "float", ">f4", "<f4")

@@ -9,6 +9,7 @@ wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ _NUMBERS = frozenset(
 class Library(NamedTuple):
     """How the frames of a library are read."""
 
-    #: What is equal for frames of the same columns; None for a frame that is not read here.
+    #: A key that frames of the same columns share; None for a frame that is not read here.
     key: Callable[[Frame], Any]
     #: The names and dtypes of the columns, and where each is in what `arrays` reads.
     columns: Callable[[Frame], tuple[list[Any], list[Any], Sequence[int]]]
@@ -37,19 +38,19 @@ class Library(NamedTuple):
     dtype: Callable[[Frame], str]
     #: A frame of numbers as one array, and the columns of a layout.
     block: Callable[[Frame], NDArray[Any]]
-    arrays: Callable[[Frame, Layout], list[NDArray[Any]]]
-    #: Whether training libraries widen its float32 (see _width in flour.data.coerce).
+    arrays: Callable[[Frame, FrameLayout], list[NDArray[Any]]]
+    #: True if training libraries widen its float32 (see _width in flour.data.coerce).
     widens: bool
 
 
-class Layout(NamedTuple):
+class FrameLayout(NamedTuple):
     """Which columns of a frame are read, and as what."""
 
     places: list[int]
     dtypes: list[str]
     names: list[str]
     wanted: list[str]
-    #: Whether all columns of the frame are numbers of one dtype.
+    #: True if all columns of the frame are numbers of one dtype.
     uniform: bool
 
 
@@ -63,7 +64,7 @@ class FrameReader:
         fields = kind.fields if isinstance(kind, Record) else (("", kind),)
         self._wanted = {name: _wanted(sub) for name, sub in fields}
         #: The library and the columns of the last frame, and how they are read.
-        self._known: tuple[Library | None, object, Layout | None] = (None, None, None)
+        self._known: tuple[Library | None, object, FrameLayout | None] = (None, None, None)
 
     def read(self, frame: Frame) -> Arrays | None:
         """A block of rows, or columns by name; None for what flour.data.coerce has to read."""
@@ -94,7 +95,7 @@ class FrameReader:
 
     def _layout(
         self, library: Library, labels: list[Any], types: list[Any], held: Sequence[int]
-    ) -> Layout | None:
+    ) -> FrameLayout | None:
         names, own = [str(label) for label in labels], [library.dtype(each) for each in types]
         if len(set(names)) < len(names):
             return None
@@ -120,7 +121,7 @@ class FrameReader:
             found[name] = place
         if not found:
             return None
-        return Layout(
+        return FrameLayout(
             [held[place] for place in found.values()],
             [own[place] for place in found.values()],
             [*found],
@@ -130,9 +131,9 @@ class FrameReader:
 
 
 #: That of a vector, whose columns are read all at once.
-_NOTHING = Layout([], [], [], [], uniform=True)
+_NOTHING = FrameLayout([], [], [], [], uniform=True)
 #: That of a vector of float32, of which a frame of float64 stays what it is, as an array does.
-_WIDER = Layout([], [], [], [], uniform=True)
+_WIDER = FrameLayout([], [], [], [], uniform=True)
 
 
 #: So few rows are copied in less time than an array for each column takes.
@@ -182,20 +183,19 @@ def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
 # --- the libraries --------------------------------------------------------------------------------
 
 
-def _pandas_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+def _pandas_arrays(frame: Frame, layout: FrameLayout) -> list[NDArray[Any]]:
     held = pandas_blocks.arrays(frame)
     return [pandas_blocks.as_array(held[place]) for place in layout.places]
 
 
-def _polars_key(frame: Frame) -> tuple[list[Any], list[Any]]:
-    return frame.columns, frame.dtypes
+_polars_key, _arrow_key = attrgetter("columns", "dtypes"), attrgetter("schema")
 
 
 def _polars_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
     return frame.columns, frame.dtypes, range(frame.width)
 
 
-def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+def _polars_arrays(frame: Frame, layout: FrameLayout) -> list[NDArray[Any]]:
     if layout.uniform and len(frame) < _FEW:
         block = frame.to_numpy()
         return [block[:, place] for place in layout.places]
@@ -210,13 +210,9 @@ def _foreign(column: Any, dtype: str, path: str) -> NDArray[Any]:
     return as_array(column, path) if cells is None else cells
 
 
-def _foreign_arrays(columns: Sequence[Any], layout: Layout) -> list[NDArray[Any]]:
+def _foreign_arrays(columns: Sequence[Any], layout: FrameLayout) -> list[NDArray[Any]]:
     some = zip(layout.names, layout.places, layout.dtypes, strict=True)
     return [_foreign(columns[place], dtype, f"$.{name}") for name, place, dtype in some]
-
-
-def _arrow_key(frame: Frame) -> Any:
-    return frame.schema
 
 
 def _arrow_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
@@ -224,7 +220,7 @@ def _arrow_columns(frame: Frame) -> tuple[list[Any], list[Any], Sequence[int]]:
     return schema.names, schema.types, range(frame.num_columns)
 
 
-def _arrow_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+def _arrow_arrays(frame: Frame, layout: FrameLayout) -> list[NDArray[Any]]:
     return _foreign_arrays(frame.columns, layout)
 
 

@@ -71,7 +71,7 @@ def _width(kind: Type) -> int:
     return kind.width if isinstance(kind, Vector) else 1
 
 
-class Nodes(Protocol):
+class HasNodes(Protocol):
     """A program."""
 
     def nodes(self) -> Iterable[Node]:
@@ -82,7 +82,7 @@ class Program(Protocol):
     """Anything with a `flow` attribute."""
 
     @property
-    def flow(self) -> Nodes:
+    def flow(self) -> HasNodes:
         """The program as it was written: rules may have put its encoders into other operators."""
 
 

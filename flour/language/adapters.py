@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from flour.core import provenance
 from flour.core.callables import Function
 from flour.core.errors import UnsupportedSetting
-from flour.core.extension_points import extensions
 from flour.core.op import belongs_to_flour
 from flour.core.types import Record, Scalar, Type, Vector
 from flour.language.flow import Flow
+from flour.modules import load_adapter
 
 
 class Fitted(Protocol):
@@ -95,14 +95,8 @@ def adapter_of(name: str) -> Adapter | None:
     """
     for wanted in (name, ""):
         if name not in ADAPTERS:
-            load_adapters(wanted)
+            load_adapter(wanted)
     return ADAPTERS.get(name)
-
-
-def load_adapters(name: str = "") -> None:
-    """Import the module with the adapter of this class; without a name, every one."""
-    for load in extensions("adapters"):
-        load(name)
 
 
 INSTEAD = "replace this step or serve it as a Python stage"

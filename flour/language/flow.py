@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import FlourError, ParameterError, TypeMismatch, nearest
-from flour.core.extension_points import extension
 from flour.core.node import Node, node, rebuild, topological
-from flour.core.op import REGISTRY, Op, operator
+from flour.core.op import Op, appliers, ours
 from flour.core.provenance import Origin, here
 from flour.core.reference import evaluate, public
 from flour.core.source import Source
-from flour.core.types import FLOATS, Later, Record, Type, Vector
+from flour.core.types import FLOATS, Later, Record, Text, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.signs import Operand, Signs
 from objectstore import combine
 
-#: What picks from a flow: a name, a column's number, a slice, a list of either; after `:` or alone.
+#: A pick from a flow: a name, a column's number, a slice, a list of either; after `:` or alone.
 Key: TypeAlias = str | int | slice | Sequence[Any] | NDArray[Any] | tuple[Any, ...]
 
 
@@ -43,8 +43,10 @@ class Flow(Signs):
         if cls is Flow:
             outputs: Mapping[str, Node] = given[0] if given else named["outputs"]
             if any(isinstance(item.type, Later) for item in outputs.values()):
-                late: type[Self] = extension("late_flow")
-                return object.__new__(late)
+                from flour.language.late import LateFlow  # few programs are graphs
+
+                late: Any = LateFlow
+                return object.__new__(late)  # type: ignore[no-any-return]  # a flow, as Self is here
         return object.__new__(cls)
 
     def __init__(
@@ -188,26 +190,22 @@ class Flow(Signs):
 
     def field(self, label: str) -> Flow:
         """One named column of a record."""
-        column = extension("column")
-        with _AtTheCall(REGISTRY["Field"]):
-            made: Flow = column(self, label)
-        return made
+        with _AtTheCall(ours("Field")):
+            return column(self, label)
 
     def columns(self, labels: Sequence[str]) -> Flow:
         """Several columns of a record, all numbers or all strings, as one vector."""
-        made: Flow = extension("columns")(self, labels)
-        return made
+        return columns(self, labels)
 
     def take(self, table: object) -> Flow:
         """The entry of a table (numbers or strings) for each index."""
-        take = extension("take")
-        with _AtTheCall(REGISTRY["Take"]):
-            op = take(table)
-        return apply(op, self)
+        values = np.asarray(table)
+        if values.dtype.kind in "OU":
+            return self._apply("TakeText", (), values.tolist())
+        return self._apply("Take", (), values)
 
     def _apply(self, name: str, others: Sequence[Any], *values: object, **fields: object) -> Flow:
-        kind = operator(name)
-        assert kind is not None, f"no operator is called {name}"
+        kind = ours(name)
         with _AtTheCall(kind):
             op = kind(*values, **fields)
         return apply(op, self, *others)
@@ -319,6 +317,9 @@ def apply(op: Op, *inputs: Flow) -> Flow:
     return Flow({"output": made}, origin, inputs)
 
 
+appliers.append(apply)
+
+
 class _AtTheCall:
     """Mistakes made inside are the caller's; what the operator does is the last of hints."""
 
@@ -410,6 +411,64 @@ def pick(flow: Flow, key: Any) -> Flow:
         found=repr(key)[:80],
         hint="a flow is the value of one row: rows are not picked in a program",
     )
+
+
+# --- columns of a record, straight from their own source -----------------------------------------
+
+
+def column(record: Flow, label: str) -> Flow:
+    """One column of a record."""
+    item = record.node
+    if label in getattr(item.type, "names", ()):
+        if item.op.name == "Narrow":
+            return column(record.input(0), label)
+        if item.op.name == "Bundle":
+            number, j = _spots(record)[label]
+            part = record.input(number)
+            return part.element(j) if isinstance(part.type, Vector) else part
+        kind = item.type[label] if isinstance(item.type, Record) else item.type
+        if item.op.name == "ParseCsv" and (
+            isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
+        ):
+            return ours("CsvField")(**item.op.fields(), column=label)(record.input(0))
+    return ours("Field")(label)(record)
+
+
+def columns(record: Flow, labels: Sequence[str]) -> Flow:
+    """Several columns of a record as one vector."""
+    labels = tuple(labels)
+    item = record.node
+    if set(labels) <= set(getattr(item.type, "names", ())) and labels:
+        if item.op.name == "Narrow":
+            return columns(record.input(0), labels)
+        if item.op.name == "Bundle":
+            parts = _runs(record, labels)
+            return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0]
+    return ours("Pick")(labels)(record)
+
+
+def _spots(bundle: Flow) -> dict[str, tuple[int, int]]:
+    """For each name of a bundle: the number of its input, and the column of that input."""
+    widths = [getattr(item.type, "width", 1) for item in bundle.node.inputs]
+    spots = [(number, j) for number, width in enumerate(widths) for j in range(width)]
+    record = bundle.type
+    assert isinstance(record, Record)
+    return dict(zip(record.names, spots, strict=True))
+
+
+def _runs(bundle: Flow, labels: Sequence[str]) -> list[Flow]:
+    """The picked columns as vectors, those that follow each other from one input together."""
+    spots = _spots(bundle)
+    parts = []
+    for number, group in groupby((spots[label] for label in labels), lambda spot: spot[0]):
+        part, picked = bundle.input(number), [j for _, j in group]
+        if not isinstance(part.type, Vector):
+            parts += [part.as_vector()] * len(picked)
+        elif picked == list(range(part.type.width)):
+            parts.append(part)
+        else:
+            parts.append(part.select(picked))
+    return parts
 
 
 def where(condition: Flow, yes: Operand, no: Operand) -> Flow:

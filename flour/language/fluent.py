@@ -114,7 +114,7 @@ class Fluent(Numbers):
         return self._apply("Element", (), column)
 
     def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
-        """The same values for every row; the input gives only the number of rows."""
+        """Constant values for every row; the input gives only the number of rows."""
         return self._apply("Fill", (), values, scalar)
 
     def gather(self, places: Flow) -> Flow:
@@ -154,7 +154,7 @@ class Fluent(Numbers):
         return self._apply("ImputeText", (), marker, text, values)
 
     def is_missing_text(self, marker: str, text: Sequence[str]) -> Flow:
-        """Whether a string is missing: is the marker."""
+        """True if a string is missing: is the marker."""
         return self._apply("IsMissingText", (), marker, text)
 
     def join(self, separator: str = " ") -> Flow:
@@ -296,11 +296,11 @@ class Fluent(Numbers):
         return self._apply("Tally", (), weights, against, classes)
 
     def to_dense(self) -> Flow:
-        """The same values, all of them stored."""
+        """The values of x, all of them stored."""
         return self._apply("ToDense", ())
 
     def to_sparse(self) -> Flow:
-        """The same values, only those stored that are not zero."""
+        """The values of x, storing only those that are not zero."""
         return self._apply("ToSparse", ())
 
     def tokenize(self, pattern: str = "(?u)\\b\\w\\w+\\b") -> Flow:

@@ -23,7 +23,7 @@ class Numbers:
         raise NotImplementedError
 
     def above(self, y: Flow) -> Flow:
-        """Whether x > y; never for NaN."""
+        """True if x > y; never for NaN."""
         return self._apply("Above", (y,))
 
     def abs(self) -> Flow:
@@ -75,7 +75,7 @@ class Numbers:
         return self._apply("Binarize", (), threshold)
 
     def both(self, y: Flow) -> Flow:
-        """Whether x and y are both true."""
+        """True if x and y are both true."""
         return self._apply("Both", (y,))
 
     def box_cox(self, exponents: ArrayLike) -> Flow:
@@ -115,11 +115,11 @@ class Numbers:
         return self._apply("Divide", (), operand, wide)
 
     def either(self, y: Flow) -> Flow:
-        """Whether x or y is true, or both are."""
+        """True if x or y is true, or both are."""
         return self._apply("Either", (y,))
 
     def equal(self, operand: ArrayLike) -> Flow:
-        """Whether x == operand, column by column; never for NaN."""
+        """True if x == operand, column by column; never for NaN."""
         return self._apply("Equal", (), operand)
 
     def erf(self) -> Flow:
@@ -139,11 +139,11 @@ class Numbers:
         return self._apply("Floor", ())
 
     def greater(self, operand: ArrayLike) -> Flow:
-        """Whether x > operand, column by column; never for NaN."""
+        """True if x > operand, column by column; never for NaN."""
         return self._apply("Greater", (), operand)
 
     def greater_equal(self, operand: ArrayLike) -> Flow:
-        """Whether x >= operand, column by column; never for NaN."""
+        """True if x >= operand, column by column; never for NaN."""
         return self._apply("GreaterEqual", (), operand)
 
     def impute(self, marker: float, values: ArrayLike) -> Flow:
@@ -155,19 +155,19 @@ class Numbers:
         return self._apply("Interpolate", (), knots, heights)
 
     def is_missing(self, marker: float) -> Flow:
-        """Whether x is missing: is the marker."""
+        """True if x is missing: is the marker."""
         return self._apply("IsMissing", (), marker)
 
     def is_nan(self) -> Flow:
-        """Whether x is not a number; never for whole numbers."""
+        """True if x is not a number; never for whole numbers."""
         return self._apply("IsNan", ())
 
     def less(self, operand: ArrayLike) -> Flow:
-        """Whether x < operand, column by column; never for NaN."""
+        """True if x < operand, column by column; never for NaN."""
         return self._apply("Less", (), operand)
 
     def less_equal(self, operand: ArrayLike) -> Flow:
-        """Whether x <= operand, column by column; never for NaN."""
+        """True if x <= operand, column by column; never for NaN."""
         return self._apply("LessEqual", (), operand)
 
     def log(self) -> Flow:
@@ -223,11 +223,11 @@ class Numbers:
         return self._apply("NormalQuantile", ())
 
     def logical_not(self) -> Flow:
-        """Whether x is false."""
+        """True if x is false."""
         return self._apply("Not", ())
 
     def not_equal(self, operand: ArrayLike) -> Flow:
-        """Whether x != operand, column by column; always for NaN."""
+        """True if x != operand, column by column; always for NaN."""
         return self._apply("NotEqual", (), operand)
 
     def one_if_tiny(self, epsilons: float) -> Flow:

@@ -16,11 +16,11 @@ import numpy as np
 
 from flour.core.callables import Allowed, allowing
 from flour.core.errors import DamagedProgram, ParameterError
-from flour.core.extension_points import extension
 from flour.core.node import Node, node
 from flour.core.op import Parameter, from_data, to_data
 from flour.core.provenance import Origin, here
 from flour.language.flow import Flow, with_origins
+from flour.modules import load_operator
 from objectstore import Archive, Blob, Strings
 from objectstore.archive import opened, write
 from objectstore.layout import MAGIC
@@ -70,7 +70,7 @@ def load_graph(path: str | Path, *, allow_python: Allowed = False) -> Flow:
 
     `allow_python=["shop.features"]` imports no others.
     """
-    extension("operators")("")
+    load_operator("")
     with allowing(allow_python):
         if not Path(path).name.endswith(ENDING):
             from flour.language.graph_text import read_graph
@@ -82,7 +82,7 @@ def load_graph(path: str | Path, *, allow_python: Allowed = False) -> Flow:
 
 def graph_of(raw: bytes, where: str) -> Flow:
     """The graph in these bytes, of either kind; its coroutines must be known already."""
-    extension("operators")("")
+    load_operator("")
     if raw.startswith(MAGIC):
         with Archive(np.frombuffer(raw, np.uint8), where) as archive:
             return _graph(archive.manifest, archive.get, where)
@@ -148,8 +148,3 @@ def _copied(parameter: Parameter) -> Parameter:
     if isinstance(parameter, Blob):
         return Blob.of(parameter.array.copy())
     return Strings.of(parameter.to_list())
-
-
-def word(name: str) -> Any:
-    """A function of this module, for the package that offers them."""
-    return {"load_graph": load_graph, "save_graph": save_graph}[name]

@@ -98,7 +98,7 @@ def read_graph(text: str, file: str) -> Flow:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         raise ParameterError("this is no TOML", where=file, found=str(problem)[:120]) from None
-    return _Reader(data, text, file).graph()
+    return _GraphReader(data, text, file).graph()
 
 
 def _key(tree: ast.expr) -> Any:
@@ -108,7 +108,7 @@ def _key(tree: ast.expr) -> Any:
     return ast.literal_eval(tree)
 
 
-class _Reader:
+class _GraphReader:
     """One text on its way to a graph."""
 
     def __init__(self, data: Mapping[str, Any], text: str, file: str) -> None:

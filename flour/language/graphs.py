@@ -9,33 +9,64 @@ runtime.register("decide", flour.outputs(score=final))
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, reduce, wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from flour.core.callables import Function, called, function
 from flour.core.check import is_string
 from flour.core.errors import ParameterError, TypeMismatch
-from flour.core.extension_points import extension
 from flour.core.node import node
 from flour.core.op import REGISTRY
 from flour.core.provenance import here
 from flour.language.flow import Flow, outputs
-from flour.language.late import deferrable, output_nodes
+from flour.language.late import deferred, has_later, output_nodes
 from flour.language.signs import Operand
 from flour.language.sources import type_of
+from flour.modules import load_operator
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: Seconds that a coroutine has for an answer, unless it is told otherwise.
 FETCH_SECONDS = 30.0
 #: Rounds of a loop: a graph has each of them as nodes of its own.
 MOST_TIMES = 64
-#: What stands for the opinion of a model that has several outputs, the first that it has.
+#: The output that stands for the opinion of a model with several, the first that it has.
 _OPINIONS = ("probabilities", "value", "output", "scores")
+#: Words of the language that are functions, by name; all others are methods of a flow.
+FUNCTIONS: dict[str, Callable[..., Flow]] = {}
 
 
-class Model:
+def deferrable(function: Callable[P, R]) -> Callable[P, R]:
+    """A function of the language that waits where one of its flows has no type yet."""
+    word = f"flour.{function.__name__}"
+
+    @wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> R:
+        late = any(has_later(flow) for flow in _flows([*given, *named.values()]))
+        made: Any = deferred(word, *given, named) if late else function(*given, **named)
+        result: R = made
+        return result
+
+    FUNCTIONS[word] = function  # type: ignore[assignment]  # R is Flow, where P is known
+    return call
+
+
+def _flows(value: object) -> Iterator[Flow]:
+    match value:
+        case Flow():
+            yield value
+        case list() | tuple():
+            for item in value:
+                yield from _flows(item)
+        case Mapping():
+            yield from _flows(list(value.values()))
+
+
+class GraphModel:
     """A model as a part of graphs: call it on the flows that it reads, in order or by name."""
 
     def __init__(self, address: str, program: Flow | None = None) -> None:
@@ -53,7 +84,7 @@ class Model:
                     found=type(flow).__name__,
                     hint='flour.model("risk")(row["age", "city"], income=flow)',
                 )
-        extension("operators")("")
+        load_operator("")
         names, program = ("",) * len(flows) + tuple(named), self._program
         kept = () if program is None else tuple(program.outputs)
         inside = () if program is None else output_nodes(program)
@@ -65,14 +96,14 @@ class Model:
         return f"Model({self.address!r})"
 
 
-def model(address: str) -> Model:
+def model(address: str) -> GraphModel:
     """A model of the runtime that a graph is registered in: "risk", or a version, "risk@3".
 
     The graph follows "risk" when it switches to another version; "risk@3" stays what it is.
     """
     if not str(address).strip():
         raise ParameterError("a model has a name", where=str(here()), hint='"risk", "risk@3"')
-    return Model(address)
+    return GraphModel(address)
 
 
 class Planned(Protocol):
@@ -83,7 +114,7 @@ class Planned(Protocol):
         """The program."""
 
 
-def plan(source: Flow | Planned) -> Model:
+def plan(source: Flow | Planned) -> GraphModel:
     """A program or a plan as a part of graphs, which hold it themselves."""
     program = source if isinstance(source, Flow) else getattr(source, "optimised", None)
     if program is None:
@@ -93,7 +124,7 @@ def plan(source: Flow | Planned) -> Model:
             found=repr(source)[:80],
             hint="the file of a plan is opened first: flour.plan(oven.load(path))",
         )
-    return Model("plan", program)
+    return GraphModel("plan", program)
 
 
 # --- choices -------------------------------------------------------------------------------------
@@ -138,7 +169,7 @@ def _choice(conditions: Sequence[Flow], values: Sequence[Any]) -> Flow:
     first = next((value for value in values if isinstance(value, Flow)), conditions[0])
     flows = [_constant(first, conditions[0], value) for value in values]
     texts = getattr(flows[0].type, "dtype", "") == "string"
-    extension("operators")("")
+    load_operator("")
     op = REGISTRY["ChooseText" if texts else "Choose"]()
     made: Flow = op(*conditions, *flows)
     return made
@@ -336,7 +367,7 @@ def fetch(  # noqa: PLR0913 (each has a default)
     if isinstance(otherwise, np.ndarray | np.generic):
         otherwise = otherwise.tolist()
     plain = () if otherwise is None or spare else (otherwise,)
-    extension("operators")("")
+    load_operator("")
     op = _here(
         REGISTRY["Fetch"],
         name or "_or_".join(getattr(each, "__name__", "fetch") for each in asked),
@@ -390,13 +421,3 @@ def _here(kind: type[Any], *fields: object) -> Any:
     except (ParameterError, TypeMismatch) as problem:
         problem.where = problem.where or str(here())
         raise
-
-
-_WORDS: Mapping[str, Any] = {
-    word.__name__: word for word in (ensemble, fetch, first_match, model, plan, repeat, switch)
-}
-
-
-def word(name: str) -> Any:
-    """A word of graphs, for the package that offers them all."""
-    return _WORDS[name]

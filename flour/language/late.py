@@ -8,25 +8,19 @@ the models in place, so that a mistake is found where the author made it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
 from flour.core.errors import ParameterError, TypeMismatch
-from flour.core.extension_points import extension
 from flour.core.node import Node, node
 from flour.core.op import REGISTRY
 from flour.core.provenance import here
 from flour.core.types import Later
 from flour.language.flow import Flow
+from flour.modules import load_operator
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-#: Words that are functions, by name; all others are methods of a flow.
-FUNCTIONS: dict[str, Callable[..., Flow]] = {}
-#: What a flow can do whatever its types are.
+#: Attributes that work on a flow whatever its types are.
 _AS_USUAL = frozenset({"digest", "inputs", "named", "node", "nodes", "on", "origins", "rebuilt"})
 _NOT_YET = frozenset({"plan", "reference", "to_onnx"})
 _SIGNS = (
@@ -47,7 +41,7 @@ def deferred(word: str, *given: object) -> Flow:
     flows: list[Flow] = []
     arrays: list[Any] = []
     arguments = tuple(_encoded(value, flows, arrays) for value in given)
-    extension("operators")("")
+    load_operator("")
     op = REGISTRY["Deferred"](word, arguments, tuple(arrays))
     return Flow({"output": node(op, [flow.node for flow in flows])}, here(), tuple(flows))
 
@@ -80,13 +74,17 @@ def _encoded(value: Any, flows: list[Flow], arrays: list[Any]) -> object:  # noq
     )
 
 
-def said(word: str, arguments: tuple[Any, ...], arrays: Any, flows: list[Flow]) -> Flow:
-    """The word with its arguments, now that all types are known."""
+def said(
+    word: str,
+    arguments: tuple[Any, ...],
+    arrays: Any,
+    flows: list[Flow],
+    functions: Mapping[str, Callable[..., Flow]],
+) -> Flow:
+    """The word with its arguments, now that all types are known; some words are functions."""
     *given, named = [_decoded(value, flows, arrays) for value in arguments]
-    if word.startswith("flour."):
-        extension("graph")  # their module fills the table
-    if word in FUNCTIONS:
-        return FUNCTIONS[word](*given, **named)
+    if word in functions:
+        return functions[word](*given, **named)
     if word not in METHODS:
         raise ParameterError("this is no word of the language", found=word[:80])
     made = getattr(given[0], word)(*given[1:], **named)
@@ -112,32 +110,6 @@ def _decoded(value: Any, flows: list[Flow], arrays: Any) -> Any:  # noqa: PLR091
         case ("value", plain):
             return plain
     raise ParameterError("this is no argument of a graph", found=repr(value)[:80])
-
-
-def deferrable(function: Callable[P, R]) -> Callable[P, R]:
-    """A function of the language that waits where one of its flows has no type yet."""
-    word = f"flour.{function.__name__}"
-
-    @wraps(function)
-    def call(*given: P.args, **named: P.kwargs) -> R:
-        late = any(has_later(flow) for flow in _flows([*given, *named.values()]))
-        made: Any = deferred(word, *given, named) if late else function(*given, **named)
-        result: R = made
-        return result
-
-    FUNCTIONS[word] = function  # type: ignore[assignment]  # R is Flow, where P is known
-    return call
-
-
-def _flows(value: object) -> Iterator[Flow]:
-    match value:
-        case Flow():
-            yield value
-        case list() | tuple():
-            for item in value:
-                yield from _flows(item)
-        case Mapping():
-            yield from _flows(list(value.values()))
 
 
 def has_later(flow: Flow) -> bool:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flour.core.errors import FlourError, TypeMismatch
-from flour.core.extension_points import extension
 from flour.core.node import Node, node
-from flour.core.op import REGISTRY
+from flour.core.op import ours
 from flour.core.provenance import Origin, at, here
 from flour.core.source import Source
 from flour.core.types import FLOATS, Record, Scalar, Type, Vector
-from flour.language.flow import Flow, with_origins
+from flour.language.flow import Flow, column, columns, with_origins
+from flour.language.graphs import FUNCTIONS
 from flour.language.late import said
 
 #: The program of a model, for flows of these types.
@@ -84,7 +84,7 @@ class _Linker:
         if op.name == "ModelCall":
             return self._model(item, flows)
         if op.name == "Deferred":
-            return said(op.word, op.arguments, op.arrays, flows)
+            return said(op.word, op.arguments, op.arrays, flows, FUNCTIONS)
         return Flow({"output": node(op, [flow.node for flow in flows])})
 
     def _model(self, item: Node, flows: list[Flow]) -> Flow:
@@ -123,16 +123,12 @@ def put(program: Flow, label: str, given: Sequence[tuple[str, Flow]]) -> Flow:
         if read and isinstance(read[0].type, Record) and not isinstance(read[0].op, Source):
             op: Any = old.op
             if op.name == "Field":
-                return _node(extension("column")(Flow({"record": read[0]}), op.label))
+                return column(Flow({"record": read[0]}), op.label).node
             if op.name == "Pick":
                 return _picked(read[0], op.labels)
         return node(old.op, read)
 
     return program.rebuilt(change, keep=set(sources.values()))
-
-
-def _node(flow: Flow) -> Node:
-    return flow.node
 
 
 def _picked(record: Node, labels: Sequence[str]) -> Node:
@@ -146,8 +142,8 @@ def _picked(record: Node, labels: Sequence[str]) -> Node:
             (origin,) = origins
             if isinstance(origin.op, Source):
                 fields: list[Any] = [part.op for part in picked]
-                return node(REGISTRY["Pick"](tuple(field.label for field in fields)), [origin])
-    return _node(extension("columns")(Flow({"record": record}), labels))
+                return node(ours("Pick")(tuple(field.label for field in fields)), [origin])
+    return columns(Flow({"record": record}), labels).node
 
 
 class _Arguments:
@@ -216,14 +212,12 @@ class _Arguments:
             raise self._wrong(f"needs {wanted}, and was given {given}")
         known = [name for name in kind.names if name in columns]
         flows = [self._fit(columns[name], kind[name], name) for name in known]
-        bundle = extension("bundle")
-        made: Flow = bundle(known, flows)
-        return made
+        return ours("Bundle")(tuple(known))(*flows)
 
     def _vector(self, kind: Vector) -> Flow:
         flows = [*self._rest, *self._named.values()]
         parts = [
-            extension("columns")(flow, flow.type.names) if isinstance(flow.type, Record) else flow
+            columns(flow, flow.type.names) if isinstance(flow.type, Record) else flow
             for flow in flows
         ]
         if not parts:

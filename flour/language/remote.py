@@ -92,8 +92,3 @@ def _unchunked(data: bytes) -> bytes:
         parts.append(data[:length])
         data = data[length + 2 :]
     return b"".join(parts)
-
-
-def word(_: str) -> Any:
-    """The function of this module, for the package that offers it."""
-    return call

@@ -31,7 +31,7 @@ _READERS, _NAMES = frozenset({"Field", "Pick", "Narrow"}), frozenset({"label", "
 
 
 @dataclass(frozen=True)
-class Line:
+class ShownValue:
     """One value of a program, in words."""
 
     node: Node
@@ -54,7 +54,7 @@ class Line:
         return ", ".join(dict.fromkeys(shown))
 
 
-def lines(flow: Flow) -> list[Line]:
+def lines(flow: Flow) -> list[ShownValue]:
     """Every value of the program, inputs first, each before its readers."""
     order = sorted(flow.nodes(), key=lambda item: not isinstance(item.op, Source))
     names: dict[Node, str] = {}
@@ -70,9 +70,9 @@ def _line(
     names: Mapping[Node, str],
     places: tuple[Origin, ...],
     secret: bool,  # noqa: FBT001 (a fact of the node)
-) -> Line:
+) -> ShownValue:
     source = isinstance(item.op, Source)
-    return Line(
+    return ShownValue(
         item,
         names[item],
         "in" if source else item.op.name,

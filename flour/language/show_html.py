@@ -9,7 +9,7 @@ from flour.core.errors import ParameterError
 from flour.core.node import Node
 from flour.core.provenance import here
 from flour.language.flow import Flow
-from flour.language.show import Line, lines, mermaid, text
+from flour.language.show import ShownValue, lines, mermaid, text
 
 WIDTH, HEIGHT, ACROSS, DOWN, EDGE = 236, 74, 24, 46, 16
 
@@ -89,7 +89,7 @@ def drawing(flow: Flow, summary: str) -> str:
     )
 
 
-def _spots(shown: list[Line]) -> dict[Node, tuple[int, int]]:
+def _spots(shown: list[ShownValue]) -> dict[Node, tuple[int, int]]:
     """Where each box is: a layer below the lowest of its inputs, beside its equals."""
     depth: dict[Node, int] = {}
     filled: dict[int, int] = {}
@@ -103,7 +103,7 @@ def _spots(shown: list[Line]) -> dict[Node, tuple[int, int]]:
     return spots
 
 
-def _edges(line: Line, spots: Mapping[Node, tuple[int, int]]) -> str:
+def _edges(line: ShownValue, spots: Mapping[Node, tuple[int, int]]) -> str:
     x, y = spots[line.node]
     end = x + WIDTH // 2
     made = []
@@ -115,7 +115,7 @@ def _edges(line: Line, spots: Mapping[Node, tuple[int, int]]) -> str:
     return "".join(made)
 
 
-def _box(line: Line, spot: tuple[int, int], ends: list[str]) -> str:
+def _box(line: ShownValue, spot: tuple[int, int], ends: list[str]) -> str:
     x, y = spot
     title = line.name if line.operator == "in" else f"{line.name} {line.operator}"
     if ends:

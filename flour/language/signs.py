@@ -20,7 +20,7 @@ from flour.language.shorthands import Shorthands, is_strings
 if TYPE_CHECKING:
     from flour.language.flow import Flow
 
-#: What a flow may meet.
+#: The other side of an operation on a flow.
 Operand: TypeAlias = Union["Flow", ArrayLike]
 
 

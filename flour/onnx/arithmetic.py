@@ -15,7 +15,7 @@ from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.language.sources import concat
 from flour.onnx.errors import NotNative
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor, broadcast, native_dtype, positive, spread
 from flour.onnx.tensors import dtype_of
 from flour.ops import pairwise
@@ -28,21 +28,21 @@ from flour.ops.trigonometry import BitNot, IsInfinite, Not
 Function = Callable[..., Flow]
 
 
-def together(call: Call, items: Sequence[Tensor], function: Function) -> Tensor:
+def together(call: NodeUse, items: Sequence[Tensor], function: Function) -> Tensor:
     """A function of flows on broadcast tensors; a single value meets every column unchanged."""
     shape, axis = broadcast(items)
     flows = [ready(call, item, shape, axis) for item in items]
     return Tensor.of(function(*flows), shape, axis)
 
 
-def ready(call: Call, item: Tensor, shape: tuple[int, ...], axis: int | None) -> Flow:
+def ready(call: NodeUse, item: Tensor, shape: tuple[int, ...], axis: int | None) -> Flow:
     """The tensor as a flow that fits others of the broadcast shape."""
     if item.size == 1 and item.dtype != "string" and prod(shape) != 1:
         return call.flow(item).element(0)
     return call.flow(spread(item, shape, axis))
 
 
-def symbolic(call: Call, function: Callable[[Any, Any], Any]) -> Tensor | None:
+def symbolic(call: NodeUse, function: Callable[[Any, Any], Any]) -> Tensor | None:
     """The result where the number of rows takes part, computed at import; else None."""
     left, right = call[0], call[1]
     if not (left.symbolic or right.symbolic):
@@ -57,7 +57,7 @@ def symbolic(call: Call, function: Callable[[Any, Any], Any]) -> Tensor | None:
     return Tensor.constant(results.reshape(one.shape))
 
 
-def operands(call: Call) -> list[Tensor]:
+def operands(call: NodeUse) -> list[Tensor]:
     """The two inputs; before version 7 an attribute says with which axis the second one starts."""
     left, right = call[0], call[1]
     if call.opset < 7 and call.attribute("axis") is not None:
@@ -68,7 +68,7 @@ def operands(call: Call) -> list[Tensor]:
 
 
 def two(
-    call: Call, function: Function, on_lengths: Callable[[Any, Any], Any] | None = None
+    call: NodeUse, function: Function, on_lengths: Callable[[Any, Any], Any] | None = None
 ) -> Tensor:
     """An operator of two inputs; `on_lengths` is its form for multiples of the number of rows."""
     if on_lengths is not None and (result := symbolic(call, on_lengths)) is not None:
@@ -82,13 +82,13 @@ def two(
 
 
 @onnx_op("Div")
-def _div(call: Call) -> Tensor:
+def _div(call: NodeUse) -> Tensor:
     if call[0].dtype in FLOATS:
         return _with_constant(call, "divide", lambda x, y: x.over(y), operator.floordiv)
     return two(call, pairwise.WholeQuotient(), operator.floordiv)
 
 
-def _with_constant(call: Call, method: str, function: Function, on_lengths: Any) -> Tensor:
+def _with_constant(call: NodeUse, method: str, function: Function, on_lengths: Any) -> Tensor:
     """Arithmetic; floats known at import become the parameter of an operator."""
     left, right = operands(call)
     if method in ("add", "multiply") and left.known and not right.known:
@@ -104,14 +104,14 @@ def _with_constant(call: Call, method: str, function: Function, on_lengths: Any)
 
 
 @onnx_op("Mod", since=10)
-def _mod(call: Call) -> Tensor:
+def _mod(call: NodeUse) -> Tensor:
     if call.attribute("fmod", 0):
         return two(call, pairwise.Remainder())
     return two(call, pairwise.Modulo())
 
 
 @onnx_op("Pow")
-def _pow(call: Call) -> Tensor:
+def _pow(call: NodeUse) -> Tensor:
     base, exponent = call[0], call[1]
     fits = base.dtype in FLOATS and exponent.rank <= base.rank
     # onnxruntime multiplies, too, where the exponent is known to be 2.
@@ -133,7 +133,7 @@ def _pow(call: Call) -> Tensor:
     return two(call, function)
 
 
-def _many(call: Call, function: Function) -> Tensor:
+def _many(call: NodeUse, function: Function) -> Tensor:
     result = call[0]
     for index in range(1, len(call.inputs)):
         result = together(call, [result, call[index]], function)
@@ -144,7 +144,7 @@ def _many(call: Call, function: Function) -> Tensor:
 
 
 @onnx_op("Equal")
-def _equal(call: Call) -> Tensor:
+def _equal(call: NodeUse) -> Tensor:
     if call[0].dtype == call[1].dtype == "string":
         # Known strings are looked up, so that native code makes none.
         left, right = sorted(operands(call), key=lambda item: item.known)
@@ -169,18 +169,18 @@ def _equal(call: Call) -> Tensor:
 
 
 @onnx_op("BitwiseNot", since=18)
-def _bit_not(call: Call) -> Tensor:
+def _bit_not(call: NodeUse) -> Tensor:
     return Tensor.of(BitNot()(call.flow(call[0])), call[0].shape, call[0].axis)
 
 
 @onnx_op("BitShift", since=11)
-def _bit_shift(call: Call) -> Tensor:
+def _bit_shift(call: NodeUse) -> Tensor:
     left = call.attribute("direction") == "LEFT"
     return two(call, pairwise.ShiftLeft() if left else pairwise.ShiftRight())
 
 
 @onnx_op("Where", since=9)
-def _where(call: Call) -> Tensor:
+def _where(call: NodeUse) -> Tensor:
     condition, yes, no = call[0], call[1], call[2]
     if condition.known and yes.known and no.known:
         test, one, other = (np.asarray(item.value) for item in _three(call))
@@ -198,14 +198,14 @@ def _where(call: Call) -> Tensor:
     return together(call, _three(call), lambda test, x, y: test.where(x, y))
 
 
-def _three(call: Call) -> list[Tensor]:
+def _three(call: NodeUse) -> list[Tensor]:
     return [call[0], call[1], call[2]]
 
 
 # --- other dtypes ---------------------------------------------------------------------------------
 
 
-def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
+def converted(call: NodeUse, item: Tensor, dtype: str) -> Tensor:
     """The tensor in another dtype."""
     if item.dtype == dtype or (item.symbolic and dtype in ("int64", "int32")):
         return item
@@ -222,7 +222,7 @@ def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
 # --- strings of numbers; see flour.ops.onnx_cast for the rules ------------------------------------
 
 
-def spelt(call: Call, item: Tensor) -> Tensor:
+def spelt(call: NodeUse, item: Tensor) -> Tensor:
     """Numbers as strings."""
     if item.symbolic:
         raise NotNative("the number of rows would become a value")
@@ -268,7 +268,7 @@ _METHODS = {
 }
 
 
-def each(call: Call, function: Function) -> Tensor:
+def each(call: NodeUse, function: Function) -> Tensor:
     """A function of every value of the first input."""
     item = call[0]
     if item.symbolic or item.dtype == "string":
@@ -279,19 +279,19 @@ def each(call: Call, function: Function) -> Tensor:
 
 
 @onnx_op(*_METHODS)
-def _method(call: Call) -> Tensor:
+def _method(call: NodeUse) -> Tensor:
     method = _METHODS[call.node.op_type]
     return each(call, methodcaller(method))
 
 
 @onnx_op("IsInf", since=10)
-def _is_inf(call: Call) -> Tensor:
+def _is_inf(call: NodeUse) -> Tensor:
     above, below = (bool(call.attribute(f"detect_{w}", 1)) for w in ("positive", "negative"))
     return each(call, IsInfinite(above=above, below=below))
 
 
 @onnx_op("Clip")
-def _clip(call: Call) -> Tensor:
+def _clip(call: NodeUse) -> Tensor:
     """The larger of x and low, then the smaller of that and high; a bound that lacks is finite."""
     result, dtype = call[0], call[0].dtype
     for place, name, op in ((1, "min", pairwise.LargerOf), (2, "max", pairwise.SmallerOf)):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from flour.onnx.errors import NotNative
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Rows, Tensor, sizes_fit
 from flour.onnx.tensors import dtype_of
 
 
 @onnx_op("Constant")
-def _constant(call: Call) -> Tensor:
+def _constant(call: NodeUse) -> Tensor:
     kinds: dict[str, Any] = {
         "value": None,
         "sparse_value": None,
@@ -33,7 +33,7 @@ def _constant(call: Call) -> Tensor:
 
 
 @onnx_op("ConstantOfShape", since=9)
-def _constant_of_shape(call: Call) -> Tensor:
+def _constant_of_shape(call: NodeUse) -> Tensor:
     lengths = call.symbolic(0, "the shape").reshape(-1)
     value = call.attribute("value", np.zeros(1, np.float32)).reshape(-1)[0]
     rows = [i for i, size in enumerate(lengths) if isinstance(size, Rows)]
@@ -45,7 +45,7 @@ def _constant_of_shape(call: Call) -> Tensor:
 
 
 @onnx_op("Range", since=11)
-def _range(call: Call) -> Tensor:
+def _range(call: NodeUse) -> Tensor:
     start, limit, step = (call.constant(index).reshape(-1)[0] for index in range(3))
     if not step or not np.isfinite((limit - start) / step):
         raise NotNative("an endless range")
@@ -55,7 +55,7 @@ def _range(call: Call) -> Tensor:
 
 
 @onnx_op("EyeLike", since=9)
-def _eye_like(call: Call) -> Tensor:
+def _eye_like(call: NodeUse) -> Tensor:
     item = call[0]
     if item.axis is not None:
         raise NotNative("an identity matrix of as many rows as there are")

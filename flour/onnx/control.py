@@ -16,7 +16,7 @@ import numpy as np
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Listed, refuse_words
 
@@ -24,7 +24,7 @@ from flour.onnx.words import Listed, refuse_words
 MOST_ROUNDS = 64
 
 
-def _graph(call: Call, name: str) -> GraphDef:
+def _graph(call: NodeUse, name: str) -> GraphDef:
     graph = call.attribute(name)
     if not isinstance(graph, GraphDef):
         raise NotNative(f"there is no graph {name!r}")
@@ -35,7 +35,7 @@ def _graph(call: Call, name: str) -> GraphDef:
 
 
 @onnx_op("If")
-def _if(call: Call) -> tuple[Tensor, ...]:
+def _if(call: NodeUse) -> tuple[Tensor, ...]:
     condition = call[0]
     branches = _graph(call, "then_branch"), _graph(call, "else_branch")
     if condition.known:
@@ -47,7 +47,7 @@ def _if(call: Call) -> tuple[Tensor, ...]:
     return tuple(_either(call, condition, *pair) for pair in zip(yes, no, strict=True))
 
 
-def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+def _either(call: NodeUse, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     refuse_words("If", [yes, no])
     if (yes.shape, yes.dtype) != (no.shape, no.dtype) or "string" in (yes.dtype, no.dtype):
         raise NotNative("branches whose answers have different shapes")
@@ -58,7 +58,7 @@ def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
 # --- Scan -----------------------------------------------------------------------------------------
 
 
-def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
+def _stacked(call: NodeUse, items: Sequence[Tensor]) -> Tensor:
     """The results of all rounds, along a new first dimension."""
     if not items:
         raise NotNative("a scan that collects nothing")
@@ -79,7 +79,7 @@ def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
 
 
 @onnx_op("Scan", since=9)
-def _scan(call: Call) -> tuple[Tensor, ...]:
+def _scan(call: NodeUse) -> tuple[Tensor, ...]:
     body, count = _graph(call, "body"), int(call.attribute("num_scan_inputs", 0))
     for name in ("scan_input_axes", "scan_output_axes", "scan_input_directions"):
         if any(call.attribute(name, ())) or any(call.attribute("scan_output_directions", ())):
@@ -94,7 +94,7 @@ def _scan(call: Call) -> tuple[Tensor, ...]:
 
 
 def _along_rows(
-    call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
+    call: NodeUse, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     """A row of the scan is a row of the program, if no state passes from row to row."""
     if any(item.axis != 0 or item.shape[0] != 1 for item in scanned):
@@ -111,13 +111,13 @@ def _along_rows(
     return (*state, *(_row_again(call, item) for item in outs))
 
 
-def _row_again(call: Call, item: Tensor) -> Tensor:
+def _row_again(call: NodeUse, item: Tensor) -> Tensor:
     refuse_words("Scan", [item])
     return Tensor.of(call.flow(item), (1, *item.shape), 0)
 
 
 def _unrolled(
-    call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
+    call: NodeUse, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     """A scan along a known length: its body, repeated."""
     rounds = {item.shape[0] for item in scanned if item.rank}
@@ -142,12 +142,12 @@ def _part(item: Tensor, number: int) -> Tensor:
 
 
 @onnx_op("SequenceConstruct", since=11)
-def _construct(call: Call) -> Tensor:
+def _construct(call: NodeUse) -> Tensor:
     return Listed.holding([item for item in call.inputs if item is not None])
 
 
 @onnx_op("SequenceAt", since=11)
-def _at(call: Call) -> Tensor:
+def _at(call: NodeUse) -> Tensor:
     listed, position = call[0], int(call.constant(1, "the place in a list").reshape(-1)[0])
     if not isinstance(listed, Listed) or not -len(listed.items) <= position < len(listed.items):
         raise NotNative(f"index {position} of a list")
@@ -165,7 +165,7 @@ _CHAINS = {
 }
 
 
-class _Measure(NamedTuple):
+class _MetricUse(NamedTuple):
     """A metric, and the exponent of those that have one."""
 
     metric: str
@@ -179,7 +179,7 @@ class _Measure(NamedTuple):
 
 
 def distances(
-    call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
+    call: NodeUse, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
 ) -> tuple[Tensor, ...] | None:
     """The rows, and their distances from all points; None for any other scan."""
     if len(state) != 1 or len(scanned) != 1 or scanned[0].value is None:
@@ -195,7 +195,7 @@ def distances(
     return x, Tensor.of(sums.cast(x.dtype), (len(points), 1), 1)
 
 
-def _measured(call: Call, body: GraphDef) -> _Measure | None:
+def _measured(call: NodeUse, body: GraphDef) -> _MetricUse | None:
     """The metric that a body computes between its state and the scanned point."""
     names, steps = {port.name: port.name for port in body.inputs}, []
     for node in body.nodes:
@@ -213,24 +213,24 @@ def _measured(call: Call, body: GraphDef) -> _Measure | None:
     linked = [first for first, *_ in read[1:]] == outputs[:-1] and read[0] == [start, scanned]
     if not linked or ends != [start, outputs[-1]] or not _along_columns(call, body, steps[-1]):
         return None
-    return _Measure(metric) if metric != "minkowski" else _powers(call, body, steps[2])
+    return _MetricUse(metric) if metric != "minkowski" else _powers(call, body, steps[2])
 
 
-def _powers(call: Call, body: GraphDef, power: NodeDef) -> _Measure | None:
+def _powers(call: NodeUse, body: GraphDef, power: NodeDef) -> _MetricUse | None:
     """The exponent of a known power above one."""
     exponent = _known(call, body, power.inputs[1])
     if exponent is None or exponent.size != 1 or not 1 <= float(exponent.reshape(-1)[0]) < np.inf:
         return None
-    return _Measure("minkowski", float(exponent.reshape(-1)[0]))
+    return _MetricUse("minkowski", float(exponent.reshape(-1)[0]))
 
 
-def _known(call: Call, body: GraphDef, name: str) -> Any:
+def _known(call: NodeUse, body: GraphDef, name: str) -> Any:
     """The value of a name within a body, or around it; None if it is not known at import."""
     around = call.importer.values.get(name)
     return body.constants.get(name, None if around is None else around.value)
 
 
-def _along_columns(call: Call, body: GraphDef, total: NodeDef) -> bool:
+def _along_columns(call: NodeUse, body: GraphDef, total: NodeDef) -> bool:
     """True if a reduction is over the columns, and leaves no dimension behind."""
     axes = total.attributes.get("axes")
     if axes is None and len(total.inputs) > 1:

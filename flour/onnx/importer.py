@@ -11,22 +11,22 @@ import numpy as np
 
 from flour.core import provenance
 from flour.core.errors import FlourError, OpaqueFailed, ParameterError
-from flour.core.extension_points import paused_collector
 from flour.core.reference import evaluate
 from flour.core.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
 from flour.language.flow import Flow, outputs, source
 from flour.language.sources import concat
+from flour.modules import paused_collector
 from flour.onnx.errors import NotNative, TooLarge
-from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
-from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
-from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
-from flour.onnx.proving import proving
+from flour.onnx.model import GraphDef, GraphPort, ModelDef, NodeDef
+from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, PendingNodes
+from flour.onnx.program import ROWS, OnnxProgram, ProgramInput, ProgramOutput, is_single
 from flour.onnx.reading import opened, read_model
-from flour.onnx.registry import Call, adapter_of
+from flour.onnx.registry import NodeUse, adapter_of
 from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
 from flour.onnx.words import Listed, Map, refuse_words
 from flour.ops.opaque import Opaque
+from flour.sessions.proving import proving
 
 #: Operators that are named in the model's domain but come from this version on.
 LATEST = 1 << 30
@@ -75,7 +75,7 @@ def _gathered(
     if not is_better_whole(program):
         return program
     try:
-        one = Importer(_definition(model, fixed), native_only=False, rows=rows, apart=False).run()
+        one = OnnxImport(_definition(model, fixed), native_only=False, rows=rows, apart=False).run()
     except FlourError:
         return program
     parts = [item.op for item in one.flow.nodes() if isinstance(item.op, Opaque)]
@@ -94,14 +94,14 @@ def import_model(
     """The program of an ONNX model, and the means to call it with ONNX's own arrays."""
     definition = _definition(model, fixed or {})
     try:
-        program = _over_rows(Importer(definition, native_only=native_only, rows=rows))
+        program = _over_rows(OnnxImport(definition, native_only=native_only, rows=rows))
         return program or whole(model, definition)
     except FlourError as problem:
         problem.where = problem.where or f"the graph '{definition.graph.name}'"
         raise
 
 
-def _over_rows(importer: Importer) -> OnnxProgram | None:
+def _over_rows(importer: OnnxImport) -> OnnxProgram | None:
     """The program over rows; None where the whole model may go to onnxruntime instead."""
     try:
         return importer.run()
@@ -136,7 +136,7 @@ def _with_fixed(model: ModelDef, fixed: Mapping[str, Any]) -> ModelDef:
     return replace(model, graph=model.graph.fixed(values))
 
 
-class Importer:
+class OnnxImport:
     """One model being imported: the values made so far, by name."""
 
     def __init__(
@@ -161,7 +161,7 @@ class Importer:
         self._anchor: Flow | None = None
         self._total_size = 0
         self._answered = {port.name for port in model.graph.outputs}
-        self._pending = Pending(model, SHARED_BYTES if apart else OWN_BYTES)
+        self._pending = PendingNodes(model, SHARED_BYTES if apart else OWN_BYTES)
 
     def run(self) -> OnnxProgram:
         """The whole program."""
@@ -173,13 +173,13 @@ class Importer:
         if not self.native_only:
             self._settle(port.name for port in graph.outputs)
         self._complain()
-        answers = tuple(Answer(port, self.values[port.name]) for port in graph.outputs)
+        answers = tuple(ProgramOutput(port, self.values[port.name]) for port in graph.outputs)
         flows = {item.port.name: self._flow(item.tensor) for item in answers}
         return OnnxProgram(self.model, _reading(outputs(**flows)), entries, answers, self.static)
 
     # --- inputs and outputs ----------------------------------------------------------------------
 
-    def _enter(self, ports: Sequence[Port]) -> tuple[Entry, ...]:
+    def _enter(self, ports: Sequence[GraphPort]) -> tuple[ProgramInput, ...]:
         """The program's inputs, as values by name."""
         shapes = {}
         for port in ports:
@@ -196,9 +196,9 @@ class Importer:
         first = next((item for item in tensors if item.axis is not None), None)
         anchor = first or next(iter(tensors), None)
         self._anchor = anchor.flow if anchor else source(ROWS, Scalar("float64")).as_vector()
-        return tuple(Entry(p, self.values[p.name]) for p in ports if p.name in shapes)
+        return tuple(ProgramInput(p, self.values[p.name]) for p in ports if p.name in shapes)
 
-    def _row(self, port: Port) -> tuple[tuple[int, ...], int | None]:
+    def _row(self, port: GraphPort) -> tuple[tuple[int, ...], int | None]:
         """The shape and axis of an input's rows."""
         if port.kind == "map" and port.key in MAP_KEYS and port.dtype in FLOATS:
             return (1,), 0
@@ -322,8 +322,8 @@ class Importer:
         """True if an output of the node is an output of the model."""
         return not self._answered.isdisjoint(node.outputs)
 
-    def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> Call:
-        return Call(node, inputs, self._opset(node), self, anchor)
+    def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> NodeUse:
+        return NodeUse(node, inputs, self._opset(node), self, anchor)
 
     def inner(self, graph: GraphDef, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs of an inner graph; every node of it must be native."""
@@ -389,7 +389,7 @@ def folded(item: Tensor) -> Tensor:
     return replace(Tensor.constant(value.reshape(item.shape), item.axis), labels=item.labels)
 
 
-def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
+def _adapted(adapter: Any, call: NodeUse) -> tuple[Tensor | None, ...]:
     """The outputs of an adapter; an unexpected exception in it is a reason, too."""
     try:
         result = adapter(call)
@@ -407,7 +407,7 @@ def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
         raise NotNative(f"this use is not understood ({problem})"[:160]) from problem
 
 
-def _entered(port: Port, flow: Flow, shape: tuple[int, ...], axis: int | None) -> Tensor:
+def _entered(port: GraphPort, flow: Flow, shape: tuple[int, ...], axis: int | None) -> Tensor:
     """The tensor of a row of an input."""
     if port.kind == "map":
         return Map(shape, port.dtype, axis, flow, key=port.key)
@@ -416,7 +416,7 @@ def _entered(port: Port, flow: Flow, shape: tuple[int, ...], axis: int | None) -
     return Tensor.of(flow if dtype == "string" else flow.cast(dtype), shape, axis)
 
 
-def _source_type(port: Port, shape: tuple[int, ...], axis: int | None) -> Type:
+def _source_type(port: GraphPort, shape: tuple[int, ...], axis: int | None) -> Type:
     if port.kind == "map":
         return Pairs(keys=port.key)
     tensor, dtype = Tensor(shape, port.dtype, axis), native_dtype(port.dtype)
@@ -436,4 +436,4 @@ def _sources(kinds: Mapping[str, Type], *, static: bool) -> dict[str, Flow]:
     return {name: record.columns([name]) for name in kinds}
 
 
-__all__ = ["Importer", "from_onnx", "import_model"]
+__all__ = ["OnnxImport", "from_onnx", "import_model"]

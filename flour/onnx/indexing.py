@@ -13,7 +13,7 @@ from flour.core.node import Node
 from flour.language.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.shapes import off_rows
 from flour.onnx.tensor import Tensor, positive, sizes_fit, spread
 from flour.ops.indexed import InRange, PickAt, PutAt
@@ -22,7 +22,7 @@ from flour.ops.segments import RunningSum, TopPlaces
 from flour.ops.source import Fill
 
 
-def looked_up(call: Call, item: Tensor, indices: Tensor) -> Tensor:
+def looked_up(call: NodeUse, item: Tensor, indices: Tensor) -> Tensor:
     """The values of a row's flat vector at computed indices."""
     if indices.value is not None and not indices.symbolic:
         return item.picked(indices.value, indices.axis)
@@ -33,7 +33,7 @@ def looked_up(call: Call, item: Tensor, indices: Tensor) -> Tensor:
     return Tensor.of(picked, indices.shape, indices.axis)
 
 
-def wrapped(call: Call, indices: Tensor, size: int) -> Tensor:
+def wrapped(call: NodeUse, indices: Tensor, size: int) -> Tensor:
     """Indices as int64, negative ones counted from the end of an axis."""
     if indices.value is not None:
         whole = indices.value.astype(np.int64)
@@ -64,7 +64,7 @@ def _most(item: Node) -> float:
     return 1 if getattr(item.type, "dtype", "") == "bool" else inf
 
 
-def scaled(call: Call, indices: Tensor, stride: int, base: object, axis: int | None) -> Tensor:
+def scaled(call: NodeUse, indices: Tensor, stride: int, base: object, axis: int | None) -> Tensor:
     """indices * stride + base, broadcast."""
     start = Tensor.constant(np.asarray(base, np.int64), axis)
     step = Tensor.constant(np.array(stride, np.int64))
@@ -72,7 +72,7 @@ def scaled(call: Call, indices: Tensor, stride: int, base: object, axis: int | N
     return _whole(call, offsets, start, times=False)
 
 
-def _whole(call: Call, left: Tensor, right: Tensor, *, times: bool) -> Tensor:
+def _whole(call: NodeUse, left: Tensor, right: Tensor, *, times: bool) -> Tensor:
     if left.value is not None and right.value is not None:
         sizes_fit(np.broadcast_shapes(left.shape, right.shape), "what is gathered")
         result = left.value * right.value if times else left.value + right.value
@@ -89,7 +89,7 @@ def strides(shape: Sequence[int]) -> list[int]:
 
 
 @onnx_op("Gather")
-def _gather(call: Call) -> Tensor:
+def _gather(call: NodeUse) -> Tensor:
     item, indices = call[0], call[1]
     along = positive(call.attribute("axis", 0), item.rank)
     off_rows(item, along, "values are picked")
@@ -113,13 +113,13 @@ def _gather(call: Call) -> Tensor:
 
 
 @onnx_op("GatherElements", since=11)
-def _gather_elements(call: Call) -> Tensor:
+def _gather_elements(call: NodeUse) -> Tensor:
     item, indices = call[0], call[1]
     along = positive(call.attribute("axis", 0), item.rank)
     return looked_up(call, item, _element_indices(call, item, indices, along))
 
 
-def _element_indices(call: Call, item: Tensor, indices: Tensor, along: int) -> Tensor:
+def _element_indices(call: NodeUse, item: Tensor, indices: Tensor, along: int) -> Tensor:
     """The index in the flat vector of `item` of each index along an axis."""
     off_rows(item, along, "values are picked")
     if indices.known and indices.axis is None and item.axis is not None:
@@ -135,14 +135,14 @@ def _element_indices(call: Call, item: Tensor, indices: Tensor, along: int) -> T
 
 
 @onnx_op("GatherND", since=11)
-def _gather_nd(call: Call) -> Tensor:
+def _gather_nd(call: NodeUse) -> Tensor:
     item, indices = call[0], call[1]
     batch = call.attribute("batch_dims", 0)
     flat = _nd_indices(call, item, indices, batch)
     return looked_up(call, item, flat)
 
 
-def _nd_indices(call: Call, item: Tensor, indices: Tensor, batch: int = 0) -> Tensor:
+def _nd_indices(call: NodeUse, item: Tensor, indices: Tensor, batch: int = 0) -> Tensor:
     """The indices in the flat vector of `item` of the values that tuples of indices select."""
     if item.axis is not None and (item.axis >= batch or indices.axis != item.axis):
         raise NotNative("indices into the values of all rows")
@@ -170,7 +170,7 @@ def _nd_indices(call: Call, item: Tensor, indices: Tensor, batch: int = 0) -> Te
 # --- scattering -----------------------------------------------------------------------------------
 
 
-def _placed(call: Call, item: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+def _placed(call: NodeUse, item: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     reduction = call.attribute("reduction", "none")
     if item.dtype in ("string", "bool"):
         raise NotNative(f"{item.dtype}s are placed")
@@ -179,7 +179,7 @@ def _placed(call: Call, item: Tensor, indices: Tensor, updates: Tensor) -> Tenso
 
 
 @onnx_op("ScatterElements", since=11)
-def _scatter_elements(call: Call) -> Tensor:
+def _scatter_elements(call: NodeUse) -> Tensor:
     item, indices, updates = call[0], call[1], call[2]
     along = positive(call.attribute("axis", 0), item.rank)
     if updates.axis != item.axis:
@@ -188,7 +188,7 @@ def _scatter_elements(call: Call) -> Tensor:
 
 
 @onnx_op("ScatterND", since=11)
-def _scatter_nd(call: Call) -> Tensor:
+def _scatter_nd(call: NodeUse) -> Tensor:
     item, indices, updates = call[0], call[1], call[2]
     if item.axis is not None or updates.axis is not None:
         raise NotNative("values are placed in other rows")
@@ -199,7 +199,7 @@ def _scatter_nd(call: Call) -> Tensor:
 
 
 @onnx_op("Compress", since=9)
-def _compress(call: Call) -> Tensor:
+def _compress(call: NodeUse) -> Tensor:
     item, keep = call[0], np.flatnonzero(call.constant(1, "the condition"))
     if call.attribute("axis") is None:
         if item.axis is not None:
@@ -211,12 +211,12 @@ def _compress(call: Call) -> Tensor:
 
 
 @onnx_op("NonZero", since=9)
-def _non_zero(call: Call) -> Tensor:
+def _non_zero(call: NodeUse) -> Tensor:
     return Tensor.constant(np.array(np.nonzero(call.constant(0, "the input")), np.int64))
 
 
 @onnx_op("OneHot", since=9)
-def _one_hot(call: Call) -> Tensor:
+def _one_hot(call: NodeUse) -> Tensor:
     indices, depth = call[0], int(call.constant(1, "the depth").reshape(-1)[0])
     sizes_fit([indices.size, max(depth, 0)], "the answer")
     off, on = (Tensor.constant(value) for value in call.constant(2, "the values").reshape(-1))
@@ -244,7 +244,7 @@ def _one_hot(call: Call) -> Tensor:
 
 
 @onnx_op("TopK", since=1)
-def _top(call: Call) -> tuple[Tensor, Tensor]:
+def _top(call: NodeUse) -> tuple[Tensor, Tensor]:
     item = call[0]
     along = positive(call.attribute("axis", -1), item.rank)
     off_rows(item, along, "values are ordered")
@@ -265,7 +265,7 @@ def _top(call: Call) -> tuple[Tensor, Tensor]:
 
 
 @onnx_op("CumSum", since=11)
-def _cumsum(call: Call) -> Tensor:
+def _cumsum(call: NodeUse) -> Tensor:
     item = call[0]
     along = positive(int(call.constant(1, "the axis").reshape(-1)[0]), item.rank)
     off_rows(item, along, "values are added up")

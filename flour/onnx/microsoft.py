@@ -10,14 +10,14 @@ from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import matrix
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import MICROSOFT
 from flour.ops.onnx_hash import Murmur
 
 
 @onnx_op("CDist", domain=MICROSOFT)
-def _cdist(call: Call) -> Tensor:
+def _cdist(call: NodeUse) -> Tensor:
     metric = str(call.attribute("metric", "sqeuclidean"))
     if metric not in ("euclidean", "sqeuclidean"):
         raise NotNative(f"the metric {metric!r}")
@@ -35,14 +35,14 @@ def _distances(x: Flow, points: Any, *, root: bool) -> Flow:
 
 
 @onnx_op("MurmurHash3", domain=MICROSOFT)
-def _murmur(call: Call) -> Tensor:
+def _murmur(call: NodeUse) -> Tensor:
     item, positive = call[0], bool(call.attribute("positive", 1))
     hashes = Murmur(int(call.attribute("seed", 0)), positive)(call.flow(item))
     return Tensor.of(hashes, item.shape, item.axis)
 
 
 @onnx_op("Solve", domain=MICROSOFT)
-def _solve(call: Call) -> Tensor:
+def _solve(call: NodeUse) -> Tensor:
     """A constant system for every row's right side, a column: times the inverse, known at import.
 
     onnxruntime has no such operator; the converter of Gaussian process classifiers writes it.

@@ -10,7 +10,7 @@ import numpy as np
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import ML
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import NAN_TEXT, NONE_TEXT, Tensor
 from flour.ops.source import Fill
 
@@ -20,7 +20,7 @@ _KINDS = ("strings", "int64s", "floats")
 
 
 def key_index(
-    call: Call, item: Tensor, keys: Sequence[Any], *, strict: bool = False, nan: bool = False
+    call: NodeUse, item: Tensor, keys: Sequence[Any], *, strict: bool = False, nan: bool = False
 ) -> Flow:
     """The index of each value among the keys, the number of keys for any other; first of equals.
 
@@ -57,7 +57,7 @@ def key_index(
     )
 
 
-def _mapped(call: Call, keys: Any, values: Any, default: Any, *, nan: bool = False) -> Tensor:
+def _mapped(call: NodeUse, keys: Any, values: Any, default: Any, *, nan: bool = False) -> Tensor:
     """The value that goes with each key, or the default."""
     item = call[0]
     strings = isinstance(default, str)
@@ -66,7 +66,7 @@ def _mapped(call: Call, keys: Any, values: Any, default: Any, *, nan: bool = Fal
 
 
 @onnx_op("LabelEncoder", domain=ML)
-def _label_encoder_1(call: Call) -> Tensor:
+def _label_encoder_1(call: NodeUse) -> Tensor:
     names = list(map(str, call.attribute("classes_strings", ())))
     if call[0].dtype == "string":
         # Of equal names the last one counts.
@@ -80,7 +80,7 @@ onnx_op("LabelEncoder", since=2, domain=ML)(lambda call: _encoded(call, nan=Fals
 onnx_op("LabelEncoder", since=4, domain=ML)(lambda call: _encoded(call, nan=True))
 
 
-def _encoded(call: Call, *, nan: bool) -> Tensor:
+def _encoded(call: NodeUse, *, nan: bool) -> Tensor:
     """Values for keys; NaN can be a key since version 4."""
     keys, _ = _listed(call, "keys")
     values, kind = _listed(call, "values")
@@ -89,7 +89,7 @@ def _encoded(call: Call, *, nan: bool) -> Tensor:
     return _mapped(call, keys, values, _default(call, kind, values), nan=nan)
 
 
-def _listed(call: Call, what: str) -> tuple[Any, str]:
+def _listed(call: NodeUse, what: str) -> tuple[Any, str]:
     """Keys or values: a tensor, or the list of one kind."""
     tensor = call.attribute(f"{what}_tensor")
     if tensor is not None:
@@ -105,7 +105,7 @@ def _listed(call: Call, what: str) -> tuple[Any, str]:
 _DTYPES: dict[str, Any] = {"strings": object, "int64s": np.int64, "floats": np.float32}
 
 
-def _default(call: Call, kind: str, values: Any) -> Any:
+def _default(call: NodeUse, kind: str, values: Any) -> Any:
     """The result for a value that is no key."""
     tensor = call.attribute("default_tensor")
     if tensor is not None and np.size(tensor):
@@ -119,7 +119,7 @@ def _default(call: Call, kind: str, values: Any) -> Any:
 
 
 @onnx_op("OneHotEncoder", domain=ML)
-def _one_hot(call: Call) -> Tensor:
+def _one_hot(call: NodeUse) -> Tensor:
     item, strict = call[0], not int(call.attribute("zeros", 1))
     text = item.dtype == "string"
     cats = list(call.attribute("cats_strings" if text else "cats_int64s", ()))
@@ -143,7 +143,7 @@ def _one_hot(call: Call) -> Tensor:
 
 
 @onnx_op("CategoryMapper", domain=ML)
-def _category_mapper(call: Call) -> Tensor:
+def _category_mapper(call: NodeUse) -> Tensor:
     names = [str(name) for name in call.attribute("cats_strings", ())]
     numbers = np.array(call.attribute("cats_int64s", ()), np.int64)
     if len(names) != len(numbers) or not names:

@@ -16,7 +16,7 @@ import numpy as np
 from flour.language.flow import Flow
 from flour.onnx.attributes import floats
 from flour.onnx.errors import NotNative
-from flour.onnx.registry import Call
+from flour.onnx.registry import NodeUse
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import Logistic
 
@@ -47,7 +47,7 @@ class Matrix:
         return Tensor.of(joined(flows), (len(self.rows), width), self.axis)
 
 
-def matrix(call: Call, index: int = 0) -> Matrix:
+def matrix(call: NodeUse, index: int = 0) -> Matrix:
     """An input as rows of features; a single dimension is one row."""
     item = call[index]
     if item.dtype == "string":
@@ -92,7 +92,7 @@ LINKS: dict[str, Callable[[Flow], Flow]] = {
 }
 
 
-def link_name(call: Call) -> str:
+def link_name(call: NodeUse) -> str:
     """The link that is applied to scores."""
     name = str(call.attribute("post_transform", "NONE"))
     if name not in LINKS:
@@ -148,7 +148,7 @@ class Classes:
         return ("0", "1") if self.strings else (0, 1)
 
 
-def classes(call: Call, ints: str = "classlabels_int64s") -> Classes:
+def classes(call: NodeUse, ints: str = "classlabels_int64s") -> Classes:
     """The labels in a node's attributes."""
     strings = tuple(map(str, call.attribute("classlabels_strings", ())))
     if strings:

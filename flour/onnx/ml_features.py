@@ -13,7 +13,7 @@ from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_categories import MOST_ENTRIES
 from flour.onnx.ml_common import ML, MOST_ROWS, joined, matrix, narrow, single
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Map
 from flour.ops.require import RequireFinite
@@ -30,7 +30,7 @@ def _per_feature(item: Tensor, values: Any, what: str) -> Any:
 
 
 @onnx_op("Scaler", domain=ML)
-def _scaler(call: Call) -> Tensor:
+def _scaler(call: NodeUse) -> Tensor:
     x = call[0]
     offset, scale = (narrow(call.attribute(name, (default,))) for name, default in _SCALER)
     # Subtracted and scaled in float64 where the data is float64, and rounded at the end.
@@ -46,7 +46,7 @@ _SCALER = (("offset", 0.0), ("scale", 1.0))
 
 
 @onnx_op("Normalizer", domain=ML)
-def _normalizer(call: Call) -> Tensor:
+def _normalizer(call: NodeUse) -> Tensor:
     x, norm = matrix(call), str(call.attribute("norm", "MAX"))
     rows = x.map(lambda row: _normal(single(row), norm))
     item = call[0]
@@ -70,7 +70,7 @@ def _normal(x: Flow, norm: str) -> Flow:
 
 
 @onnx_op("Imputer", domain=ML)
-def _imputer(call: Call) -> Tensor:
+def _imputer(call: NodeUse) -> Tensor:
     x, flow = call[0], call.flow(call[0])
     floats = x.dtype in FLOATS
     values = call.attribute("imputed_value_floats" if floats else "imputed_value_int64s", ())
@@ -85,7 +85,7 @@ def _imputer(call: Call) -> Tensor:
 
 
 @onnx_op("Binarizer", domain=ML)
-def _binarizer(call: Call) -> Tensor:
+def _binarizer(call: NodeUse) -> Tensor:
     x = call[0]
     known = RequireFinite([True], [np.inf], nan_step="Binarizer")(call.flow(x))
     flags = known.binarize(float(call.attribute("threshold", 0.0)))
@@ -93,7 +93,7 @@ def _binarizer(call: Call) -> Tensor:
 
 
 @onnx_op("FeatureVectorizer", domain=ML)
-def _feature_vectorizer(call: Call) -> Tensor:
+def _feature_vectorizer(call: NodeUse) -> Tensor:
     sizes = tuple(map(int, call.attribute("inputdimensions", ())))
     parts = [_columns(call, index, sizes) for index in range(len(call.inputs))]
     width = sum(part.type.width for part in parts if isinstance(part.type, Vector))
@@ -101,7 +101,7 @@ def _feature_vectorizer(call: Call) -> Tensor:
     return Tensor.of(joined(parts), (1, width), axis)
 
 
-def _columns(call: Call, index: int, sizes: tuple[int, ...]) -> Flow:
+def _columns(call: NodeUse, index: int, sizes: tuple[int, ...]) -> Flow:
     """An input's features in float32, of the number in the node's attributes."""
     x = matrix(call, index)
     if len(x.rows) != 1:
@@ -116,7 +116,7 @@ def _columns(call: Call, index: int, sizes: tuple[int, ...]) -> Flow:
 
 
 @onnx_op("ArrayFeatureExtractor", domain=ML)
-def _array_feature_extractor(call: Call) -> Tensor:
+def _array_feature_extractor(call: NodeUse) -> Tensor:
     x, indices = call[0], call[1]
     if indices.known:
         return _fixed_features(x, call.constant(1, "the indices").reshape(-1))
@@ -147,7 +147,7 @@ def _fixed_features(x: Tensor, indices: Any) -> Tensor:
 
 
 @onnx_op("ZipMap", domain=ML)
-def _zipmap(call: Call) -> Tensor:
+def _zipmap(call: NodeUse) -> Tensor:
     x = call[0]
     labels = tuple(call.attribute("classlabels_strings", ())) or tuple(
         call.attribute("classlabels_int64s", ())
@@ -161,7 +161,7 @@ def _zipmap(call: Call) -> Tensor:
 
 
 @onnx_op("DictVectorizer", domain=ML)
-def _dict_vectorizer(call: Call) -> Tensor:
+def _dict_vectorizer(call: NodeUse) -> Tensor:
     item = _map(call)
     names = call.attribute(f"{item.key}_vocabulary", ())
     if not len(names):
@@ -169,7 +169,7 @@ def _dict_vectorizer(call: Call) -> Tensor:
     return _values(item, [str(name) for name in names])
 
 
-def _map(call: Call) -> Map:
+def _map(call: NodeUse) -> Map:
     item = call[0]
     if not isinstance(item, Map):
         raise NotNative(f"a map is needed, not {item.shape} of {item.dtype}")
@@ -189,7 +189,7 @@ def _values(item: Map, names: Sequence[str]) -> Tensor:
 
 
 @onnx_op("CastMap", domain=ML)
-def _cast_map(call: Call) -> Tensor:
+def _cast_map(call: NodeUse) -> Tensor:
     item, form = _map(call), str(call.attribute("map_form", "DENSE"))
     kind, count = str(call.attribute("cast_to", "TO_FLOAT")), int(call.attribute("max_map", 1))
     if form != "SPARSE":

@@ -17,12 +17,12 @@ from flour.onnx.ml_common import (
     rest,
     single,
 )
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest
 
 
-def _weights(call: Call, outputs: int, width: int) -> Any:
+def _weights(call: NodeUse, outputs: int, width: int) -> Any:
     coefficients = narrow(call.attribute("coefficients"))
     if not outputs or coefficients.size != outputs * width:
         raise NotNative(
@@ -32,7 +32,7 @@ def _weights(call: Call, outputs: int, width: int) -> Any:
 
 
 @onnx_op("LinearRegressor", domain=ML)
-def _regressor(call: Call) -> Tensor:
+def _regressor(call: NodeUse) -> Tensor:
     x, targets, link = matrix(call), int(call.attribute("targets", 1)), link_name(call)
     weights, bias = _weights(call, targets, x.width), narrow(call.attribute("intercepts"))
     if bias.size not in (0, targets):
@@ -44,7 +44,7 @@ def _regressor(call: Call) -> Tensor:
 
 
 @onnx_op("LinearClassifier", domain=ML)
-def _classifier(call: Call) -> tuple[Tensor, Tensor]:
+def _classifier(call: NodeUse) -> tuple[Tensor, Tensor]:
     x, labels, link = matrix(call), classes(call, "classlabels_ints"), link_name(call)
     bias = narrow(call.attribute("intercepts"))
     weights = _weights(call, bias.size, x.width)

@@ -25,14 +25,14 @@ from flour.onnx.ml_common import (
     rest,
     single,
 )
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest, Logistic
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
-def _kernel(call: Call, x: Flow, points: Any) -> Flow:
+def _kernel(call: NodeUse, x: Flow, points: Any) -> Flow:
     """The kernel of the row and each support vector, in float32."""
     name = str(call.attribute("kernel_type", "LINEAR"))
     gamma, shift, degree = (*map(float, call.attribute("kernel_params", ())), 0.0, 0.0, 0.0)[:3]
@@ -49,13 +49,13 @@ def _kernel(call: Call, x: Flow, points: Any) -> Flow:
     return shifted.power(degree) if name == "POLY" else shifted.tanh()
 
 
-def _decisions(call: Call, x: Flow, points: Any, weights: Any, offsets: Any) -> Flow:
+def _decisions(call: NodeUse, x: Flow, points: Any, weights: Any, offsets: Any) -> Flow:
     """Weighted sums of the kernel plus offsets, added up in float64."""
     kernel = _kernel(call, x, points).cast("float64")
     return kernel.linear(weights.astype(np.float64), offsets.astype(np.float64))
 
 
-def _points(call: Call, count: int, width: int) -> Any:
+def _points(call: NodeUse, count: int, width: int) -> Any:
     numbers = narrow(call.attribute("support_vectors"))
     if numbers.size != count * width:
         raise NotNative(f"{numbers.size} numbers for {count} support vectors of {width} features")
@@ -63,7 +63,7 @@ def _points(call: Call, count: int, width: int) -> Any:
 
 
 @onnx_op("SVMRegressor", domain=ML)
-def _regressor(call: Call) -> Tensor:
+def _regressor(call: NodeUse) -> Tensor:
     """A machine's value without a link: onnxruntime ignores `post_transform` here."""
     x, count = matrix(call), int(call.attribute("n_supports", 0))
     weights, rho = narrow(call.attribute("coefficients")), narrow(call.attribute("rho"))
@@ -85,7 +85,7 @@ def _regressor(call: Call) -> Tensor:
 
 
 @onnx_op("SVMClassifier", domain=ML)
-def _classifier(call: Call) -> tuple[Tensor, Tensor]:
+def _classifier(call: NodeUse) -> tuple[Tensor, Tensor]:
     labels = classes(call, "classlabels_ints")
     sizes = tuple(map(int, call.attribute("vectors_per_class", ())))
     if len(labels.labels) < 2:
@@ -93,7 +93,7 @@ def _classifier(call: Call) -> tuple[Tensor, Tensor]:
     return _pairs(call, labels, sizes) if sum(sizes) else _linear(call, labels)
 
 
-def _linear(call: Call, labels: Classes) -> tuple[Tensor, Tensor]:
+def _linear(call: NodeUse, labels: Classes) -> tuple[Tensor, Tensor]:
     """One linear score for each class, all with one offset."""
     x, link, count = matrix(call), link_name(call), len(labels.labels)
     weights, rho = narrow(call.attribute("coefficients")), narrow(call.attribute("rho"))
@@ -114,7 +114,7 @@ def _best(score: Flow, labels: Classes, *, positive: bool) -> Flow:
     return labels.take(index.maximum(sure.cast("int64")))
 
 
-def _pairs(call: Call, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _pairs(call: NodeUse, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """A decision for each pair of classes; the class with the most wins is the label."""
     x, count = matrix(call), len(labels.labels)
     pairs = list(combinations(range(count), 2))
@@ -130,7 +130,7 @@ def _pairs(call: Call, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tensor,
     return x.column(best), x.table(scores, scores[0].type.width)  # type: ignore[union-attr]
 
 
-def _pair_weights(call: Call, sizes: tuple[int, ...], pairs: list[tuple[int, int]]) -> Any:
+def _pair_weights(call: NodeUse, sizes: tuple[int, ...], pairs: list[tuple[int, int]]) -> Any:
     """For each pair, the weight of every support vector: only those of its classes have one."""
     ends = np.cumsum([0, *sizes])
     coefficients = narrow(call.attribute("coefficients"))
@@ -153,7 +153,7 @@ def _most_wins(sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:
     return sums.greater(0.0).cast("float64").linear(sign, offset).arg_max()
 
 
-def _scores(call: Call, sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:
+def _scores(call: NodeUse, sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:
     link, narrowed = link_name(call), sums.cast("float32")
     slopes, shifts = (narrow(call.attribute(name)) for name in ("prob_a", "prob_b"))
     if slopes.size:

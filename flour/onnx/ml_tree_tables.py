@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.onnx.errors import DamagedModel
-from flour.onnx.registry import Call
+from flour.onnx.registry import NodeUse
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
@@ -30,7 +30,7 @@ MODES = {
 
 
 @dataclass(frozen=True)
-class Forest:
+class OnnxForest:
     """Trees in ONNX's form: inner nodes by number, leaves as -1 - number."""
 
     feature: NDArray[np.int64]
@@ -84,7 +84,7 @@ class Lookup:
         return [feature for feature, *_ in self.numbers]
 
 
-def tables(forest: Forest, width: int) -> tuple[dict[str, NDArray[Any]], Lookup]:
+def tables(forest: OnnxForest, width: int) -> tuple[dict[str, NDArray[Any]], Lookup]:
     """The nodes, children behind their parents, and the columns they test beside the features.
 
     Leaves are numbered in the order of the walk; `leaf` has each one's number in the forest.
@@ -111,7 +111,7 @@ def tables(forest: Forest, width: int) -> tuple[dict[str, NDArray[Any]], Lookup]
 
 
 def _tests(
-    forest: Forest,
+    forest: OnnxForest,
     nodes: NDArray[np.int64],
     width: int,
     lookup: Lookup,
@@ -150,7 +150,7 @@ def _tests(
     return columns
 
 
-def in_order(forest: Forest) -> NDArray[np.int64]:
+def in_order(forest: OnnxForest) -> NDArray[np.int64]:
     """Every node once, parents first, what follows a success before what follows a failure."""
     levelled = _levels(forest)
     if levelled is None:
@@ -173,7 +173,7 @@ def in_order(forest: Forest) -> NDArray[np.int64]:
 DEEPEST = 100
 
 
-def _levels(forest: Forest) -> tuple[list[NDArray[np.int64]], int] | None:
+def _levels(forest: OnnxForest) -> tuple[list[NDArray[np.int64]], int] | None:
     """The nodes of all trees, level by level, siblings side by side, and their number.
 
     None where they are walked one by one: deep trees, and graphs that are no tree, which the walk
@@ -191,7 +191,7 @@ def _levels(forest: Forest) -> tuple[list[NDArray[np.int64]], int] | None:
     return None if len(level) or np.any(every[1:] == every[:-1]) else (levels, count)
 
 
-def _walk(forest: Forest) -> Iterator[int]:
+def _walk(forest: OnnxForest) -> Iterator[int]:
     """Every node once, parents first; a node that is met twice is no tree."""
     seen: set[int] = set()
     for root in forest.roots:
@@ -209,11 +209,11 @@ def _walk(forest: Forest) -> Iterator[int]:
 # --- out of attributes ----------------------------------------------------------------------------
 
 
-def _whole(call: Call, name: str) -> Any:
+def _whole(call: NodeUse, name: str) -> Any:
     return np.asarray(call.attribute(name, ()), np.int64).reshape(-1)
 
 
-def _floats(call: Call, name: str) -> Any:
+def _floats(call: NodeUse, name: str) -> Any:
     """Numbers that are a list in older versions and may be a tensor in newer ones."""
     values = call.attribute(f"{name}_as_tensor")
     if values is None:
@@ -228,7 +228,7 @@ def _damaged(what: str, found: object) -> DamagedModel:
 # --- one list an attribute, one entry a node ------------------------------------------------------
 
 
-def forest_of_nodes(call: Call, kind: str, dtype: str) -> Forest:
+def forest_of_nodes(call: NodeUse, kind: str, dtype: str) -> OnnxForest:
     """The trees of a regressor (`kind` "target") or classifier ("class")."""
     trees, ids = _whole(call, "nodes_treeids"), _whole(call, "nodes_nodeids")
     modes = [*map(_CODES.get, names := call.attribute("nodes_modes", ()))]
@@ -252,7 +252,7 @@ def forest_of_nodes(call: Call, kind: str, dtype: str) -> Forest:
     for children, branch in zip((yes, no), branches, strict=True):
         children[inner] = nodes[numbers.of(trees[inner], branch[inner], _NOWHERE)]
     starts = [0, *(np.flatnonzero(trees[1:] != trees[:-1]) + 1).tolist()]
-    return Forest(
+    return OnnxForest(
         feature,
         split,
         np.maximum(mode, 0),
@@ -301,7 +301,7 @@ class _NodeNumbers:
         return positions
 
 
-def _leaves(call: Call, kind: str, numbers: _NodeNumbers) -> tuple[Any, Any, Any]:
+def _leaves(call: NodeUse, kind: str, numbers: _NodeNumbers) -> tuple[Any, Any, Any]:
     """The weights of nodes: the node's position, the target, and the weight; node after node."""
     trees, ids = _whole(call, f"{kind}_treeids"), _whole(call, f"{kind}_nodeids")
     targets, weights = _whole(call, f"{kind}_ids"), _floats(call, f"{kind}_weights")
@@ -315,7 +315,7 @@ def _leaves(call: Call, kind: str, numbers: _NodeNumbers) -> tuple[Any, Any, Any
 # --- version 5: inner nodes and leaves apart ------------------------------------------------------
 
 
-def forest_of_tensors(call: Call, dtype: str) -> Forest:
+def forest_of_tensors(call: NodeUse, dtype: str) -> OnnxForest:
     """The trees of `TreeEnsemble`."""
     feature, split = _whole(call, "nodes_featureids"), _tensor(call, "nodes_splits")
     modes = np.asarray(call.attribute("nodes_modes"), np.int64).reshape(-1)
@@ -330,7 +330,7 @@ def forest_of_tensors(call: Call, dtype: str) -> Forest:
         raise _damaged("has an unknown test", int(modes.max()))
     tracks = _whole(call, "nodes_missing_value_tracks_true")
     tracks = tracks if len(tracks) == len(feature) else np.zeros(len(feature))
-    forest = Forest(
+    forest = OnnxForest(
         feature,
         split,
         modes,
@@ -347,11 +347,11 @@ def forest_of_tensors(call: Call, dtype: str) -> Forest:
     return _unshared(_stumps(forest))
 
 
-def _tensor(call: Call, name: str) -> Any:
+def _tensor(call: NodeUse, name: str) -> Any:
     return np.asarray(call.attribute(name, ()), np.float64).reshape(-1)
 
 
-def _way(call: Call, branch: str, nodes: int, leaves: int) -> Any:
+def _way(call: NodeUse, branch: str, nodes: int, leaves: int) -> Any:
     """The end of a test's branch: the number of a node, or -1 - the number of a leaf."""
     ids, leaf = _whole(call, f"nodes_{branch}nodeids"), _whole(call, f"nodes_{branch}leafs")
     if len(ids) != nodes or len(leaf) != nodes:
@@ -362,7 +362,7 @@ def _way(call: Call, branch: str, nodes: int, leaves: int) -> Any:
     return np.where(leaf != 0, -1 - ids, ids)
 
 
-def _members(call: Call, modes: object) -> dict[int, tuple[float, ...]]:
+def _members(call: NodeUse, modes: object) -> dict[int, tuple[float, ...]]:
     """The set of each node that tests for membership, in the order of the nodes."""
     nodes = np.flatnonzero(modes == MEMBER).tolist()
     sets: list[list[float]] = [[]]
@@ -376,14 +376,14 @@ def _members(call: Call, modes: object) -> dict[int, tuple[float, ...]]:
     return {node: tuple(values) for node, values in zip(nodes, sets, strict=False)}
 
 
-def _stumps(forest: Forest) -> Forest:
+def _stumps(forest: OnnxForest) -> OnnxForest:
     """A test whose branches both end in one leaf is that leaf: the form of trees without tests."""
     same = (forest.yes == forest.no) & (forest.yes < 0)
     roots = tuple(int(forest.yes[root]) if same[root] else root for root in forest.roots)
-    return Forest(**{**vars(forest), "roots": roots})
+    return OnnxForest(**{**vars(forest), "roots": roots})
 
 
-def _unshared(forest: Forest) -> Forest:
+def _unshared(forest: OnnxForest) -> OnnxForest:
     """Every leaf gets a number of its own: two tests may lead to one."""
     yes, no, roots = forest.yes.copy(), forest.no.copy(), np.array(forest.roots, np.int64)
     leaves, count = [], 0
@@ -401,4 +401,4 @@ def _unshared(forest: Forest) -> Forest:
         "target": forest.target[order],
         "weight": forest.weight[order],
     }
-    return Forest(**{**vars(forest), **changed})
+    return OnnxForest(**{**vars(forest), **changed})

@@ -29,8 +29,8 @@ from flour.onnx.ml_common import (
     opposite,
     rest,
 )
-from flour.onnx.ml_tree_tables import Forest, forest_of_nodes, forest_of_tensors, tables
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.ml_tree_tables import OnnxForest, forest_of_nodes, forest_of_tensors, tables
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import FirstLargest
 from flour.ops.trees.trees import TreeLeaves, Trees
@@ -39,17 +39,17 @@ _TARGETS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class OnnxTrees:
     """A forest as tables for walking, with the weights of its leaves."""
 
-    forest: Forest
+    forest: OnnxForest
     nodes: dict[str, NDArray[Any]]
     targets: int
     width: int
     lookup: Any
 
     @classmethod
-    def of(cls, forest: Forest, targets: int, width: int) -> Ensemble:
+    def of(cls, forest: OnnxForest, targets: int, width: int) -> OnnxTrees:
         """The tables of a forest whose leaves add to this number of targets."""
         if targets < 1:
             raise DamagedModel("a tree ensemble has no targets")
@@ -134,14 +134,14 @@ class Ensemble:
         return [bool(item) for item in every.any(axis=0)]
 
 
-def _with_one_weight_a_leaf(forest: Forest) -> Forest:
+def _with_one_weight_a_leaf(forest: OnnxForest) -> OnnxForest:
     """The first weight of each leaf: with one target, onnxruntime reads no other."""
     _, first = np.unique(forest.leaf, return_index=True)
     kept = {name: getattr(forest, name)[first] for name in ("leaf", "target", "weight")}
-    return Forest(**{**vars(forest), **kept})
+    return OnnxForest(**{**vars(forest), **kept})
 
 
-def _base(call: Call) -> Sequence[float]:
+def _base(call: NodeUse) -> Sequence[float]:
     values = call.attribute("base_values_as_tensor")
     if values is None:
         values = call.attribute("base_values", ())
@@ -160,23 +160,23 @@ def _plus(score: Flow, base: object, dtype: str) -> Flow:
 
 
 @onnx_op("TreeEnsembleRegressor", domain=ML)
-def _regressor(call: Call) -> Tensor:
+def _regressor(call: NodeUse) -> Tensor:
     x = matrix(call)
     forest = forest_of_nodes(call, "target", _wide(x))
     targets = int(call.attribute("n_targets", 1))
-    trees = Ensemble.of(forest, targets, x.width)
+    trees = OnnxTrees.of(forest, targets, x.width)
     aggregate, link = str(call.attribute("aggregate_function", "SUM")), link_name(call)
     answer = partial(_regressed, trees, aggregate, _base(call), link)
     return x.table(x.map(lambda row: answer(row).cast("float32")), targets)
 
 
 @onnx_op("TreeEnsemble", since=5, domain=ML)
-def _ensemble(call: Call) -> Tensor:
+def _ensemble(call: NodeUse) -> Tensor:
     x = matrix(call)
     if x.dtype not in ("float32", "float64"):
         raise NotNative(f"trees over {x.dtype}")
     targets = int(call.attribute("n_targets", 1))
-    trees = Ensemble.of(forest_of_tensors(call, x.dtype), targets, x.width)
+    trees = OnnxTrees.of(forest_of_tensors(call, x.dtype), targets, x.width)
     aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[int(call.attribute("aggregate_function", 1))]
     link = _TARGETS[int(call.attribute("post_transform", 0))]
     if link not in LINKS:
@@ -184,7 +184,7 @@ def _ensemble(call: Call) -> Tensor:
     return x.table(x.map(partial(_regressed, trees, aggregate, (), link)), targets)
 
 
-def _regressed(trees: Ensemble, aggregate: str, base: Sequence[float], link: str, x: Flow) -> Flow:
+def _regressed(trees: OnnxTrees, aggregate: str, base: Sequence[float], link: str, x: Flow) -> Flow:
     """One row's targets: aggregated, plus their base, linked."""
     score = _aggregated(trees, aggregate, x)
     if len(base) == trees.targets:
@@ -192,7 +192,7 @@ def _regressed(trees: Ensemble, aggregate: str, base: Sequence[float], link: str
     return score if trees.targets == 1 else _linked(score, link)
 
 
-def _based(trees: Ensemble, score: Flow, base: Sequence[float], x: Flow) -> Flow:
+def _based(trees: OnnxTrees, score: Flow, base: Sequence[float], x: Flow) -> Flow:
     """The scores plus base values; of several targets, one without a leaf's weight stays zero."""
     dtype = trees.forest.dtype
     if trees.targets == 1 or all(trees.always):
@@ -201,7 +201,7 @@ def _based(trees: Ensemble, score: Flow, base: Sequence[float], x: Flow) -> Flow
     return spoken.where(_plus(score, base, dtype), score)
 
 
-def _aggregated(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
+def _aggregated(trees: OnnxTrees, aggregate: str, x: Flow) -> Flow:
     if aggregate in ("SUM", "AVERAGE"):
         divisor = len(trees.forest.roots) if aggregate == "AVERAGE" else 0
         return trees.sums(x, trees.weights, divisor)
@@ -229,12 +229,12 @@ def _aggregated(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
 
 
 @onnx_op("TreeEnsembleClassifier", domain=ML)
-def _classifier(call: Call) -> tuple[Tensor, Tensor]:
+def _classifier(call: NodeUse) -> tuple[Tensor, Tensor]:
     x, labels = matrix(call), classes(call)
     count = len(labels.labels)
     if count < 2:
         raise NotNative("a classifier of less than two classes")
-    trees = Ensemble.of(forest_of_nodes(call, "class", _wide(x)), count, x.width)
+    trees = OnnxTrees.of(forest_of_nodes(call, "class", _wide(x)), count, x.width)
     answer = _two_classes if count == 2 else _classes
     pairs = [answer(trees, labels, _base(call), link_name(call), row) for row in x.rows]
     best, scores = zip(*pairs, strict=True)
@@ -242,7 +242,7 @@ def _classifier(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def _classes(
-    trees: Ensemble, labels: Classes, base: Sequence[float], link: str, x: Flow
+    trees: OnnxTrees, labels: Classes, base: Sequence[float], link: str, x: Flow
 ) -> tuple[Flow, Flow]:
     """Three classes or more: the largest score of those that a reached leaf has a weight for."""
     if len(base) not in (0, trees.targets):
@@ -256,7 +256,7 @@ def _classes(
     return labels.take(FirstLargest()(spoken.where(score, lowest))), _linked(score, link)
 
 
-def _with_presence(trees: Ensemble, x: Flow) -> tuple[Flow, Flow]:
+def _with_presence(trees: OnnxTrees, x: Flow) -> tuple[Flow, Flow]:
     """The scores, and whether a reached leaf has a weight for each class."""
     count = trees.targets
     both = trees.sums(x, np.concatenate([trees.weights, trees.scored], axis=1))
@@ -269,12 +269,12 @@ def _linked(score: Flow, link: str) -> Flow:
 
 
 @dataclass(frozen=True)
-class _Binary:
+class _TwoClasses:
     """The label and scores of two classes, from one score or from two."""
 
     labels: Classes
     link: str
-    #: Whether only one class has weights, and whether none of them is below zero.
+    #: Facts of the weights: only one class has some; none of them is below zero.
     single: bool
     positive: bool
 
@@ -300,7 +300,7 @@ class _Binary:
 
 
 def _two_classes(
-    trees: Ensemble, labels: Classes, base: Sequence[float], link: str, x: Flow
+    trees: OnnxTrees, labels: Classes, base: Sequence[float], link: str, x: Flow
 ) -> tuple[Flow, Flow]:
     """Two classes, by onnxruntime's rules.
 
@@ -311,12 +311,14 @@ def _two_classes(
     """
     forest = trees.forest
     single = len(np.unique(forest.target)) == 1
-    rule = _Binary(labels, link, single, not np.any(forest.weight < 0))
+    rule = _TwoClasses(labels, link, single, not np.any(forest.weight < 0))
     second, scores = _decided(trees, rule, base, x)
     return rule.label(second), scores
 
 
-def _decided(trees: Ensemble, rule: _Binary, base: Sequence[float], x: Flow) -> tuple[Flow, Flow]:
+def _decided(
+    trees: OnnxTrees, rule: _TwoClasses, base: Sequence[float], x: Flow
+) -> tuple[Flow, Flow]:
     """True if it is the second class, and the scores of both."""
     if trees.always[1]:
         return _second(trees, rule, base, trees.sums(x, trees.weights), x)
@@ -330,7 +332,7 @@ def _decided(trees: Ensemble, rule: _Binary, base: Sequence[float], x: Flow) -> 
     return chosen.where(two[0], one[0]), chosen.where(two[1], one[1])
 
 
-def _if_present(trees: Ensemble, first: Flow, x: Flow) -> Flow:
+def _if_present(trees: OnnxTrees, first: Flow, x: Flow) -> Flow:
     """The first class's score, zero where no reached leaf has a weight for it."""
     if trees.always[0]:
         return first
@@ -339,7 +341,7 @@ def _if_present(trees: Ensemble, first: Flow, x: Flow) -> Flow:
 
 
 def _second(
-    trees: Ensemble, rule: _Binary, base: Sequence[float], score: Flow, x: Flow
+    trees: OnnxTrees, rule: _TwoClasses, base: Sequence[float], score: Flow, x: Flow
 ) -> tuple[Flow, Flow]:
     """The second class has a score: both go through the link unchanged, a missing one as 0."""
     dtype, (first, second) = trees.forest.dtype, (score.element(0), score.element(1))
@@ -354,7 +356,9 @@ def _second(
     return rule.decide(second), _linked(first.concat(second), rule.link)
 
 
-def _first(trees: Ensemble, rule: _Binary, base: Sequence[float], score: Flow) -> tuple[Flow, Flow]:
+def _first(
+    trees: OnnxTrees, rule: _TwoClasses, base: Sequence[float], score: Flow
+) -> tuple[Flow, Flow]:
     """Only the first class has a score, which stands for the second."""
     if len(base) == 2:
         both = _plus(score, [base[0], 0.0], trees.forest.dtype)

@@ -18,7 +18,7 @@ Dim = int | str | None
 
 
 @dataclass(frozen=True)
-class Port:
+class GraphPort:
     """An input or output of a graph, as the model declares it.
 
     `dtype` is numpy's name, "string", or the name of an ONNX type that has no numpy dtype; `kind`
@@ -79,8 +79,8 @@ class GraphDef:
 
     name: str
     nodes: tuple[NodeDef, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[GraphPort, ...]
+    outputs: tuple[GraphPort, ...]
     constants: Mapping[str, NDArray[Any]]
 
     def fixed(self, values: Mapping[str, NDArray[Any]]) -> GraphDef:

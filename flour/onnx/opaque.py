@@ -21,12 +21,12 @@ from flour.core.errors import OpaqueFailed
 from flour.core.types import Vector
 from flour.data.coerce import WHOLE_DTYPES
 from flour.language.flow import Flow
-from flour.onnx import ort
 from flour.onnx.errors import NotNative
 from flour.onnx.model import ModelDef, NodeDef
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Special
-from flour.ops.opaque import Opaque, Wire
+from flour.ops.opaque import Opaque, PartWire
+from flour.sessions import ort
 
 #: Constants from this size on are parameters of their own, shared by all models that use them.
 SHARED_BYTES = 1024
@@ -46,7 +46,7 @@ class Unrowed(NotNative):
 
 
 @dataclass(frozen=True)
-class Part:
+class OpaquePart:
     """Nodes that onnxruntime runs, their inputs from outside, and the outputs others read."""
 
     model: ModelDef
@@ -101,7 +101,7 @@ class Part:
         return data
 
 
-def opaque(part: Part) -> dict[str, Tensor]:
+def opaque(part: OpaquePart) -> dict[str, Tensor]:
     """The part's outputs as tensors by name; Unrowed if they are not one tensor for each row."""
     layout = part.layout()
     for node in _with_inner(_node(item) for item in part.nodes):
@@ -113,8 +113,8 @@ def opaque(part: Part) -> dict[str, Tensor]:
         ort.as_array(part.proto(None)),
         tuple(weights.values()),
         tuple(weights),
-        reads=tuple(Wire(n, t.dtype, t.shape, t.axis or 0) for n, t in part.reads.items()),
-        leaves=tuple(Wire(n, t.dtype, t.shape, t.axis or 0) for n, t in shapes.items()),
+        reads=tuple(PartWire(n, t.dtype, t.shape, t.axis or 0) for n, t in part.reads.items()),
+        leaves=tuple(PartWire(n, t.dtype, t.shape, t.axis or 0) for n, t in shapes.items()),
         layout=layout,
         mixes=not keeps_rows_apart(part),
         place=part.place,
@@ -136,7 +136,7 @@ def _flow(item: Tensor) -> Flow:
 # --- the shapes of outputs ------------------------------------------------------------------------
 
 
-def _shapes(part: Part, layout: str) -> dict[str, Tensor]:
+def _shapes(part: OpaquePart, layout: str) -> dict[str, Tensor]:
     """A row of each output, without a flow yet."""
     if layout == "each":
         probed = _probe(part, 1)
@@ -157,7 +157,7 @@ def _rows(name: str, dtype: str, few: tuple[int, ...], many: tuple[int, ...]) ->
     return Tensor((*few[:axis], times, *few[axis + 1 :]), dtype, axis)
 
 
-def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _probe(part: OpaquePart, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     """The dtypes and shapes of the outputs for this number of rows, as onnxruntime infers them."""
     session = _session_for(part, rows)
     outputs = {item.name: (item.type, item.shape) for item in session.get_outputs()}
@@ -176,7 +176,7 @@ def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     return result
 
 
-def _session_for(part: Part, rows: int) -> Any:
+def _session_for(part: OpaquePart, rows: int) -> Any:
     """A session of the part for so many rows; Unrowed where only other numbers of rows fit."""
     try:
         return ort.session(part.proto(rows), part.place)
@@ -185,7 +185,7 @@ def _session_for(part: Part, rows: int) -> Any:
         raise Unrowed(f"its constants do not fit {rows} rows") from None
 
 
-def _tried(part: Part, session: Any, rows: int) -> dict[str, tuple[str, Any]]:
+def _tried(part: OpaquePart, session: Any, rows: int) -> dict[str, tuple[str, Any]]:
     """The shapes of the outputs for zeros, where shapes cannot depend on the values."""
     if not all(map(_is_known, part.nodes)):
         raise Unrowed("the shape of an output depends on the values")
@@ -209,7 +209,7 @@ def _joined(item: Tensor, rows: int) -> tuple[int, ...]:
     """The ONNX shape of this number of rows of a tensor."""
     if item.axis is None:
         return item.shape
-    return Wire("", item.dtype, item.shape, item.axis).joined(rows)
+    return PartWire("", item.dtype, item.shape, item.axis).joined(rows)
 
 
 # --- protobuf -------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ _ROWWISE = {
 }
 
 
-def keeps_rows_apart(part: Part) -> bool:
+def keeps_rows_apart(part: OpaquePart) -> bool:
     """True if certainly no row's output depends on another row; unknown operators may mix rows."""
     flat = {name for name, item in part.reads.items() if item.axis != 0 or item.rank < 2}
     for node in part.nodes:
@@ -361,7 +361,7 @@ class Settled:
     nodes: list[NodeDef]
 
 
-class Pending:
+class PendingNodes:
     """Nodes without native code that no native one has needed yet.
 
     They become one part as soon as a native operator reads one of their outputs. Until then further
@@ -419,7 +419,7 @@ class Pending:
                     waiting += near.pop(each, ())
         return [node for node in self._nodes if id(node) in inside]
 
-    def _part(self, nodes: Sequence[NodeDef], values: Mapping[str, Tensor]) -> Part:
+    def _part(self, nodes: Sequence[NodeDef], values: Mapping[str, Tensor]) -> OpaquePart:
         nodes = list(self._with_makers(nodes, values))
         own = {name for node in nodes for name in node.outputs if name}
         constants: dict[str, Any] = {}
@@ -433,7 +433,7 @@ class Pending:
             else:
                 inputs[name] = item
         leaves = self._leaves(nodes)
-        return Part(self._model, tuple(nodes), inputs, constants, leaves, self._large)
+        return OpaquePart(self._model, tuple(nodes), inputs, constants, leaves, self._large)
 
     def _with_makers(
         self, nodes: Sequence[NodeDef], values: Mapping[str, Tensor]

@@ -11,14 +11,14 @@ from flour.language.flow import Flow
 from flour.onnx.arithmetic import together
 from flour.onnx.errors import NotNative
 from flour.onnx.reductions import reduced
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.shapes import in_order, transposed
 from flour.onnx.tensor import Tensor, sizes_fit, spread
 from flour.ops.indexed import MatrixProducts
 from flour.ops.segments import SegmentSum
 
 
-def product(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def product(call: NodeUse, x: Tensor, y: Tensor) -> Tensor:
     """x @ y as numpy's matmul, rows along any axis but those that are summed over."""
     left = x.shaped((1, *x.shape), None if x.axis is None else x.axis + 1) if x.rank == 1 else x
     right = y.shaped((*y.shape, 1), y.axis) if y.rank == 1 else y
@@ -37,7 +37,7 @@ def product(call: Call, x: Tensor, y: Tensor) -> Tensor:
     return result
 
 
-def _matrices(call: Call, x: Tensor, y: Tensor) -> Tensor:
+def _matrices(call: NodeUse, x: Tensor, y: Tensor) -> Tensor:
     if x.shape[-1] != y.shape[-2]:
         raise NotNative(f"matrices of {x.shape} and {y.shape}")
     rank = max(x.rank, y.rank)
@@ -84,7 +84,7 @@ onnx_op("MatMul")(lambda call: product(call, call[0], call[1]))
 
 
 @onnx_op("Gemm")
-def _gemm(call: Call) -> Tensor:
+def _gemm(call: NodeUse) -> Tensor:
     x, y = call[0], call[1]
     x = transposed(x, (1, 0)) if call.attribute("transA", 0) else x
     y = transposed(y, (1, 0)) if call.attribute("transB", 0) else y
@@ -105,7 +105,7 @@ def _gemm(call: Call) -> Tensor:
     return together(call, [result, _times(call, bias, beta)], lambda a, b: a.plus(b))
 
 
-def _times(call: Call, item: Tensor, factor: float) -> Tensor:
+def _times(call: NodeUse, item: Tensor, factor: float) -> Tensor:
     if factor == 1 or not item.size:
         return item
     constant = Tensor.constant(np.array(factor, item.dtype))
@@ -116,7 +116,7 @@ def _times(call: Call, item: Tensor, factor: float) -> Tensor:
 
 
 @onnx_op("Einsum", since=12)
-def _einsum(call: Call) -> Tensor:
+def _einsum(call: NodeUse) -> Tensor:
     items = [item for item in call.inputs if item is not None]
     terms, out = _terms(call.attribute("equation").replace(" ", ""), items)
     parts = [_diagonal(item, term) for item, term in zip(items, terms, strict=True)]
@@ -160,7 +160,7 @@ def _diagonal(item: Tensor, term: str) -> tuple[Tensor, str]:
     return item.picked(np.einsum(item.flat_indices(), *numbers), None), labels
 
 
-def _summed(call: Call, item: Tensor, labels: str, kept: set[str]) -> tuple[Tensor, str]:
+def _summed(call: NodeUse, item: Tensor, labels: str, kept: set[str]) -> tuple[Tensor, str]:
     """The tensor summed over the labels that are not read further on."""
     axes = tuple(axis for axis, label in enumerate(labels) if label not in kept)
     if not axes:
@@ -176,7 +176,7 @@ def _summed(call: Call, item: Tensor, labels: str, kept: set[str]) -> tuple[Tens
 
 
 def _contract(
-    call: Call, left: tuple[Tensor, str], right: tuple[Tensor, str], later: set[str]
+    call: NodeUse, left: tuple[Tensor, str], right: tuple[Tensor, str], later: set[str]
 ) -> tuple[Tensor, str]:
     """Two terms as one: batch labels, then those of the left and of the right alone."""
     x, ones = _summed(call, *left, later | set(right[1]))

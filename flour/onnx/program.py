@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flour.core.errors import MissingColumn, NotRectangular, WrongDtype
 from flour.core.types import Record
 from flour.language.flow import Flow
-from flour.onnx.model import ModelDef, Port
+from flour.onnx.model import GraphPort, ModelDef
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Listed
 
@@ -26,10 +26,10 @@ ROWS = "rows"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ProgramInput:
     """An input: its declaration, and the tensor of a row."""
 
-    port: Port
+    port: GraphPort
     tensor: Tensor
 
     def rows_of(self, array: NDArray[Any]) -> int | None:
@@ -110,10 +110,10 @@ def is_single(tensor: Tensor) -> bool:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramOutput:
     """An output: its declaration, and the tensor of a row (with a ZipMap's labels)."""
 
-    port: Port
+    port: GraphPort
     tensor: Tensor
 
     def array(self, column: Any) -> Any:
@@ -122,7 +122,8 @@ class Answer:
         if isinstance(tensor, Listed):
             blocks = apart(tensor, np.asarray(column))
             return [
-                Answer(self.port, t).array(b) for t, b in zip(tensor.items, blocks, strict=True)
+                ProgramOutput(self.port, t).array(b)
+                for t, b in zip(tensor.items, blocks, strict=True)
             ]
         if tensor.value is not None and tensor.axis is None:
             return tensor.value
@@ -138,7 +139,7 @@ class Answer:
         """The output for no rows, from the one for some rows."""
         if isinstance(self.tensor, Listed):
             pairs = zip(self.tensor.items, array, strict=True)
-            return [Answer(self.port, item).without_rows(values) for item, values in pairs]
+            return [ProgramOutput(self.port, item).without_rows(values) for item, values in pairs]
         axis = self.tensor.axis
         return array if axis is None else array[(slice(None),) * axis + (slice(0),)]
 
@@ -156,8 +157,8 @@ class OnnxProgram:
 
     model: ModelDef
     flow: Flow
-    inputs: tuple[Entry, ...]
-    outputs: tuple[Answer, ...]
+    inputs: tuple[ProgramInput, ...]
+    outputs: tuple[ProgramOutput, ...]
     #: The model's shapes are all static, so the program runs one row at a time.
     static: bool
 

@@ -53,11 +53,11 @@ def translated(expression: str) -> str:
     flags = re.match(r"\(\?([is]+)\)", expression)
     flags_ = flags[1] if flags else ""
     start = len(flags[0]) if flags else 0
-    pattern = _Reader(expression, start, fold="i" in flags_).pattern()
+    pattern = _PatternReader(expression, start, fold="i" in flags_).pattern()
     return f"(?a{'s' if 's' in flags_ else ''}){pattern}"
 
 
-class _Reader:
+class _PatternReader:
     """Goes through a pattern from left to right."""
 
     def __init__(self, text: str, position: int, *, fold: bool) -> None:
@@ -240,7 +240,7 @@ def outside(separators: Iterable[str]) -> str:
     ranges: list[Range] = []
     for separator in separators:
         try:
-            ranges += _Reader(separator, 0, fold=False).single()
+            ranges += _PatternReader(separator, 0, fold=False).single()
         except NotNative:
             raise NotNative(f"the separator {separator!r}") from None
     return f"(?a){_spelt(_others(ranges))}+"

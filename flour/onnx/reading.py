@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flour.onnx.attributes import Attributes, Later
 from flour.onnx.errors import DamagedModel
-from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
+from flour.onnx.model import Dim, GraphDef, GraphPort, ModelDef, NodeDef
 from flour.onnx.protobuf import ModelProto
 from flour.onnx.tensors import Tensors, dtype_of
 
@@ -45,7 +45,7 @@ def read_model(model: object) -> ModelDef:
     proto, folder = _parsed(model)
     proto = _inlined(proto)
     opsets = _opsets(proto)
-    reader = _Reader(Tensors(folder))
+    reader = _ModelReader(Tensors(folder))
     try:
         graph = reader.graph(proto.graph, frozenset(), 0)
     except RecursionError:
@@ -233,7 +233,7 @@ def _opsets(proto: ModelProto) -> dict[str, int]:
 # --- graphs ---------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _ModelReader:
     """Reads graphs and what is inside them."""
 
     def __init__(self, tensors: Tensors) -> None:
@@ -314,14 +314,10 @@ class _Reader:
 _DECODED = methodcaller("decode", "utf-8", "surrogateescape")
 
 
-def _text(value: bytes) -> str:
-    return str(_DECODED(value))
-
-
 _PLAIN: Mapping[str, Any] = {
     "float": float,
     "int": int,
-    "text": _text,
+    "text": lambda value: str(_DECODED(value)),
     "floats": tuple,
     "ints": tuple,
     "texts": lambda values: tuple(map(_DECODED, values)),
@@ -375,7 +371,7 @@ def _unique(names: list[str], what: str) -> None:
 # --- ports ----------------------------------------------------------------------------------------
 
 
-def port_of(proto: ValueInfoProto) -> Port:
+def port_of(proto: ValueInfoProto) -> GraphPort:
     """An input or output as it is declared."""
     kind = proto.type.WhichOneof("value") or ""
     name = str(proto.name)
@@ -384,13 +380,13 @@ def port_of(proto: ValueInfoProto) -> Port:
         shape = None
         if tensor.HasField("shape"):
             shape = tuple(_dim(item, name) for item in tensor.shape.dim)
-        return Port(name, dtype_of(int(tensor.elem_type)), shape)
+        return GraphPort(name, dtype_of(int(tensor.elem_type)), shape)
     if kind == "map_type":
         inner = proto.type.map_type.value_type
         single = inner.WhichOneof("value") == "tensor_type"
         dtype = dtype_of(int(inner.tensor_type.elem_type)) if single else ""
-        return Port(name, dtype, None, "map", dtype_of(int(proto.type.map_type.key_type)))
-    return Port(name, "", None, kind.removesuffix("_type"))
+        return GraphPort(name, dtype, None, "map", dtype_of(int(proto.type.map_type.key_type)))
+    return GraphPort(name, "", None, kind.removesuffix("_type"))
 
 
 def _dim(proto: Any, name: str) -> Dim:

@@ -14,7 +14,7 @@ from flour.core.types import FLOATS
 from flour.language.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor, positive
 from flour.ops.onnx_link import FirstLargest
 from flour.ops.reduce import ArgMax, ArgMin
@@ -46,7 +46,7 @@ def _min(x: Flow, length: int) -> Flow:
     return x.min().as_vector() if whole else SegmentMin(length)(x)
 
 
-def reduced_axes(call: Call, item: Tensor, axes: tuple[int, ...] | None) -> tuple[int, ...]:
+def reduced_axes(call: NodeUse, item: Tensor, axes: tuple[int, ...] | None) -> tuple[int, ...]:
     """The reduced axes: all of them where none are named (unless that means none)."""
     if not axes:
         if call.attribute("noop_with_empty_axes", 0):
@@ -75,7 +75,13 @@ def kept(item: Tensor, axes: tuple[int, ...], *, keep: bool) -> tuple[list[int],
 
 
 def reduced(
-    call: Call, item: Tensor, axes: tuple[int, ...], function: Reduce, empty: float, *, keep: bool
+    call: NodeUse,
+    item: Tensor,
+    axes: tuple[int, ...],
+    function: Reduce,
+    empty: float,
+    *,
+    keep: bool,
 ) -> Tensor:
     """The tensor with axes reduced to one number each; `empty` is the result for no numbers."""
     shape, axis = kept(item, axes, keep=keep)
@@ -88,14 +94,16 @@ def reduced(
 # --- the family of ReduceX ------------------------------------------------------------------------
 
 
-def _reduce(call: Call, function: Reduce, empty: float = 0, item: Tensor | None = None) -> Tensor:
+def _reduce(
+    call: NodeUse, function: Reduce, empty: float = 0, item: Tensor | None = None
+) -> Tensor:
     item = call[0] if item is None else item
     axes = reduced_axes(call, item, call.integers(1, "axes"))
     keep = call.flag("keepdims")
     return reduced(call, item, axes, function, empty, keep=keep)
 
 
-def mapped(call: Call, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor:
+def mapped(call: NodeUse, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor:
     """A function of every value, where there is any."""
     if not item.size:
         return item
@@ -103,7 +111,7 @@ def mapped(call: Call, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor
 
 
 @onnx_op("ReduceMean")
-def _reduce_mean(call: Call) -> Tensor:
+def _reduce_mean(call: NodeUse) -> Tensor:
     if call[0].dtype not in FLOATS:
         item = converted(call, call[0], "float64")
         return converted(call, _reduce(call, _mean, np.nan, item), call[0].dtype)
@@ -114,7 +122,7 @@ def _mean(x: Flow, length: int) -> Flow:
     return _sum(x, length).divide([length])
 
 
-def _extreme(call: Call, function: Reduce, sign: int) -> Tensor:
+def _extreme(call: NodeUse, function: Reduce, sign: int) -> Tensor:
     """The extreme of no numbers is the opposite end of what the dtype can hold."""
     dtype = call[0].dtype
     if dtype == "bool":
@@ -127,7 +135,7 @@ def _extreme(call: Call, function: Reduce, sign: int) -> Tensor:
 
 
 @onnx_op("ReduceProd")
-def _reduce_prod(call: Call) -> Tensor:
+def _reduce_prod(call: NodeUse) -> Tensor:
     if call[0].symbolic:
         product = np.empty((), object)
         product[()] = np.prod(call.symbolic(0))
@@ -136,12 +144,12 @@ def _reduce_prod(call: Call) -> Tensor:
 
 
 @onnx_op("ReduceSumSquare")
-def _reduce_sum_square(call: Call) -> Tensor:
+def _reduce_sum_square(call: NodeUse) -> Tensor:
     return _reduce(call, _sum, 0, mapped(call, call[0], lambda x: x.square()))
 
 
 @onnx_op("ReduceL2")
-def _reduce_l2(call: Call) -> Tensor:
+def _reduce_l2(call: NodeUse) -> Tensor:
     dtype = call[0].dtype
     item = call[0] if dtype in FLOATS else converted(call, call[0], "float64")
     total = _reduce(call, _sum, 0, mapped(call, item, lambda x: x.square()))
@@ -149,7 +157,7 @@ def _reduce_l2(call: Call) -> Tensor:
 
 
 @onnx_op("ReduceLogSumExp")
-def _reduce_log_sum_exp(call: Call) -> Tensor:
+def _reduce_log_sum_exp(call: NodeUse) -> Tensor:
     """max + log(sum(exp(x - max))), which cannot overflow; an infinite max is not subtracted."""
     item = call[0]
     axes = reduced_axes(call, item, call.integers(1, "axes"))
@@ -176,7 +184,7 @@ def _finite(x: Flow) -> Flow:
 
 
 @onnx_op("ArgMax", "ArgMin")
-def _arg(call: Call) -> Tensor:
+def _arg(call: NodeUse) -> Tensor:
     item = call[0]
     axes = reduced_axes(call, item, (call.attribute("axis", 0),))
     smallest = call.node.op_type == "ArgMin"
@@ -200,7 +208,7 @@ def _arg(call: Call) -> Tensor:
 # --- along an axis, keeping it --------------------------------------------------------------------
 
 
-def _softmax_axes(call: Call, item: Tensor) -> tuple[int, ...]:
+def _softmax_axes(call: NodeUse, item: Tensor) -> tuple[int, ...]:
     """From version 13 on one axis; before, that axis and all behind it."""
     axis = positive(call.attribute("axis", -1 if call.opset >= 13 else 1), item.rank)
     axes = (axis,) if call.opset >= 13 else tuple(range(axis, item.rank))
@@ -210,7 +218,7 @@ def _softmax_axes(call: Call, item: Tensor) -> tuple[int, ...]:
 
 
 @onnx_op("Softmax")
-def _softmax(call: Call) -> Tensor:
+def _softmax(call: NodeUse) -> Tensor:
     item = call[0]
     axes = _softmax_axes(call, item)
     if prod(item.shape[axis] for axis in axes) == item.size:
@@ -225,7 +233,7 @@ def _softmax(call: Call) -> Tensor:
 
 
 @onnx_op("BatchNormalization")
-def _batch(call: Call) -> Tensor:
+def _batch(call: NodeUse) -> Tensor:
     """(x - mean) / deviation * scale + bias, each a number for every channel."""
     item = call[0]
     training = call.opset < 7 and not call.attribute("is_test", 0)
@@ -240,7 +248,7 @@ def _batch(call: Call) -> Tensor:
 
 
 @onnx_op("LpNormalization")
-def _norm(call: Call) -> Tensor:
+def _norm(call: NodeUse) -> Tensor:
     item = call[0]
     axes = reduced_axes(call, item, (call.attribute("axis", -1),))
     square = call.attribute("p", 2) == 2

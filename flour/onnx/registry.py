@@ -18,13 +18,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.extension_points import extension
 from flour.language.flow import Flow
+from flour.modules import load_onnx
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
 from flour.onnx.tensor import Tensor, native_dtype
 
-Adapter = Callable[["Call"], "Tensor | tuple[Tensor | None, ...]"]
+Adapter = Callable[["NodeUse"], "Tensor | tuple[Tensor | None, ...]"]
 _F = TypeVar("_F", bound=Adapter)
 #: (domain, operator) -> (since version, adapter), newest first.
 ADAPTERS: dict[tuple[str, str], list[tuple[int, Adapter]]] = {}
@@ -54,14 +54,14 @@ def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
     """The adapter of an operator in this version, or NotNative."""
     for wanted in (f"{domain}:{op_type}", ""):
         if (domain, op_type) not in ADAPTERS:
-            extension("onnx_adapters")(wanted)
+            load_onnx(wanted)
     for since, adapter in ADAPTERS.get((domain, op_type), ()):
         if since <= opset:
             return adapter
     raise NotNative("no native code for this operator")
 
 
-class Importer(Protocol):
+class GraphImporter(Protocol):
     """The questions that an adapter may ask of the importer that walks the model."""
 
     @property
@@ -76,13 +76,13 @@ class Importer(Protocol):
 
 
 @dataclass(frozen=True)
-class Call:
+class NodeUse:
     """One use of an operator, for an adapter."""
 
     node: NodeDef
     inputs: tuple[Tensor | None, ...]
     opset: int
-    importer: Importer
+    importer: GraphImporter
     #: A flow with the rows of the program, for constants that have to become columns.
     anchor: Flow
 

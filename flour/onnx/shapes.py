@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from flour.language.sources import concat
 from flour.onnx.errors import NotNative
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Rows, Tensor, positive, sizes_fit
 from flour.onnx.words import Stacked
 
@@ -31,7 +31,7 @@ def off_rows(item: Tensor, axis: int, what: str) -> None:
 
 
 @onnx_op("Reshape")
-def _reshape(call: Call) -> Tensor:
+def _reshape(call: NodeUse) -> Tensor:
     item = call[0]
     attribute = call.attribute("shape")  # before version 5
     lengths = list(
@@ -82,7 +82,7 @@ def in_order(item: Tensor, shape: Sequence[int], axis: int | None) -> Tensor:
 
 
 @onnx_op("Flatten")
-def _flatten(call: Call) -> Tensor:
+def _flatten(call: NodeUse) -> Tensor:
     item = call[0]
     at = call.attribute("axis", 1)
     at = at + item.rank if at < 0 else at
@@ -91,7 +91,7 @@ def _flatten(call: Call) -> Tensor:
 
 
 @onnx_op("Squeeze")
-def _squeeze(call: Call) -> Tensor:
+def _squeeze(call: NodeUse) -> Tensor:
     item = call[0]
     axes = call.integers(1, "axes")
     if axes is None:
@@ -107,7 +107,7 @@ def _squeeze(call: Call) -> Tensor:
 
 
 @onnx_op("Unsqueeze")
-def _unsqueeze(call: Call) -> Tensor:
+def _unsqueeze(call: NodeUse) -> Tensor:
     item, axes = call[0], call.integers(1, "axes")
     rank = item.rank + len(axes or ())
     new = {positive(axis, rank) for axis in axes or ()}
@@ -118,7 +118,7 @@ def _unsqueeze(call: Call) -> Tensor:
 
 
 @onnx_op("Transpose")
-def _transpose(call: Call) -> Tensor:
+def _transpose(call: NodeUse) -> Tensor:
     item = call[0]
     return transposed(item, call.attribute("perm") or range(item.rank)[::-1])
 
@@ -133,14 +133,14 @@ def transposed(item: Tensor, order: Sequence[int]) -> Tensor:
 
 
 @onnx_op("Shape")
-def _shape(call: Call) -> Tensor:
+def _shape(call: NodeUse) -> Tensor:
     lengths = _lengths(call[0])[call.attribute("start", 0) : call.attribute("end")]
     symbolic = any(isinstance(size, Rows) for size in lengths)
     return Tensor.constant(np.array(lengths, object if symbolic else np.int64))
 
 
 @onnx_op("Size")
-def _size(call: Call) -> Tensor:
+def _size(call: NodeUse) -> Tensor:
     item = call[0]
     if item.axis is None:
         return Tensor.constant(np.array(item.size, np.int64))
@@ -153,13 +153,13 @@ def _size(call: Call) -> Tensor:
 
 
 @onnx_op("Concat")
-def _concat(call: Call) -> Tensor:
+def _concat(call: NodeUse) -> Tensor:
     items = [item for item in call.inputs if item is not None]
     along = positive(call.attribute("axis", 1), items[0].rank)
     return joined(call, items, along) if along or items[0].axis != 0 else _stacked(call, items)
 
 
-def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
+def _stacked(call: NodeUse, items: Sequence[Tensor]) -> Tensor:
     """The rows of all tensors, one tensor after another: blocks, which a reshape puts in order."""
     if len({(item.shape, item.axis) for item in items}) > 1:
         raise NotNative("values are joined along the rows")
@@ -169,7 +169,7 @@ def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
     return Stacked.of_blocks(joined(call, blocks, 0))
 
 
-def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
+def joined(call: NodeUse, items: Sequence[Tensor], along: int) -> Tensor:
     """The tensors one behind another along an axis."""
     if len({item.axis for item in items}) > 1:
         raise NotNative("values with rows beside values without")
@@ -191,7 +191,7 @@ def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
 
 
 @onnx_op("Split")
-def _split(call: Call) -> tuple[Tensor, ...]:
+def _split(call: NodeUse) -> tuple[Tensor, ...]:
     item = call[0]
     along = positive(call.attribute("axis", 0), item.rank)
     off_rows(item, along, "values are split")
@@ -207,7 +207,7 @@ def _even(length: int, parts: int) -> tuple[int, ...]:
 
 
 @onnx_op("Slice", since=1)
-def _slice(call: Call) -> Tensor:
+def _slice(call: NodeUse) -> Tensor:
     item = call[0]
     starts, ends = call.integers(1, "starts") or (), call.integers(2, "ends") or ()
     axes = call.integers(3, "axes") if len(call.inputs) > 3 else call.attribute("axes")
@@ -238,7 +238,7 @@ def _range(size: int, start: int, end: int, step: int) -> Indices:
 
 
 @onnx_op("Expand", since=8)
-def _expand(call: Call) -> Tensor:
+def _expand(call: NodeUse) -> Tensor:
     item = call[0]
     lengths = list(call.symbolic(1, "the new shape").reshape(-1))
     rows = [rows_at for rows_at, size in enumerate(lengths) if isinstance(size, Rows)]
@@ -258,7 +258,7 @@ def _expand(call: Call) -> Tensor:
 
 
 @onnx_op("Tile", since=6)
-def _tile(call: Call) -> Tensor:
+def _tile(call: NodeUse) -> Tensor:
     item, repeats = call[0], call.symbolic(1, "the repeats").reshape(-1)
     if call[1].symbolic:
         return _tiled_by_rows(item, list(repeats))
@@ -278,7 +278,7 @@ def _tiled_by_rows(item: Tensor, repeats: list[Any]) -> Tensor:
     return item.picked(np.tile(item.flat_indices(), times), along[0])
 
 
-def filled(call: Call, item: Tensor, table: Indices, value: object, axis: int | None) -> Tensor:
+def filled(call: NodeUse, item: Tensor, table: Indices, value: object, axis: int | None) -> Tensor:
     """The values at these indices; a constant where the table has -1."""
     sizes_fit(table.shape, "the result")
     fill = np.array([value], item.value.dtype if item.value is not None else item.dtype)
@@ -294,7 +294,7 @@ def filled(call: Call, item: Tensor, table: Indices, value: object, axis: int | 
 
 
 @onnx_op("Pad")
-def _pad(call: Call) -> Tensor:
+def _pad(call: NodeUse) -> Tensor:
     item = call[0]
     pads = call.integers(1, "pads") or call.attribute("paddings") or ()
     axes = [positive(a, item.rank) for a in call.integers(3, "axes") or range(item.rank)]

@@ -25,7 +25,7 @@ _OTHERS = {
 }
 
 
-class Value(NamedTuple):
+class ValueInfo(NamedTuple):
     """An input or output: "tensor(float)" of shape ["N", 4], a sequence, a map."""
 
     name: str
@@ -33,7 +33,9 @@ class Value(NamedTuple):
     shape: list[int | str | None] | None
 
 
-def signature(model: object, program: OnnxProgram) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+def signature(
+    model: object, program: OnnxProgram
+) -> tuple[tuple[ValueInfo, ...], tuple[ValueInfo, ...]]:
     """The inputs and the outputs of a model; undeclared types and shapes come from the program."""
     graph = parsed(model).graph
     constants = program.model.graph.constants
@@ -45,32 +47,32 @@ def signature(model: object, program: OnnxProgram) -> tuple[tuple[Value, ...], t
     return inputs, outputs
 
 
-def _told(value: Value, kind: str, shape: list[int | str | None]) -> Value:
+def _told(value: ValueInfo, kind: str, shape: list[int | str | None]) -> ValueInfo:
     """An output of a whole model as it is declared, else as onnxruntime works it out."""
     undefined = value.type in ("", "tensor(undefined)")
-    return Value(
+    return ValueInfo(
         value.name,
         kind if undefined else value.type,
         shape if undefined or value.shape is None else value.shape,
     )
 
 
-def overridable(model: object, program: OnnxProgram) -> tuple[Value, ...]:
+def overridable(model: object, program: OnnxProgram) -> tuple[ValueInfo, ...]:
     """The inputs that are constants unless something else is fed into them."""
     constants = program.model.graph.constants
     return tuple(_value(item, None) for item in parsed(model).graph.input if item.name in constants)
 
 
-def _value(proto: Any, tensor: Any) -> Value:
+def _value(proto: Any, tensor: Any) -> ValueInfo:
     kind = type_name(proto.type)
     shape, undefined = _shape(proto.type), not kind or kind == "tensor(undefined)"
     if tensor is not None and undefined and (tensor.labels or isinstance(tensor, Listed)):
-        return Value(str(proto.name), _listed(tensor), [])
+        return ValueInfo(str(proto.name), _listed(tensor), [])
     if tensor is not None and undefined:
         kind = _named(tensor.dtype)
     if tensor is not None and (undefined or shape is None):
         shape = [None if axis == tensor.axis else n for axis, n in enumerate(tensor.shape)]
-    return Value(str(proto.name), kind, shape)
+    return ValueInfo(str(proto.name), kind, shape)
 
 
 def _named(dtype: str) -> str:

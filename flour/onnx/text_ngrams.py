@@ -12,7 +12,7 @@ import numpy as np
 from flour.language.flow import Flow
 from flour.onnx.errors import DamagedModel, NotNative
 from flour.onnx.ml_common import narrow
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.steps import steps
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import EVERY
@@ -27,7 +27,7 @@ FILLED = "n-grams of the value that shorter texts are filled up with, or of mark
 
 
 @dataclass(frozen=True)
-class Pool:
+class NgramPool:
     """The n-grams that are counted, with the column of each."""
 
     grams: tuple[tuple[Any, ...], ...]
@@ -38,7 +38,7 @@ class Pool:
     skips: int
 
     @classmethod
-    def of(cls, call: Call) -> Pool:
+    def of(cls, call: NodeUse) -> NgramPool:
         """The pool of a node, with the n-grams of the node's lengths only."""
         low, high = (int(call.attribute(f"{end}_gram_length")) for end in ("min", "max"))
         flat = tuple(call.attribute("pool_strings", ()) or call.attribute("pool_int64s", ()))
@@ -72,7 +72,7 @@ class Pool:
 
 
 @onnx_op("TfIdfVectorizer", since=9)
-def _tfidf(call: Call) -> Tensor:
+def _tfidf(call: NodeUse) -> Tensor:
     """Weighted counts of phrases in a list of words."""
     item = call[0]
     if not isinstance(item, Words) or not call.attribute("pool_strings", ()):
@@ -81,7 +81,7 @@ def _tfidf(call: Call) -> Tensor:
     source = letters_of(item.flow)
 
     def make() -> Flow:
-        pool = Pool.of(call)
+        pool = NgramPool.of(call)
         return _weighted(call, _phrases(item, pool, source), pool)
 
     facts = ("separable" if item.separable else "") + ("" if source is None else "letters")
@@ -100,7 +100,7 @@ def letters_of(words: Flow) -> Flow | None:
     return words.input(0) if isinstance(op, Tokenize) and op.pattern == EVERY else None
 
 
-def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
+def _phrases(item: Words, pool: NgramPool, letters: Flow | None) -> Flow:
     """Counts of phrases in a list of words, or of runs of characters in their document."""
     assert item.flow is not None
     grams = pool.in_order()
@@ -124,7 +124,7 @@ def _alone(grams: Sequence[tuple[Any, ...]]) -> list[str]:
     return [str(word) for (word,) in grams]
 
 
-def _weighted(call: Call, counts: Flow, pool: Pool) -> Flow:
+def _weighted(call: NodeUse, counts: Flow, pool: NgramPool) -> Flow:
     """Counts, presences, or either times a weight."""
     mode, weights = str(call.attribute("mode")), call.attribute("weights")
     if mode == "TF":

@@ -12,7 +12,7 @@ from flour.core.types import Text, Vector
 from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.re2 import outside, translated
-from flour.onnx.registry import Call, onnx_op
+from flour.onnx.registry import NodeUse, onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import MANY, Words
 from flour.ops.onnx_cut import CutWords, cuts_natively
@@ -23,7 +23,7 @@ from flour.strings.patterns import Automaton, automaton, first_is_longest
 MICROSOFT = "com.microsoft"
 
 
-def document(call: Call, index: int = 0) -> Flow:
+def document(call: NodeUse, index: int = 0) -> Flow:
     """An input that is one string a row."""
     item = call[index]
     if item.dtype != "string" or item.size != 1:
@@ -35,7 +35,7 @@ def document(call: Call, index: int = 0) -> Flow:
 
 
 @onnx_op("StringNormalizer", since=10)
-def _string_normalizer(call: Call) -> Tensor:
+def _string_normalizer(call: NodeUse) -> Tensor:
     item, action = call[0], str(call.attribute("case_change_action", "NONE"))
     if item.rank not in (1, 2):
         raise NotNative(f"strings of shape {item.shape}")
@@ -48,7 +48,7 @@ def _string_normalizer(call: Call) -> Tensor:
 
 
 @onnx_op("Tokenizer", domain=MICROSOFT)
-def _tokenizer(call: Call) -> Tensor:
+def _tokenizer(call: NodeUse) -> Tensor:
     item, source, least = call[0], document(call), int(call.attribute("mincharnum", 1))
     pattern = _pattern(call)
     if pattern is None:
@@ -69,7 +69,7 @@ def _tokenizer(call: Call) -> Tensor:
     return Words((*item.shape, MANY), "string", item.axis, words, pads=fillers, separable=apart)
 
 
-def _pattern(call: Call) -> str | None:
+def _pattern(call: NodeUse) -> str | None:
     """The pattern of a word in Python's syntax; None if words are what separators leave."""
     expression, separators = call.attribute("tokenexp"), call.attribute("separators")
     if expression:

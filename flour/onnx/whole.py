@@ -13,7 +13,6 @@ from typing import Any
 from flour.core.errors import MissingColumn, OpaqueFailed
 from flour.core.types import Text, Tokens, Whole
 from flour.language.flow import Flow, outputs, source
-from flour.onnx import ort
 from flour.onnx.model import ModelDef
 from flour.onnx.opaque import (
     OWN_BYTES,
@@ -25,8 +24,9 @@ from flour.onnx.opaque import (
 )
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import as_written, parsed, read_model
-from flour.ops.opaque import Opaque, Wire
+from flour.ops.opaque import Opaque, PartWire
 from flour.ops.trees.trees import TreeLeaves, Trees
+from flour.sessions import ort
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def whole(model: object, definition: ModelDef, large: int = SHARED_BYTES) -> Who
         ort.as_array(data),
         tuple(weights.values()),
         tuple(weights),
-        reads=tuple(Wire(item.name, item.type) for item in inputs),
-        leaves=tuple(Wire(item.name, item.type) for item in outputs),
+        reads=tuple(PartWire(item.name, item.type) for item in inputs),
+        leaves=tuple(PartWire(item.name, item.type) for item in outputs),
         layout="whole",
         place=where,
     )

@@ -3,12 +3,3 @@
 A new family needs no entry anywhere: scripts/generate.py writes the index by which the module of an
 operator is found when it is first asked for, so that a process imports only what its programs use.
 """
-
-from __future__ import annotations
-
-from flour.core.extension_points import extension
-
-
-def load() -> None:
-    """Import every operator family, which registers the operators and their adapters."""
-    extension("operators")("")

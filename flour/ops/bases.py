@@ -80,7 +80,7 @@ class Elementwise(Op, abstract=True):
         return self.compute(x)
 
     def on_columns(self, columns: NDArray[Any]) -> Elementwise:
-        """The same function with its per-column parameters gathered for these columns."""
+        """This function with its per-column parameters gathered for these columns."""
         changed = {
             key: value.array.reshape(-1)[columns]
             for key, value in self.fields().items()

@@ -49,7 +49,7 @@ class Binary(Op, abstract=True):
         return promote(left, right)
 
     def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
-        """Whether the result is sparse: stores only the values that are not zero."""
+        """True if the result is sparse: stores only the values that are not zero."""
         return False
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
@@ -116,7 +116,7 @@ class Scaling(Binary, abstract=True):
 
 
 def _is_flat(x: Columns) -> bool:
-    """Whether x is a column of scalars: one number per row."""
+    """True if x is a column of scalars: one number per row."""
     return not isinstance(x, Sparse) and x.ndim == 1
 
 

@@ -23,7 +23,7 @@ class Coding(NamedTuple):
     unknown: int | None = -1
 
 
-class _Column(NamedTuple):
+class _EncodedColumn(NamedTuple):
     """A column of the input by its number, whether it holds text, its categories and codes."""
 
     number: int
@@ -55,7 +55,7 @@ def codes_of(
     return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0]
 
 
-def _unimputed(part: Flow, run: list[_Column]) -> tuple[Flow, list[_Column]]:
+def _unimputed(part: Flow, run: list[_EncodedColumn]) -> tuple[Flow, list[_EncodedColumn]]:
     """The strings before an imputer filled them, and codes that do the same.
 
     The code of a filled string is that of the text it is filled with, so the text itself need not
@@ -69,7 +69,7 @@ def _unimputed(part: Flow, run: list[_Column]) -> tuple[Flow, list[_Column]]:
     ]
 
 
-def _imputing(column: _Column, op: ImputeText, value: str) -> _Column:
+def _imputing(column: _EncodedColumn, op: ImputeText, value: str) -> _EncodedColumn:
     codes = dict(zip(column.entries, column.codes, strict=True))
     fill = codes.get(value, column.unknown)
     if op.marker == TEXT:
@@ -99,7 +99,7 @@ def pick(x: Flow, numbers: Sequence[int]) -> Flow:
     return x
 
 
-def _column(j: int, text: bool, categories: object, coding: Coding, to: Importer) -> _Column:  # noqa: FBT001 (a fact of the column)
+def _column(j: int, text: bool, categories: object, coding: Coding, to: Importer) -> _EncodedColumn:  # noqa: FBT001 (a fact of the column)
     """One column's categories apart from the missing ones, which have codes of their own."""
     lost = UNKNOWN if coding.unknown is None else coding.unknown
     none = missing = lost
@@ -119,7 +119,7 @@ def _column(j: int, text: bool, categories: object, coding: Coding, to: Importer
     else:
         fine = all(isinstance(value, str) for value in entries)
         to.need(fine, f"the categories of column {j} are not strings, its values are")
-    return _Column(j, text, entries, codes, none, missing, lost)
+    return _EncodedColumn(j, text, entries, codes, none, missing, lost)
 
 
 def _plain(categories: Any) -> list[Any]:
@@ -143,7 +143,7 @@ def _ascending(entries: list[Any], codes: list[int], to: Importer) -> tuple[list
     return [entries[i] for i in order], [codes[i] for i in order]
 
 
-def _numbers(run: Sequence[_Column], *, strict: bool) -> Categorise:
+def _numbers(run: Sequence[_EncodedColumn], *, strict: bool) -> Categorise:
     whole = all(type(value) is int for column in run for value in column.entries)
     values, starts = flatten([column.entries for column in run], np.int64 if whole else np.float64)
     return Categorise(
@@ -156,7 +156,7 @@ def _numbers(run: Sequence[_Column], *, strict: bool) -> Categorise:
     )
 
 
-def _texts(run: Sequence[_Column], *, strict: bool) -> CategoriseText:
+def _texts(run: Sequence[_EncodedColumn], *, strict: bool) -> CategoriseText:
     codes, starts = flatten([column.codes for column in run], np.int64)
     return CategoriseText(
         texts=[text for column in run for text in column.entries],

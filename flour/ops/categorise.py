@@ -37,7 +37,7 @@ def check_runs(who: str, starts: Array, count: int, *columns: Array) -> None:
 
 
 def ascends(values: Array, starts: Array, *, strictly: bool) -> bool:
-    """Whether the values of each column's run ascend (and are no NaN)."""
+    """True if the values of each column's run ascend (and are no NaN)."""
     flat: Any = values.array
     cuts: Any = starts.array
     if flat.ndim != 1:

@@ -18,7 +18,7 @@ from flour.core.types import Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise
 
 
-class Comparison(Elementwise, abstract=True):
+class Threshold(Elementwise, abstract=True):
     """Each column against its number, in the wider of both dtypes; a NaN never compares.
 
     (`not_equal` is the exception: NaN differs from everything.)
@@ -40,32 +40,32 @@ class Comparison(Elementwise, abstract=True):
         return expression(e, type(self).function, Code(value), Code(operand))
 
 
-class GreaterEqual(Comparison):
-    """Whether x >= operand, column by column; never for NaN."""
+class GreaterEqual(Threshold):
+    """True if x >= operand, column by column; never for NaN."""
 
     function = np.greater_equal
 
 
-class Less(Comparison):
-    """Whether x < operand, column by column; never for NaN."""
+class Less(Threshold):
+    """True if x < operand, column by column; never for NaN."""
 
     function = np.less
 
 
-class LessEqual(Comparison):
-    """Whether x <= operand, column by column; never for NaN."""
+class LessEqual(Threshold):
+    """True if x <= operand, column by column; never for NaN."""
 
     function = np.less_equal
 
 
-class Equal(Comparison):
-    """Whether x == operand, column by column; never for NaN."""
+class Equal(Threshold):
+    """True if x == operand, column by column; never for NaN."""
 
     function = np.equal
 
 
-class NotEqual(Comparison):
-    """Whether x != operand, column by column; always for NaN."""
+class NotEqual(Threshold):
+    """True if x != operand, column by column; always for NaN."""
 
     function = np.not_equal
 

@@ -37,7 +37,7 @@ from flour.core.words import (
     write_row,
 )
 from flour.core.words import fitted as fitted_numbers
-from flour.ops.metrics import METRICS, Metric, Pair, Sums
+from flour.ops.metrics import METRICS, ColumnPair, Metric, Sums
 from flour.ops.product import multiply, product
 
 
@@ -176,7 +176,9 @@ class Distances(PointDistances):
         points, weights = self._columns_first().array, self._weights().array
         totals = [np.zeros((len(x), self.points.shape[0])) for _ in metric.sums]
         for j, column in enumerate(x.astype(np.float64).T):
-            totals = metric.added(totals, Pair(column[:, None], points[j], weights[j], self.p))
+            totals = metric.added(
+                totals, ColumnPair(column[:, None], points[j], weights[j], self.p)
+            )
         return metric.finish(Sums(totals, self.points.shape[1], self.p))
 
     def structure(self) -> tuple[object, ...]:
@@ -205,7 +207,7 @@ def distances(
         value, weight = cast(v, "float64"), factors[j]
         for o in range(count):
             point = by_column[j * count + o]
-            terms = metric.terms(Pair(value, point, weight, exponent))
+            terms = metric.terms(ColumnPair(value, point, weight, exponent))
             for total, term in zip(totals, terms, strict=True):
                 total[o] = metric.join(total[o], term)
     divisor = number(columns, "float64")

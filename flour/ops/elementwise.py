@@ -173,7 +173,7 @@ def one(dtype: str) -> str:
 
 
 class Greater(Elementwise):
-    """Whether x > operand, column by column; never for NaN."""
+    """True if x > operand, column by column; never for NaN."""
 
     operand: Array
     result = "bool"
@@ -186,7 +186,7 @@ class Greater(Elementwise):
 
 
 def is_greater(x: Number, j: int, operand: Any) -> Any:
-    """Whether x is above the number of its column."""
+    """True if x is above the number of its column."""
     return x > operand[j]
 
 

@@ -1,4 +1,4 @@
-"""What graphs of models are made of: models by name, choices, values that are waited for."""
+"""The operators of graphs: models by name, choices, values that are waited for."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _choices(inputs: Sequence[Type]) -> Sequence[Type]:
 
 
 async def _answer(function: Function, values: tuple[object, ...]) -> object:
-    """What a coroutine answers; however it ends, that is an error of this request alone."""
+    """The answer of a coroutine; however it ends, that is an error of this request alone."""
     coming: Awaitable[object] = function.call(*values)
     try:
         return await coming
@@ -155,7 +155,7 @@ async def _answer(function: Function, values: tuple[object, ...]) -> object:
 
 
 def _is_from_outside(problem: BaseException) -> bool:
-    """Whether the task was cancelled or closed, or the user wants the process to end."""
+    """True if the task was cancelled or closed, or the user wants the process to end."""
     import asyncio  # it takes 30 ms, and most programs wait for nothing
 
     if isinstance(problem, KeyboardInterrupt):
@@ -167,7 +167,7 @@ def _is_from_outside(problem: BaseException) -> bool:
 
 
 class Fetch(Op):
-    """What a coroutine of the user's answers for each row: a value that is waited for.
+    """The answer of a user's coroutine for each row: a value that is waited for.
 
     It gets the values that are read, as Python's values and numpy's vectors; `together`, columns
     of all rows of a request. Of several coroutines, the first to answer counts. An answer that is
@@ -233,7 +233,7 @@ class Fetch(Op):
         return self.function if isinstance(self.function, tuple) else (self.function,)
 
     async def ask(self, *values: object) -> object:
-        """What a coroutine answers, once: of several, the first that answers what it should."""
+        """The answer of one try: of several coroutines, the first that is of the right kind."""
         read = values[: len(values) - self.per]
         if len(self.functions) == 1:
             return await _answer(self.functions[0], read)

@@ -44,14 +44,14 @@ class Marked(Elementwise, abstract=True):
 
 
 def is_marker(x: Number, marker: float) -> Any:
-    """Whether a number is the marker; NaN is NaN."""
+    """True if a number is the marker; NaN is NaN."""
     if marker != marker:  # noqa: PLR0124 (the definition of NaN)
         return isnan(x)
     return x == number(marker, x.dtype if x.dtype in FLOATS else "float64")
 
 
 class IsMissing(Marked):
-    """Whether x is missing: is the marker."""
+    """True if x is missing: is the marker."""
 
     result = "bool"
 
@@ -121,7 +121,7 @@ class MarkedText(Op, abstract=True):
 
 
 class IsMissingText(MarkedText):
-    """Whether a string is missing: is the marker."""
+    """True if a string is missing: is the marker."""
 
     def infer(self, x: Type) -> Vector:
         return strings(x, "is_missing_text").having(dtype="bool")
@@ -137,7 +137,7 @@ class IsMissingText(MarkedText):
 
 
 def is_lost(cell: Number, _: int, marker: str) -> Any:
-    """Whether there is no string: NaN, or None, or either."""
+    """True if there is no string: NaN, or None, or either."""
     _text, length = string(cell)
     if marker == EITHER:
         return length < 0
@@ -145,7 +145,7 @@ def is_lost(cell: Number, _: int, marker: str) -> Any:
 
 
 def is_text(cell: Number, _: int, table: HashTables) -> Any:
-    """Whether a string is the one text of a table."""
+    """True if a string is the one text of a table."""
     text, length = string(cell)
     return text_number(text, length, table, 0) >= 0
 

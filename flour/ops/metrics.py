@@ -15,7 +15,7 @@ from flour.core.native import Code, written_as
 from flour.core.words import Number
 
 
-class Pair(NamedTuple):
+class ColumnPair(NamedTuple):
     """A column's numbers in the row and in the point, its weight, and the exponent."""
 
     x: Number
@@ -36,14 +36,14 @@ class Metric(NamedTuple):
     """One way to measure distance, as sums over columns."""
 
     #: The terms that a column adds to the sums.
-    terms: Callable[[Pair], tuple[Number, ...]]
+    terms: Callable[[ColumnPair], tuple[Number, ...]]
     #: The distance from the sums.
     finish: Callable[[Sums], Number]
     sums: tuple[int, ...] = (0,)
     #: How a term joins its sum.
     join: Callable[[Number, Number], Number] = np.add
 
-    def added(self, totals: Sequence[Number], pair: Pair) -> list[Number]:
+    def added(self, totals: Sequence[Number], pair: ColumnPair) -> list[Number]:
         """The sums after one more column."""
         pairs = zip(totals, self.terms(pair), strict=True)
         return [self.join(total, term) for total, term in pairs]
@@ -59,42 +59,42 @@ def ratio(top: Number, bottom: Number) -> Number:
 # --- terms ----------------------------------------------------------------------------------------
 
 
-def squared(a: Pair) -> tuple[Number, ...]:
+def squared(a: ColumnPair) -> tuple[Number, ...]:
     """The squared difference."""
     return ((a.x - a.y) * (a.x - a.y),)
 
 
-def apart(a: Pair) -> tuple[Number, ...]:
+def apart(a: ColumnPair) -> tuple[Number, ...]:
     """The difference."""
     return (abs(a.x - a.y),)
 
 
-def weighted_power(a: Pair) -> tuple[Number, ...]:
+def weighted_power(a: ColumnPair) -> tuple[Number, ...]:
     """A power of the difference, times the weight."""
     return (a.w * abs(a.x - a.y) ** a.p,)
 
 
-def scaled_square(a: Pair) -> tuple[Number, ...]:
+def scaled_square(a: ColumnPair) -> tuple[Number, ...]:
     """The squared difference over the variance."""
     return ((a.x - a.y) * (a.x - a.y) / a.w,)
 
 
-def relative(a: Pair) -> tuple[Number, ...]:
+def relative(a: ColumnPair) -> tuple[Number, ...]:
     """The difference over both magnitudes."""
     return (ratio(abs(a.x - a.y), abs(a.x) + abs(a.y)),)
 
 
-def apart_and_both(a: Pair) -> tuple[Number, ...]:
+def apart_and_both(a: ColumnPair) -> tuple[Number, ...]:
     """The difference and both magnitudes, each for a sum of its own."""
     return abs(a.x - a.y), abs(a.x) + abs(a.y)
 
 
-def unequal(a: Pair) -> tuple[Number, ...]:
+def unequal(a: ColumnPair) -> tuple[Number, ...]:
     """One where the numbers differ."""
     return (where(a.x != a.y, 1.0, 0.0),)
 
 
-def chi_squared(a: Pair) -> tuple[Number, ...]:
+def chi_squared(a: ColumnPair) -> tuple[Number, ...]:
     """The squared difference over the sum: for histograms."""
     return (ratio((a.x - a.y) * (a.x - a.y), a.x + a.y),)
 

@@ -89,7 +89,7 @@ def nearest(x: Row, width: int) -> Any:
 
 
 def is_before(left: Number, right: Number) -> Any:
-    """Whether one number comes before another; NaN is last."""
+    """True if one number comes before another; NaN is last."""
     return left < right or (isnan(right) and not isnan(left))
 
 

@@ -153,7 +153,7 @@ def tree_nearest(tree: Any, count: int, metric: str, p: float, *, ball: bool) ->
 
 
 def _uniform(fit: Fitted, to: Importer) -> bool:
-    """Whether all neighbours count the same (else by their closeness)."""
+    """True if all neighbours count the same (else by their closeness)."""
     to.need(not callable(fit.weights), "weights that are a Python function stay Python")
     return fit.weights in (None, "uniform")
 
@@ -214,7 +214,7 @@ def _k_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 
 def _within(fit: Fitted, x: Flow, to: Importer) -> tuple[Flow, Flow]:
-    """Whether each training point is within the radius (1 or 0), and its distance."""
+    """1 for each training point within the radius, 0 for the others, and its distance."""
     reached = reach(fit, x, to)
     limit = float(fit.radius) ** 2 if reached.squared else float(fit.radius)
     return reached.order.binarize(limit).one_minus(), reached.distances(reached.reported)

@@ -10,19 +10,20 @@ column becomes an ONNX tensor and back:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.errors import OpaqueFailed, ParameterError
-from flour.core.extension_points import extension
 from flour.core.op import Array, Arrays, Columns, Op
 from flour.core.reference import row_count
 from flour.core.types import DTYPES, Record, Type, Vector, Whole
+
+if TYPE_CHECKING:
+    from flour.sessions.ort import LateSession
 
 LAYOUTS = ("rows", "each", "whole")
 #: Estimated memory of an onnxruntime session: bytes, and a multiple of the model's size (measured,
@@ -31,17 +32,7 @@ SESSION_BYTES = 96 << 10
 MODEL_FACTOR = 4
 
 
-class Session(Protocol):
-    """A session of onnxruntime over a part of a model."""
-
-    def run(self, values: Sequence[Any]) -> list[Any]:
-        """The outputs for these inputs, or OpaqueFailed."""
-
-    def answers(self, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
-        """These outputs for inputs by name, or OpaqueFailed."""
-
-
-class Wire(NamedTuple):
+class PartWire(NamedTuple):
     """An input or output of the part: its ONNX name, and the type of a row of it.
 
     `kind` is one of our dtypes, or in the layout "whole" the ONNX name of its type. In the layout
@@ -85,10 +76,10 @@ class Opaque(Op):
     place: str = ""
 
     #: The parsed `reads` and `leaves`: inputs, in the order of the operator's inputs, and outputs.
-    inputs: ClassVar[tuple[Wire, ...]] = ()
-    outputs: ClassVar[tuple[Wire, ...]] = ()
+    inputs: ClassVar[tuple[PartWire, ...]] = ()
+    outputs: ClassVar[tuple[PartWire, ...]] = ()
     #: The session, once there is one; nothing that the operator is known by.
-    _held: ClassVar[Session | None] = None
+    _held: ClassVar[LateSession | None] = None
 
     def check(self) -> None:
         """Check that the fields fit together; the model itself is checked before its first run."""
@@ -129,17 +120,24 @@ class Opaque(Op):
         object.__setattr__(self, "_held", None)
 
     def running(self) -> bool:
-        """Whether it holds a session."""
+        """True if it holds a session."""
         return self._held is not None
 
     # --- running -----------------------------------------------------------------------------
 
-    def held(self) -> Session:
+    def held(self) -> LateSession:
         """The session, made when it is first asked for."""
         return self._held or self._opened()
 
-    def _opened(self) -> Session:
-        held: Session = extension("opaque_session")(self)
+    def _opened(self) -> LateSession:
+        from flour.sessions.ort import LateSession  # few programs have such parts
+
+        reads, leaves = (
+            {wire.name: wire.kind for wire in wires} for wires in (self.inputs, self.outputs)
+        )
+        weights = [blob.array for blob in self.weights]
+        constants = dict(zip(self.names, weights, strict=True))
+        held = LateSession(self.model.array, self.place, reads, leaves, constants)
         object.__setattr__(self, "_held", held)
         return held
 
@@ -181,7 +179,7 @@ class Opaque(Op):
     def _blanks(self) -> list[Columns]:
         return [np.empty((0, prod(wire.shape)), _storage(wire)) for wire in self.outputs]
 
-    def _split(self, value: object, wire: Wire, rows: int) -> Columns:
+    def _split(self, value: object, wire: PartWire, rows: int) -> Columns:
         """A value as the column of its rows."""
         tensor = self._checked(value, wire, wire.joined(rows))
         if not wire.axis:
@@ -191,7 +189,7 @@ class Opaque(Op):
             rows, prod(wire.shape)
         )
 
-    def _checked(self, value: object, wire: Wire, shape: tuple[int, ...]) -> Any:
+    def _checked(self, value: object, wire: PartWire, shape: tuple[int, ...]) -> Any:
         """The array the session returned, if it has the dtype and shape inferred at import."""
         array = np.asarray(value)
         if array.shape == shape and _name(array) == wire.kind:
@@ -207,13 +205,13 @@ class Opaque(Op):
 _LAYOUT = {"rows": Opaque._rows, "each": Opaque._each, "whole": Opaque._whole}
 
 
-def _wires(data: object) -> tuple[Wire, ...]:
+def _wires(data: object) -> tuple[PartWire, ...]:
     """Wires from plain data, which may come from a file."""
     wires = []
     for item in data if isinstance(data, tuple) else (None,):
         match item:
             case (str(name), str(kind), tuple(shape), axis) if all(map(_is_size, (*shape, axis))):
-                wires.append(Wire(name, kind, tuple(shape), axis))
+                wires.append(PartWire(name, kind, tuple(shape), axis))
             case _:
                 raise ParameterError("a wire is (name, kind, shape, axis)", found=repr(item)[:80])
     return tuple(wires)
@@ -223,7 +221,7 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _join(column: object, wire: Wire, rows: int) -> Any:
+def _join(column: object, wire: PartWire, rows: int) -> Any:
     """The rows' tensors joined along the wire's axis."""
     if not wire.axis:
         return np.ascontiguousarray(column).reshape(wire.joined(rows))
@@ -231,7 +229,7 @@ def _join(column: object, wire: Wire, rows: int) -> Any:
     return np.ascontiguousarray(np.moveaxis(tensors, 0, wire.axis)).reshape(wire.joined(rows))
 
 
-def _storage(wire: Wire) -> Any:
+def _storage(wire: PartWire) -> Any:
     return object if wire.kind == "string" else wire.kind
 
 

@@ -106,14 +106,14 @@ class SmallerOf(Pairwise):
 
 
 class Above(Pairwise):
-    """Whether x > y; never for NaN."""
+    """True if x > y; never for NaN."""
 
     function = np.greater
     result = "bool"
 
 
 class AtLeast(Pairwise):
-    """Whether x >= y; never for NaN."""
+    """True if x >= y; never for NaN."""
 
     method = ""
     function = np.greater_equal
@@ -121,7 +121,7 @@ class AtLeast(Pairwise):
 
 
 class Same(Pairwise):
-    """Whether x == y; never for NaN."""
+    """True if x == y; never for NaN."""
 
     method = ""
     function = np.equal
@@ -134,7 +134,7 @@ class Same(Pairwise):
 
 
 class Both(Pairwise):
-    """Whether x and y are both true."""
+    """True if x and y are both true."""
 
     function = np.logical_and
     takes = ("bool",)
@@ -143,7 +143,7 @@ class Both(Pairwise):
 
 
 class Either(Pairwise):
-    """Whether x or y is true, or both are."""
+    """True if x or y is true, or both are."""
 
     function = np.logical_or
     takes = ("bool",)
@@ -152,7 +152,7 @@ class Either(Pairwise):
 
 
 class OnlyOne(Pairwise):
-    """Whether exactly one of x and y is true."""
+    """True if exactly one of x and y is true."""
 
     method = ""
     function = np.not_equal
@@ -221,7 +221,7 @@ BITS = {dtype: 8 * np.dtype(dtype).itemsize for dtype in INTS}
 
 
 def _within(x: NDArray[Any], y: NDArray[Any]) -> Any:
-    """Whether a shift is by fewer bits than x has."""
+    """True if a shift is by fewer bits than x has."""
     return (y >= 0) & (y < BITS[x.dtype.name])
 
 
@@ -255,7 +255,7 @@ class WholeQuotient(Pairwise):
 
 
 def leaves_nothing(y: Number) -> Any:
-    """Whether no remainder is asked of the processor: 0 stops it, and -1 does for the lowest."""
+    """True if no remainder is asked of the processor: 0 stops it, and -1 does for the lowest."""
     return y == 0 or y == -1  # noqa: PLR1714 (native code has no sets)
 
 

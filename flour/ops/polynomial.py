@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations, combinations_with_replacement
 from typing import Any
 
@@ -113,16 +112,12 @@ def _factors(fit: Fitted) -> tuple[Any, Any, int]:
     left: list[int] = []
     right: list[int] = []
     low = 0 if fit._min_degree <= 1 and fit._max_degree > 0 else width
+    choose = combinations if fit.interaction_only else combinations_with_replacement
     for degree in range(2, fit._max_degree + 1):
-        for term in _terms(width, degree, only=fit.interaction_only):
+        for term in choose(range(width), degree):
             number[term] = len(number)
             left.append(number[term[1:]])
             right.append(term[0])
         if degree < fit._min_degree:
             low = len(number)
     return np.array(left, np.int64), np.array(right, np.int64), low
-
-
-def _terms(width: int, degree: int, *, only: bool) -> Iterator[tuple[int, ...]]:
-    choose = combinations if only else combinations_with_replacement
-    return iter(choose(range(width), degree))

@@ -134,12 +134,12 @@ class RequireFinite(Op):
 
     @property
     def _alike(self) -> bool:
-        """Whether it refuses the same in every column."""
+        """True if all columns are checked alike."""
         nan, largest = self.nan.array, self.largest.array
         return bool(len(nan) and (nan == nan[:1]).all() and (largest == largest[:1]).all())
 
     def is_about_finite(self, dtype: str) -> bool:
-        """Whether it refuses just what is not finite in this dtype."""
+        """True if it refuses just what is not finite in this dtype."""
         return bool(self._width) and min(self._width, dtype) == dtype
 
     @property
@@ -187,16 +187,16 @@ class RequireFinite(Op):
 
 
 class NumberCheck(NamedTuple):
-    """What a number of a dtype must not be."""
+    """The numbers of a dtype that are refused."""
 
     itemsize: int
     limits: Numbers
     nan: Numbers
-    #: Whether NaN is refused in some column, and in all.
+    #: NaN is refused in some column; in all of them.
     refuses_nan: tuple[bool, bool]
     least: float | None
     strict: bool
-    #: Whether it is the same in all columns.
+    #: True if it is the same in all columns.
     alike: bool
     #: A float if all that has to be seen is whether numbers are finite: a sum of numbers times
     #: zero, which uses SIMD, is NaN if one is not.
@@ -204,7 +204,7 @@ class NumberCheck(NamedTuple):
 
 
 def is_refused(x: Number, j: int, test: NumberCheck) -> Any:
-    """Whether a number of column j is refused."""
+    """True if a number of column j is refused."""
     some, every = test.refuses_nan
     refused = not abs(x) <= test.limits[j] if every else abs(x) > test.limits[j]
     if some and not every:
@@ -216,7 +216,7 @@ def is_refused(x: Number, j: int, test: NumberCheck) -> Any:
 
 
 def seen(bad: Number, x: Number, j: int, test: NumberCheck) -> Number:
-    """What was seen so far, and a number of column j: not zero once a number is refused."""
+    """Add a number of column j to what was seen so far: not zero once a number is refused."""
     if test.nothing.dtype in FLOATS:
         return added(bad, cast(x, test.nothing.dtype) * test.nothing)
     return bad | cast(is_refused(x, j, test), "int64")
@@ -306,12 +306,12 @@ def check_texts(x: Row, *, none: bool) -> None:
             refuse()
 
 
-#: Whether a row that the original refuses is an error, or is computed with.
+#: For a row that the original refuses: an error, or computing with it.
 OnMissing = Literal["refuse", "answer"]
 
 
 def refuses(on_missing: str) -> bool:
-    """Whether rows are checked, by the setting `on_missing`."""
+    """True if rows are checked, by the setting `on_missing`."""
     if on_missing not in ("refuse", "answer"):
         raise ParameterError(
             "there is no such setting of on_missing",
@@ -337,6 +337,6 @@ def without_checks(program: Flow) -> Flow:
 
 
 def _is_answered(item: Node) -> bool:
-    """Whether it is a check of values with which there is an answer: not one for documents."""
+    """True if it is a check of values with which there is an answer: not one for documents."""
     op = item.op
     return isinstance(op, RequireFinite) or (isinstance(op, RequirePresent) and not op.none)

@@ -22,7 +22,7 @@ from flour.core.types import FLOATS, Type, Vector
 from flour.core.words import Number, Row, added, indexable, like, narrowed, scratch, size
 
 
-class Segments(Op, abstract=True):
+class ColumnRuns(Op, abstract=True):
     """Runs of `length` columns; subclasses give the function of a run."""
 
     method = ""
@@ -49,7 +49,7 @@ class Segments(Op, abstract=True):
 
     @property
     def choice(self) -> np.ufunc | None:
-        """What else `native` takes."""
+        """The comparison that `native` takes as well; None for sums."""
         return None
 
     def compute(self, x: NDArray[Any]) -> Any:
@@ -82,7 +82,7 @@ def of_runs(
     return out, runs, count
 
 
-class SegmentSum(Segments):
+class SegmentSum(ColumnRuns):
     """The sum of each run."""
 
     def compute(self, x: NDArray[Any]) -> Any:
@@ -97,7 +97,7 @@ class SegmentSum(Segments):
         return total
 
 
-class SegmentProduct(Segments):
+class SegmentProduct(ColumnRuns):
     """The product of each run."""
 
     def compute(self, x: NDArray[Any]) -> Any:
@@ -111,7 +111,7 @@ class SegmentProduct(Segments):
         return total
 
 
-class SegmentMax(Segments):
+class SegmentMax(ColumnRuns):
     """The largest of each run; NaN if any is NaN."""
 
     further: ClassVar[np.ufunc] = np.maximum
@@ -142,7 +142,7 @@ class SegmentMin(SegmentMax):
         return x.min(axis=2)
 
 
-#: Whether a column replaces the best so far, by (smallest, last).
+#: True if a column replaces the best so far, by (smallest, last).
 _WINS = {
     (False, False): np.greater,
     (False, True): np.greater_equal,
@@ -151,7 +151,7 @@ _WINS = {
 }
 
 
-class SegmentPlace(Segments):
+class SegmentPlace(ColumnRuns):
     """The index of the largest (or smallest) of each run: the first of equals, or the last.
 
     Column by column, as onnxruntime does it: NaN wins only in a run's first column.
@@ -163,7 +163,7 @@ class SegmentPlace(Segments):
 
     @property
     def choice(self) -> np.ufunc:
-        """What a column has to be to the best one so far."""
+        """The comparison of a column with the best one so far that makes it the best."""
         return _WINS[self.smallest, self.last]
 
     def structure(self) -> tuple[object, ...]:
@@ -187,7 +187,7 @@ class SegmentPlace(Segments):
         return index
 
 
-class RunningSum(Segments):
+class RunningSum(ColumnRuns):
     """The sums of each run so far: with each column's own value or without, from either end."""
 
     without_own: bool = False
@@ -228,7 +228,7 @@ def running_sums(x: Row, length: int, runs: int, *, without_own: bool, backwards
     return out, length * runs, len(x)
 
 
-class TopPlaces(Segments):
+class TopPlaces(ColumnRuns):
     """The indices of the `count` largest (or smallest) of each run, best first, ties in order.
 
     NaN is larger than every number.
@@ -287,7 +287,7 @@ def top_places(x: Row, length: int, runs: int, count: int, *, smallest: bool) ->
 
 
 def is_better(value: Number, other: Number, *, smallest: bool) -> Any:
-    """Whether a later value goes before an earlier one."""
+    """True if a later value goes before an earlier one."""
     ahead = value < other if smallest else value > other
     if value.dtype not in FLOATS:
         return ahead

@@ -87,7 +87,7 @@ def _common(kinds: dict[str, Type]) -> str:
 
 
 class Fill(Op):
-    """The same values for every row; the input gives only the number of rows."""
+    """Constant values for every row; the input gives only the number of rows."""
 
     answers = ("values",)
     values: Array

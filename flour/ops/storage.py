@@ -10,7 +10,7 @@ from flour.core.types import Type, Vector
 
 
 class ToDense(Op):
-    """The same values, all of them stored."""
+    """The values of x, all of them stored."""
 
     takes_sparse = True
     monotone = True
@@ -29,7 +29,7 @@ class ToDense(Op):
 
 
 class ToSparse(Op):
-    """The same values, only those stored that are not zero."""
+    """The values of x, storing only those that are not zero."""
 
     takes_sparse = True
     keeps_zero = True

@@ -212,9 +212,3 @@ class TakeText(Op):
     def check(self) -> None:
         if not len(self.table):
             raise ParameterError("a table has at least one entry")
-
-
-def take(table: object) -> Op:
-    """The look-up operator for a table of numbers or of strings."""
-    values = np.asarray(table)
-    return TakeText(values.tolist()) if values.dtype.kind in "OU" else Take(values)

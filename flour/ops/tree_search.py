@@ -23,7 +23,7 @@ from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, Type, Vector
 from flour.core.words import Number, Numbers, Row, cast, indexable, number, registers, scratch, size
 from flour.core.words import fitted as fitted_numbers
-from flour.ops.metrics import METRICS, Metric, Pair, Sums
+from flour.ops.metrics import METRICS, ColumnPair, Metric, Sums
 
 #: Metrics whose sums are what a tree compares.
 REDUCED = (
@@ -118,7 +118,7 @@ class TreeNearest(Op):
         metric = METRICS[self.metric]
         sums = [np.zeros(len(points)) for _ in metric.sums]
         for j, value in enumerate(row):
-            sums = metric.added(sums, Pair(value, points[:, j], 1.0, self.p))
+            sums = metric.added(sums, ColumnPair(value, points[:, j], 1.0, self.p))
         quotient = self.metric in _QUOTIENTS
         return metric.finish(Sums(sums, len(row), self.p)) if quotient else sums[0]
 
@@ -236,11 +236,11 @@ def gap(x: Number, low: Number, high: Number) -> Number:
 
 
 def compared(row: Row, other: Row, measure: Measure, p: Number) -> Number:
-    """What trees compare: the sums of the metric over columns, or what they amount to."""
+    """The quantity that trees compare: sums of the metric over columns, or what they amount to."""
     metric, totals = measure.metric, registers("float64", len(measure.metric.sums))
     for j in range(len(row)):
         x, y = row[j], other[j]
-        terms = metric.terms(Pair(x, y, 1.0, p))
+        terms = metric.terms(ColumnPair(x, y, 1.0, p))
         for k, term in zip(metric.sums, terms, strict=True):
             totals[k] = metric.join(totals[k], term)
     return metric.finish(Sums(totals, len(row), p)) if measure.quotient else totals[0]
@@ -252,7 +252,7 @@ def finished(total: Number, columns: int, measure: Measure, p: Number) -> Number
 
 
 def reduced(distance: Number, metric: str, p: Number) -> Number:
-    """What trees compare, from the distance."""
+    """The quantity that trees compare, from the distance."""
     if metric == "euclidean":
         return distance * distance
     return distance**p if metric == "minkowski" else distance

@@ -55,7 +55,7 @@ class Atanh(ZeroToZero):
 
 
 class IsInfinite(Elementwise):
-    """Whether x is infinite: above, below, or either way."""
+    """True if x is infinite: above, below, or either way."""
 
     method = ""
     result = "bool"
@@ -73,7 +73,7 @@ class IsInfinite(Elementwise):
 
 
 def is_infinite(x: Number, above: bool, below: bool) -> Any:  # noqa: FBT001 (as the operator's)
-    """Whether x is infinite on a side that counts."""
+    """True if x is infinite on a side that counts."""
     if x.dtype in FLOATS:
         highest = number(np.inf, x.dtype) if above else 0
         lowest = number(-np.inf, x.dtype) if below else 0
@@ -84,7 +84,7 @@ def is_infinite(x: Number, above: bool, below: bool) -> Any:  # noqa: FBT001 (as
 
 
 class Not(Elementwise):
-    """Whether x is false."""
+    """True if x is false."""
 
     method = "logical_not"
     result = "bool"
@@ -101,7 +101,7 @@ class Not(Elementwise):
 
 
 def negated(x: Number) -> Any:
-    """Whether x is false."""
+    """True if x is false."""
     return not x
 
 

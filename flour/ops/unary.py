@@ -52,7 +52,7 @@ class Exp(FloatFunction):
     restates = True
 
     def wants_kernel(self, *inputs: Type) -> bool:
-        """Whether a row has few columns: one more stage costs one row little and vectorises many.
+        """True if a row has few columns: one more stage costs one row little and vectorises many.
 
         Only in float32, of which a register holds most.
         """
@@ -309,7 +309,7 @@ class Rint(Rounding):
 
 
 class IsNan(Elementwise):
-    """Whether x is not a number; never for whole numbers."""
+    """True if x is not a number; never for whole numbers."""
 
     result = "bool"
     takes_sparse = True

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import FlourError, ImportRefused, UnsupportedSetting
-from flour.core.extension_points import extension
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
 from flour.core.types import FLOATS, Vector
@@ -52,7 +51,9 @@ def through_onnx(estimator: Fitted, x: Flow, rows: NDArray[Any]) -> Flow | dict[
 def _agreeing(estimator: Fitted, x: Flow, rows: NDArray[Any], dtype: str) -> Flow | dict[str, Flow]:
     model = _converted(estimator, rows.shape[1], dtype)
     try:
-        program = extension("from_onnx")(model)
+        from flour.onnx import from_onnx  # few models go this way
+
+        program = from_onnx(model)
     except ImportError:
         what = "onnx is not installed, which may read it: install pretzel-runtime[onnx]"
         raise UnsupportedSetting(what) from None

@@ -21,7 +21,6 @@ from flour.core.errors import (
     UnknownEstimator,
     UnsupportedSetting,
 )
-from flour.core.extension_points import paused_collector
 from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.sparse import densify
@@ -36,11 +35,12 @@ from flour.language.adapters import (
     public_name,
 )
 from flour.language.flow import Flow, outputs, source, without_unread
+from flour.modules import paused_collector
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.pickles.standins import Global, StandIn
 from flour.sklearn import versions
 from flour.sklearn.inputs import input_type, refuse_unreadable
-from flour.sklearn.validation import Refused, refused_by, with_checks
+from flour.sklearn.validation import RefusedInput, refused_by, with_checks
 
 
 def from_sklearn(
@@ -224,8 +224,8 @@ class EstimatorImporter(Importer):
         self._sample = sample
         self._allow_python = allow_python
         self._frames: dict[Node, tuple[str, ...]] = {}
-        #: What each step refuses of the node that reaches it, in the order of the steps.
-        self.asked: list[tuple[Node, Refused]] = []
+        #: The values that each step refuses of the node that reaches it, in the order of the steps.
+        self.asked: list[tuple[Node, RefusedInput]] = []
 
     # --- children ----------------------------------------------------------------------------
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from flour.core.errors import OtherVersion, UnsupportedSetting
-from flour.core.extension_points import extension
-from flour.core.model_formats import FORMATS
+from flour.core.model_formats import FORMATS, importing
 from flour.language.adapters import Fitted
 from flour.pickles.standins import StandIn
 from flour.sklearn.importer import version_caveat
@@ -39,8 +38,8 @@ def original(form: str, model: object) -> Answers:
     """
     if form not in FORMATS:
         raise UnsupportedSetting(f"there is no original of a model of the format {form!r}")
-    answers: Answers = extension(f"original_{form}")(model)
-    return answers
+    own: Callable[[Any], Answers] = _OWN.get(form) or importing(form).original
+    return own(model)
 
 
 def as_frame(data: Any) -> Any:
@@ -151,3 +150,12 @@ def _as_declared(values: object, kind: str) -> Any:
     """A column as the tensor of rows that the model declares."""
     column: Any = np.asarray(values, _ONNX_TYPES.get(kind, np.object_))
     return column[:, None] if column.ndim == 1 else column
+
+
+#: The answers of the libraries, by the format of their models; other formats bring their own.
+_OWN: dict[str, Callable[[Any], Answers]] = {
+    "lightgbm": lightgbm_answers,
+    "onnx": onnx_answers,
+    "sklearn": estimator_answers,
+    "xgboost": xgboost_answers,
+}

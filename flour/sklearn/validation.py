@@ -60,15 +60,15 @@ _TREES = frozenset(
     for kind in ("Classifier", "Regressor")
 ) | {"RandomTreesEmbedding"}
 # Operators are told by name: programs have few of them, and the others need not be imported.
-#: What leaves NaN and infinity in their columns, and other numbers as large as they are, or scaled.
+#: Operators that leave NaN and infinity in their columns, and keep or scale other numbers.
 _ARITHMETIC = frozenset(
     {"Add", "Subtract", "Multiply", "Divide", "Cast", "AsFloat", "Impute", "Abs", "Negate"}
 )
-#: What picks columns of a record.
+#: Operators that pick columns of a record.
 PICKS = frozenset({"Field", "Pick"})
 
 
-class Refused(NamedTuple):
+class RefusedInput(NamedTuple):
     """Input that an estimator refuses: NaN, and in every column numbers larger than `largest`."""
 
     step: str
@@ -77,7 +77,7 @@ class Refused(NamedTuple):
     largest: float
 
 
-def refused_by(estimator: Any, version: tuple[int, int]) -> Refused | None:
+def refused_by(estimator: Any, version: tuple[int, int]) -> RefusedInput | None:
     """The demand of the estimator's own validation when it predicts; None if there is none."""
     name = public_name(type(estimator))
     if name.startswith("imblearn.ensemble."):  # they predict as the classes they are made of
@@ -87,7 +87,7 @@ def refused_by(estimator: Any, version: tuple[int, int]) -> Refused | None:
     if not name.startswith("sklearn.") or step in _UNCHECKED:
         return None
     if step == "FunctionTransformer":
-        return Refused(step, nan=True, largest=LARGEST) if estimator.validate else None
+        return RefusedInput(step, nan=True, largest=LARGEST) if estimator.validate else None
     if isinstance(estimator, StandIn):
         takes_nan = stand_ins.takes_nan(estimator, version)
     else:
@@ -95,12 +95,12 @@ def refused_by(estimator: Any, version: tuple[int, int]) -> Refused | None:
     if takes_nan and name.startswith(_SELECTION):
         return None
     if step == "MissingIndicator" and takes_nan and estimator.features == "missing-only":
-        return Refused(step, nan=_new(estimator), largest=LARGEST)
+        return RefusedInput(step, nan=_new(estimator), largest=LARGEST)
     if step == "SplineTransformer" and getattr(estimator, "handle_missing", "error") == "zeros":
         return None
     narrow = step in _TREES or _is_single(getattr(estimator, "X_thresholds_", None))
     narrow |= step == "KBinsDiscretizer" and estimator.dtype == np.float32
-    return Refused(step, nan=not takes_nan, largest=LARGEST_SINGLE if narrow else LARGEST)
+    return RefusedInput(step, nan=not takes_nan, largest=LARGEST_SINGLE if narrow else LARGEST)
 
 
 def _new(indicator: Any) -> bool | NDArray[np.bool_]:
@@ -121,7 +121,7 @@ def _is_single(thresholds: Any) -> bool:
 _NONE = 1 << 30
 
 
-class Demand(NamedTuple):
+class StepDemand(NamedTuple):
     """Values that are refused in the columns of a node, and by which step.
 
     `steps` are the numbers of those that are the first to refuse NaN, infinity and large numbers.
@@ -132,23 +132,23 @@ class Demand(NamedTuple):
     largest: NDArray[np.float64]
 
     @staticmethod
-    def of(refused: Refused, width: int, number: int) -> Demand:
-        """The same in every column."""
+    def of(refused: RefusedInput, width: int, number: int) -> StepDemand:
+        """The demand of a refusal that holds in every column of `width`."""
         nan = np.array(np.broadcast_to(refused.nan, width))
         steps = np.full((3, width), number)
         steps[0, ~nan] = _NONE
-        return Demand(steps, nan, np.full(width, refused.largest))
+        return StepDemand(steps, nan, np.full(width, refused.largest))
 
     @property
     def nothing(self) -> bool:
         """True if any number is fine."""
         return not self.nan.any() and bool(np.isinf(self.largest).all())
 
-    def pick(self, columns: Any) -> Demand:
+    def pick(self, columns: Any) -> StepDemand:
         """That of some columns."""
-        return Demand(self.steps[:, columns], self.nan[columns], self.largest[columns])
+        return StepDemand(self.steps[:, columns], self.nan[columns], self.largest[columns])
 
-    def scattered(self, columns: Any, width: int) -> Demand:
+    def scattered(self, columns: Any, width: int) -> StepDemand:
         """That of a vector of which these columns were picked."""
         nan, largest = np.zeros(width, np.bool_), np.full(width, np.inf)
         np.logical_or.at(nan, columns, self.nan)
@@ -157,9 +157,9 @@ class Demand(NamedTuple):
         np.minimum.at(steps, (np.arange(3)[:, None], places), self.steps)
         order = np.lexsort((self.steps[2], self.largest))[::-1]  # the smallest limit counts
         steps[2, places[order]] = self.steps[2, order]
-        return Demand(steps, nan, largest)
+        return StepDemand(steps, nan, largest)
 
-    def both(self, other: Demand | None) -> Demand:
+    def both(self, other: StepDemand | None) -> StepDemand:
         """The demand that refuses what either refuses; `other` was there first."""
         if other is None:
             return self
@@ -167,20 +167,20 @@ class Demand(NamedTuple):
         steps = np.minimum(self.steps, other.steps)
         steps[2] = np.where(self.largest < other.largest, self.steps[2], steps[2])
         steps[2] = np.where(self.largest > other.largest, other.steps[2], steps[2])
-        return Demand(steps, nan, largest)
+        return StepDemand(steps, nan, largest)
 
-    def beyond(self, extent: Extent) -> Demand:
+    def beyond(self, extent: Extent) -> StepDemand:
         """That of what numbers of this extent can be."""
         largest = np.where(self.largest < extent.largest, self.largest, np.inf)
         return self._replace(nan=self.nan & extent.nan, largest=largest)
 
-    def with_impossible(self, extent: Extent) -> Demand:
+    def with_impossible(self, extent: Extent) -> StepDemand:
         """With infinity, if NaN alone is refused of finite numbers: a sum proves that it is not."""
         widened = self.nan.all() and extent.largest <= LARGEST
         return self._replace(largest=np.minimum(self.largest, LARGEST)) if widened else self
 
 
-Asked = Iterable[tuple[Node, Refused]]
+Asked = Iterable[tuple[Node, RefusedInput]]
 
 
 def with_checks(program: Flow, asked: Asked) -> Flow:
@@ -212,15 +212,15 @@ def _shortest(values: NDArray[Any]) -> NDArray[Any]:
     return values[:1] if (values == values[:1]).all() else values
 
 
-def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
+def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, StepDemand]:
     """The checks by place: at inputs if they tell, else right behind what makes such numbers."""
-    demands: dict[Node, Demand] = {}
+    demands: dict[Node, StepDemand] = {}
     for number, (item, refused) in enumerate(asked):
         # Trees take missing values in dense rows only.
         sparse_trees = refused.step in _TREES and getattr(item.type, "sparse", False)
         strict = refused._replace(nan=True) if sparse_trees else refused
-        _add(demands, item, Demand.of(strict, _width(item.type), number))
-    found: dict[Node, Demand] = {}
+        _add(demands, item, StepDemand.of(strict, _width(item.type), number))
+    found: dict[Node, StepDemand] = {}
     order, known = topological([*roots, *demands]), _extents(demands)
     for item in reversed(order):
         if item not in demands or (demand := demands[item].beyond(known[item][0])).nothing:
@@ -239,7 +239,7 @@ def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
     return found
 
 
-def _extents(demands: Mapping[Node, Demand]) -> dict[Node, tuple[Extent, Extent]]:
+def _extents(demands: Mapping[Node, StepDemand]) -> dict[Node, tuple[Extent, Extent]]:
     """The extents of nodes, and of what is left of them by steps that refuse some numbers."""
     before: dict[Node, Extent] = {}
 
@@ -262,7 +262,7 @@ def _most(item: Node) -> float:
     return LARGEST_SINGLE if _dtype(item.type) == "float32" else EXPECTED
 
 
-def _add(demands: dict[Node, Demand], item: Node, demand: Demand) -> None:
+def _add(demands: dict[Node, StepDemand], item: Node, demand: StepDemand) -> None:
     demands[item] = demand.both(demands.get(item))
 
 
@@ -273,11 +273,11 @@ def _is_input(item: Node) -> bool:
     return isinstance(item.op, Source) and not isinstance(item.type, Record)
 
 
-Parts = list[tuple[Node, Demand]]
+Parts = list[tuple[Node, StepDemand]]
 
 
 def _at_inputs(  # noqa: PLR0911 (one for each kind)
-    item: Node, demand: Demand, known: Mapping[Node, tuple[Extent, Extent]]
+    item: Node, demand: StepDemand, known: Mapping[Node, tuple[Extent, Extent]]
 ) -> Parts | None:
     """The demands on the inputs of the node; None where they do not tell."""
     op, inputs = item.op, item.inputs
@@ -303,7 +303,7 @@ def _at_inputs(  # noqa: PLR0911 (one for each kind)
     return [(inputs[0], demand)] if op.name == "Ranks" else None
 
 
-def _before(item: Node, op: Elementwise, demand: Demand, extent: Extent) -> Demand | None:
+def _before(item: Node, op: Elementwise, demand: StepDemand, extent: Extent) -> StepDemand | None:
     """The demand on a function's input for results as demanded; None: the results have to tell."""
     (x,) = item.inputs
     narrow = _dtype(item.type) == "float32" or op.fields().get("dtype") == "float32"
@@ -325,7 +325,7 @@ def _before(item: Node, op: Elementwise, demand: Demand, extent: Extent) -> Dema
     if not fits or (np.isinf(extent.largest) and not np.all(above == below)):
         return None
     nan, infinite = (np.array(np.broadcast_to(each, limits.shape)) for each in (missing, above))
-    return Demand(demand.steps, nan, np.where(infinite, LARGEST, np.inf))
+    return StepDemand(demand.steps, nan, np.where(infinite, LARGEST, np.inf))
 
 
 def _limits_before(op: Elementwise, limits: NDArray[np.float64]) -> NDArray[np.float64] | None:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from flour.core.emission import At, Part, Push, Room, RowValue, ScalarValue, VectorValue
+from flour.core.emission import At, ColumnRun, Push, Room, RowValue, ScalarValue, VectorValue
 from flour.core.op import Parameter
 from objectstore import Blob
 
 
-class Slot(NamedTuple):
+class ParameterSlot(NamedTuple):
     """One entry of a stage's parameter table: exactly one of its meanings is set."""
 
     parameter: Parameter | None = None
@@ -39,7 +39,7 @@ class Body:
         #: Memory whose size depends on the data, in the order of its addresses.
         self.rooms: list[Room] = []
         self._columns, self._free, self._longest = 0, "", ""
-        self.slots: list[Slot] = []
+        self.slots: list[ParameterSlot] = []
         self._head: list[str] = []
         self._lines: list[str] = []
         self._depth = 1
@@ -58,7 +58,7 @@ class Body:
         self._names += 1
         return f"{stem}{self._names}"
 
-    def slot(self, stem: str, entry: Slot) -> str:
+    def slot(self, stem: str, entry: ParameterSlot) -> str:
         """A local holding a new entry of the parameter table."""
         name = self.fresh(stem)
         index = len(self.slots)
@@ -85,7 +85,7 @@ class Body:
         if not self.rooms:
             self._free, self._longest = self.column("f", "l")
         name, self._free = self._free, self.fresh("f")
-        each, fixed, most = (self.slot("n", Slot(size=number)) for number in room)
+        each, fixed, most = (self.slot("n", ParameterSlot(size=number)) for number in room)
         size = f"min({self._longest} * {each} + {fixed}, {most})"
         self.head(f"{self._free} = {name} + (({size} + 63) & -64)")
         self.rooms.append(room)
@@ -166,7 +166,7 @@ class Scope:
         if key not in self._known:
             if isinstance(parameter, Blob) and dtype not in (None, parameter.dtype.name):
                 parameter = Blob.of(parameter.array.astype(dtype))
-            self._known[key] = self._body.slot("p", Slot(parameter=parameter))
+            self._known[key] = self._body.slot("p", ParameterSlot(parameter=parameter))
         return self._known[key]
 
     def at(self, parameter: Parameter, index: str, dtype: str | None = None) -> str:
@@ -184,11 +184,11 @@ class Scope:
 
     def size(self, number: int) -> str:
         """A local holding an integer that differs between programs of one structure."""
-        return self._body.slot("n", Slot(size=int(number)))
+        return self._body.slot("n", ParameterSlot(size=int(number)))
 
     def number(self, value: float, dtype: str) -> str:
         """A local holding a number that differs between programs of one structure."""
-        name = self._body.slot("c", Slot(number=float(value)))
+        name = self._body.slot("c", ParameterSlot(number=float(value)))
         if dtype == "float64":
             return name
         narrow = self.fresh("c")
@@ -197,7 +197,7 @@ class Scope:
 
     def scratch(self, dtype: str, count: int) -> str:
         """A local holding the address of `count` elements that live for one row (or block)."""
-        return self._body.slot("s", Slot(scratch=BYTES[dtype] * max(count, 1)))
+        return self._body.slot("s", ParameterSlot(scratch=BYTES[dtype] * max(count, 1)))
 
     def room(self, room: Room) -> str:
         """A local with the address of memory for one row, sized by the data."""
@@ -237,7 +237,7 @@ class Scope:
     # --- vectors -----------------------------------------------------------------------------
 
     def hold(self, value: VectorValue) -> VectorValue:
-        """The same vector, dense, written to scratch once."""
+        """This vector, dense, written to scratch once."""
         address = self.scratch(value.dtype, value.width)
         self.write(value, address)
 
@@ -247,13 +247,13 @@ class Scope:
         return self.dense(value.dtype, value.width, at, size=value.size, stored=True)
 
     def keep(self, value: VectorValue) -> VectorValue:
-        """The same vector, written to scratch once; of sparse parts, the stored numbers only."""
+        """This vector, written to scratch once; of sparse parts, the stored numbers only."""
         if value.dense or any(part.at is None and part.most is None for part in value.parts):
             return self.hold(value)
         parts = tuple(self._kept_part(part, value.dtype) for part in value.parts)
         return value._replace(parts=parts)
 
-    def _kept_part(self, part: Part, dtype: str) -> Part:
+    def _kept_part(self, part: ColumnRun, dtype: str) -> ColumnRun:
         if part.most is None:
             return part
         columns, values = self.room(part.most.times(8)), self.room(part.most.times(BYTES[dtype]))
@@ -348,7 +348,7 @@ class Scope:
             return value.parts[0].at
         return self.indexable(value)
 
-    def _mapped(self, part: Part, call: Callable[[str, str], str]) -> Part:
+    def _mapped(self, part: ColumnRun, call: Callable[[str, str], str]) -> ColumnRun:
         inner = part.at
         if inner is None:
             return part._replace(each=lambda push: part.each(lambda j, v: push(j, call(j, v))))
@@ -365,12 +365,12 @@ class Scope:
         """The number of columns: a literal 1, so that hundreds of single columns need no loops."""
         return "1" if width == 1 else self.size(width)
 
-    def _part(self, start: str, size: str, at: At, *, stored: bool = False) -> Part:
+    def _part(self, start: str, size: str, at: At, *, stored: bool = False) -> ColumnRun:
         def each(push: Push) -> None:
             with self.loop(size) as j:
                 push(plus(start, j), at(j))
 
-        return Part(start, size, at, each, stored)
+        return ColumnRun(start, size, at, each, stored)
 
     def sparse(
         self,
@@ -383,11 +383,11 @@ class Scope:
     ) -> VectorValue:
         """A vector that pushes its stored elements as (column, value), `most` of them."""
         size = size or self.width(width)
-        return VectorValue(dtype, width, size, (Part("0", size, None, each, most=most),))
+        return VectorValue(dtype, width, size, (ColumnRun("0", size, None, each, most=most),))
 
     def joined(self, values: Sequence[RowValue], dtype: str, width: int) -> VectorValue:
         """The values side by side, nothing copied."""
-        parts: list[Part] = []
+        parts: list[ColumnRun] = []
         start = "0"
         for value in values:
             parts += [self._shifted(part, start) for part in self._as_dtype(value, dtype).parts]
@@ -397,7 +397,7 @@ class Scope:
                 start = self.let(start, "int64").expr
         return VectorValue(dtype, width, start, tuple(parts))
 
-    def _shifted(self, part: Part, start: str) -> Part:
+    def _shifted(self, part: ColumnRun, start: str) -> ColumnRun:
         if start == "0":
             return part
         first = plus(start, part.start)

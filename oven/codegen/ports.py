@@ -65,7 +65,7 @@ def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
 
 
 def arrives(item: Node, views: Mapping[Node, View]) -> bool:
-    """Whether the node is there without computing anything."""
+    """True if the node is there without computing anything."""
     return item in views and not isinstance(item.op, RequireFinite)
 
 

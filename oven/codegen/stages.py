@@ -31,7 +31,7 @@ from flour.ops.linear import Linear
 from flour.ops.require import RequireFinite
 from flour.ops.structure import Concat, TakeText
 from objectstore import Blob
-from oven.codegen.emitter import BYTES, Body, Scope, Slot
+from oven.codegen.emitter import BYTES, Body, ParameterSlot, Scope
 from oven.codegen.ports import Port, View, arrives
 
 FUSED, KERNEL, PYTHON, LABELS = "fused", "kernel", "python", "labels"
@@ -59,7 +59,7 @@ class Stage:
     outputs: tuple[Node, ...]
     name: str = ""
     source: str = ""
-    slots: tuple[Slot, ...] = ()
+    slots: tuple[ParameterSlot, ...] = ()
     #: Memory for one row whose size depends on the data.
     rooms: tuple[Room, ...] = ()
     #: For each output passed on as stored numbers: the bound of stored numbers in a row.
@@ -67,7 +67,7 @@ class Stage:
 
     @property
     def native(self) -> bool:
-        """Whether no row runs Python: machine code, or numpy's look-up of labels that are text."""
+        """True if no row runs Python: machine code, or numpy's look-up of labels that are text."""
         return self.kind != PYTHON
 
     @property
@@ -76,7 +76,7 @@ class Stage:
         return self.source.count("\n")
 
     def stores(self, value: Value) -> bool:
-        """Whether its code reads or writes only the stored numbers of a column: see `is_wide`."""
+        """True if its code reads or writes only the stored numbers of a column: see `is_wide`."""
         return self.kind == FUSED and is_wide(value.type)
 
     @property
@@ -139,7 +139,7 @@ def place(
 
 
 def is_wide(kind: Type) -> bool:
-    """Whether it is a sparse vector that native code passes on as stored numbers only.
+    """True if it is a sparse vector that native code passes on as stored numbers only.
 
     Such a column has two entries in a stage's table: the address and the size of its row pointers,
     and the addresses of its column numbers and of its values.
@@ -148,7 +148,7 @@ def is_wide(kind: Type) -> bool:
 
 
 def is_text(kind: Type) -> bool:
-    """Whether the value is bytes in native code, not numbers."""
+    """True if the value is bytes in native code, not numbers."""
     return isinstance(kind, Text | Tokens | Pairs) or _dtype(kind) == "string"
 
 
@@ -195,7 +195,7 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
 
 
 def is_block_check(item: Node, views: Views) -> bool:
-    """Whether the node is a check of a whole block of the input, made ahead of the rows."""
+    """True if the node is a check of a whole block of the input, made ahead of the rows."""
     if not isinstance(item.op, RequireFinite) or item not in views:
         return False
     dense = isinstance(item.type, Vector) and not item.type.sparse and item.type.dtype in FLOATS
@@ -272,7 +272,7 @@ class _Maker:
 
     def _with_code(self, stage: Stage) -> Stage:
         """The stage with its code."""
-        writer = _Writer(stage, self.views, exact=self.exact)
+        writer = _StageWriter(stage, self.views, exact=self.exact)
         body = writer.write()
         fused = stage.kind == FUSED
         name = "fused_rows" if fused else "kernel_" + stage.nodes[-1].op.name.lower()
@@ -300,7 +300,7 @@ def _passing_cost(item: Node) -> int:
     return _SPARSE * max(item.type.width, NARROW) if item.type.sparse else item.type.width
 
 
-class _Writer:
+class _StageWriter:
     """Writes one native stage."""
 
     def __init__(self, stage: Stage, views: Views, *, exact: bool) -> None:
@@ -339,7 +339,7 @@ class _Writer:
         return [source] if self._is_proven(source, item, item) else []
 
     def _is_proven(self, check: Node, item: Node, reader: Node) -> bool:
-        """Whether this is a check of what the reader alone reads, on the way to this sum."""
+        """True if this is a check of what the reader alone reads, on the way to this sum."""
         dtype = _dtype(check.type)
         if not isinstance(check.op, RequireFinite) or dtype != _dtype(item.type):
             return False
@@ -394,7 +394,7 @@ class _Writer:
         item.op.check_block(Scope(self.body), self.checked[item])
 
     def _is_one_function(self) -> bool:
-        """Whether the stage applies one function to every number of one vector."""
+        """True if the stage applies one function to every number of one vector."""
         nodes = self.stage.nodes
         views = [self.views.get(source) for item in nodes for source in item.inputs]
         dense = [kind for kind in (v.type for v in self.columns) if isinstance(kind, Vector)]

@@ -22,7 +22,7 @@ NAN = -2
 PADDING = bytes(16)
 
 
-class Cells(np.ndarray[Any, Any]):
+class TextCells(np.ndarray[Any, Any]):
     """Cells that keep the bytes they point to alive."""
 
     text: bytes | NDArray[np.uint8]
@@ -46,12 +46,12 @@ def cells(values: NDArray[Any]) -> NDArray[Any]:
         if not isinstance(value, str):
             table[index, 1] = NONE if value is None else NAN
     width = values.shape[1] if values.ndim == 2 else 1
-    block = table.reshape(len(values), 2 * width).view(Cells)
+    block = table.reshape(len(values), 2 * width).view(TextCells)
     block.text = text
     return block
 
 
-def word_cells(rows: Sequence[Sequence[str]]) -> Cells:
+def word_cells(rows: Sequence[Sequence[str]]) -> TextCells:
     """Rows of words as a block of cells."""
     encoded = [word.encode("utf-8", "surrogatepass") for word in chain.from_iterable(rows)]
     text = b"".join([*encoded, PADDING])
@@ -65,12 +65,12 @@ def word_cells(rows: Sequence[Sequence[str]]) -> Cells:
     table[:, 0] = np.frombuffer(text, np.uint8).ctypes.data + first
     table[:, 1] = slices.ctypes.data + 8 * (ends - counts)
     table[:, 2] = counts
-    block = table.view(Cells)
+    block = table.view(TextCells)
     block.text, block.slices = text, slices
     return block
 
 
-def pair_cells(rows: Sequence[Sequence[tuple[str, float]]]) -> Cells:
+def pair_cells(rows: Sequence[Sequence[tuple[str, float]]]) -> TextCells:
     """Rows of names with numbers as a block of cells."""
     names = word_cells([[name for name, _ in row] for row in rows])
     counts = names[:, 2]
@@ -78,7 +78,7 @@ def pair_cells(rows: Sequence[Sequence[tuple[str, float]]]) -> Cells:
     table = np.empty((len(rows), 4), np.int64)
     table[:, :3] = names
     table[:, 3] = values.ctypes.data + 8 * (np.cumsum(counts) - counts)
-    block = table.view(Cells)
+    block = table.view(TextCells)
     block.text, block.slices, block.values = names.text, names.slices, values
     return block
 
@@ -87,7 +87,7 @@ def lengths(block: NDArray[Any], *, words: bool) -> NDArray[np.int64]:
     """The bytes of each row (of its longest text); for words, plus one byte per word."""
     if not words or not len(block):
         return np.asarray(np.maximum(block[:, 1::2].max(axis=1, initial=0), 0), np.int64)
-    assert isinstance(block, Cells)
+    assert isinstance(block, TextCells)
     assert block.slices is not None
     ends = np.cumsum(block[:, 2])
     sizes = np.concatenate([[0], np.cumsum((block.slices & 0xFFFFFFFF) + 1)])

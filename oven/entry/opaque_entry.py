@@ -14,7 +14,7 @@ import numpy as np
 from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.types import FLOATS, Type, Vector
-from flour.ops.opaque import Opaque, Wire
+from flour.ops.opaque import Opaque, PartWire
 from flour.ops.source import Field
 from flour.ops.structure import Element
 from oven.entry.tables import PlanSteps
@@ -72,11 +72,11 @@ def _given(item: Node, inputs: Mapping[str, Type]) -> list[Given] | None:
     return found if len(found) == len(inputs) else None
 
 
-def _is_block(wire: Wire) -> bool:
+def _is_block(wire: PartWire) -> bool:
     return wire.axis == 0 and len(wire.shape) == 2 and wire.shape[0] == 1
 
 
-def _leaf(item: Node, op: Opaque) -> Wire | None:
+def _leaf(item: Node, op: Opaque) -> PartWire | None:
     """Which of the part's values is an output, as it is: a block, or one number a row."""
     single = isinstance(item.op, Element)
     below = item.inputs[0] if single else item
@@ -90,7 +90,7 @@ def _leaf(item: Node, op: Opaque) -> Wire | None:
     return wire if (wire.shape == (1,) if single else _is_block(wire)) else None
 
 
-def _opened(op: Opaque, given: Sequence[Given], leaves: Sequence[Wire], fallback: Call) -> Call:
+def _opened(op: Opaque, given: Sequence[Given], leaves: Sequence[PartWire], fallback: Call) -> Call:
     names = [wire.name for wire in leaves]
     checks = [(wire.shape[1:], np.dtype(wire.kind)) for wire in leaves]
     if len(given) == len(leaves) == 1:

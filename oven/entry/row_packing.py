@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flour.core.types import Text, Vector
 from oven.codegen.ports import Port
 from oven.codegen.stages import Value, is_text
-from oven.codegen.string_cells import Cells
+from oven.codegen.string_cells import TextCells
 from oven.entry.builtin import Contents, native_function
 from oven.entry.columns_entry import columns_contents, columns_of
 from oven.entry.forms import PACKED
@@ -97,6 +97,6 @@ def _view(
     made = np.ndarray(shape, dtype, block.data, start, strides)
     if not words:
         return made
-    held = made.view(Cells)
+    held = made.view(TextCells)
     held.text = text
     return held

@@ -1,4 +1,4 @@
-"""What a bake did, shown and dumped as far as PRETZEL_DEBUG and PRETZEL_DUMP ask for it."""
+"""A report of a bake, shown and dumped as far as PRETZEL_DEBUG and PRETZEL_DUMP ask for it."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _black(plan: Plan) -> set[int]:
 
 
 def _tier(plan: Plan) -> str:
-    """What answers, and how long until native code does."""
+    """Who answers, and how long until native code does."""
     left = plan.seconds_left
     answers = "native code answers" if plan.tier else "definitions answer"
     compiled = f", about {left:.1f} s of compiling left" if left else ""

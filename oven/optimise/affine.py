@@ -37,7 +37,7 @@ class Affine(NamedTuple):
 
     @property
     def sane(self) -> bool:
-        """Whether all numbers are finite and far from overflow, and no column is wiped out."""
+        """True if all numbers are finite and far from overflow, and no column is wiped out."""
         return all(
             bool(np.all(np.isfinite(part)) and np.all(np.abs(part) < HUGE)) for part in self
         ) and bool(np.all(np.abs(self.factor) > 1 / HUGE))
@@ -68,7 +68,7 @@ def compose(steps: Iterable[Op], dtype: str) -> Affine:
 
 
 def is_float(kind: Type) -> bool:
-    """Whether it is a float, or a vector of them."""
+    """True if it is a float, or a vector of them."""
     return isinstance(kind, Vector | Scalar) and kind.dtype in FLOATS
 
 

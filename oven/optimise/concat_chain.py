@@ -12,7 +12,7 @@ from flour.ops.structure import Concat
 from oven.optimise.pattern import Match
 
 
-class Part(NamedTuple):
+class ChainPart(NamedTuple):
     """Adjacent columns of a vector, with the node that computes them and the node that reads it."""
 
     item: Node
@@ -26,15 +26,15 @@ class Part(NamedTuple):
         return slice(self.start, self.start + self.width)
 
 
-def parts(m: Match, x: Node) -> list[Part]:
+def parts(m: Match, x: Node) -> list[ChainPart]:
     """The parts of the root's input; a single one if another node reads the whole input."""
     inner = seams(m, x)
     if not inner:
-        return [Part(x, m.root, 0, width_of(x))]
-    parts_found: list[Part] = []
+        return [ChainPart(x, m.root, 0, width_of(x))]
+    parts_found: list[ChainPart] = []
     start = 0
     for item in inner[-1].inputs:
-        parts_found.append(Part(item, inner[-1], start, width_of(item)))
+        parts_found.append(ChainPart(item, inner[-1], start, width_of(item)))
         start += parts_found[-1].width
     return parts_found
 

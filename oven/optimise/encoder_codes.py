@@ -28,7 +28,7 @@ def codes_of(item: Node) -> list[Codes] | None:
 
 
 def _moved_columns(item: Node) -> list[Codes] | None:
-    """The same for operators that only move columns."""
+    """As `codes_of`, for operators that only move columns."""
     if not isinstance(item.op, Select | AsVector | Concat):
         return None
     columns: list[Codes] = []

@@ -1,4 +1,4 @@
-"""Whether computing a node can produce NaN or infinity, or refuse a row.
+"""True if computing a node can produce NaN or infinity, or refuse a row.
 
 Rules that treat 0 · x as 0 ask whether x is finite whatever the inputs are: an input of floats may
 be NaN or infinite, unless the program refuses such rows. Overflow is left out of account, as it
@@ -15,12 +15,12 @@ from flour.core.types import extents
 
 
 def finite(item: Node) -> bool:
-    """Whether every value of this node is finite, whatever the program's inputs are."""
+    """True if every value of this node is finite, whatever the program's inputs are."""
     return extents(topological([item]))[item].finite
 
 
 def may_refuse(item: Node) -> bool:
-    """Whether computing this node can be an error for some rows (a category never seen, NaN)."""
+    """True if computing this node can be an error for some rows (a category never seen, NaN)."""
     return bool(refusing([item]))
 
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from flour.core.node import Node
 from flour.core.op import Op
 from flour.ops.trees.walk import Walk
-from oven.optimise.concat_chain import Part
+from oven.optimise.concat_chain import ChainPart
 from oven.optimise.pattern import Match
 from oven.optimise.thresholds import Floats
 
 
-def chain(m: Match, part: Part, last: type[Op], between: Callable[[Node], bool]) -> list[Node]:
+def chain(m: Match, part: ChainPart, last: type[Op], between: Callable[[Node], bool]) -> list[Node]:
     """The nodes from a part down to an operator `last`, if only trees read them; else none.
 
     `between` says which nodes may come before the last one.
@@ -33,7 +33,7 @@ def chain(m: Match, part: Part, last: type[Op], between: Callable[[Node], bool])
 
 
 def sent_left(walk: Walk, seen: Floats, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each of these nodes sends each of these numbers left, by its definition."""
+    """True if each of these nodes sends each of these numbers left, by its definition."""
     with np.errstate(over="ignore"):
         seen = seen.astype(np.float32 if walk.narrow else np.float64).astype(np.float64)
     passed = walk.passes(np.tile(seen, len(nodes)), np.repeat(nodes, len(seen)))

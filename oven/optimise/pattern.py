@@ -22,7 +22,7 @@ from flour.core.op import Op
 _O = TypeVar("_O", bound=Op)
 
 
-class Facts:
+class ProgramFacts:
     """Facts about the program around a match, for rules."""
 
     def __init__(self, roots: Sequence[Node]) -> None:
@@ -61,7 +61,7 @@ class Facts:
         return self._readers.get(item, ())
 
     def is_output(self, item: Node) -> bool:
-        """Whether the caller sees this node."""
+        """True if the caller sees this node."""
         return item in self.outputs
 
     def sole_reader(self, item: Node) -> Node | None:
@@ -70,11 +70,11 @@ class Facts:
         return readers[0] if len(readers) == 1 and item not in self.outputs else None
 
     def only_for(self, item: Node, reader: Node) -> bool:
-        """Whether nothing but `reader` needs it."""
+        """True if nothing but `reader` needs it."""
         return self.sole_reader(item) is reader
 
     def only_for_any(self, item: Node, reader: Node, *kinds: type[Op]) -> bool:
-        """Whether nothing but `reader` and operators of these kinds needs it."""
+        """True if nothing but `reader` and operators of these kinds needs it."""
         return not self.is_output(item) and all(
             other is reader or isinstance(other.op, kinds) for other in self.readers(item)
         )
@@ -86,7 +86,7 @@ class Facts:
 class Match:
     """A pattern that fitted: the nodes by name, and the program around them."""
 
-    def __init__(self, root: Node, facts: Facts) -> None:
+    def __init__(self, root: Node, facts: ProgramFacts) -> None:
         self.root, self.facts = root, facts
         self.nodes: dict[str, Node] = {}
         self.lists: dict[str, tuple[Node, ...]] = {}
@@ -123,7 +123,7 @@ class Match:
         return tuple(dict.fromkeys(source for source in sources if source not in inside))
 
     def alone(self) -> bool:
-        """Whether nothing else needs any node of the match below its root."""
+        """True if nothing else needs any node of the match below its root."""
         inside = set(self.inside)
         return all(
             not self.facts.is_output(item)
@@ -139,7 +139,7 @@ class Pattern:
     roots: tuple[type[Op], ...]
 
     def fits(self, item: Node, match: Match) -> bool:
-        """Whether the node fits; binds names in the match on the way."""
+        """True if the node fits; binds names in the match on the way."""
         raise NotImplementedError
 
     def kinds(self) -> Iterator[tuple[type[Op], ...]]:
@@ -234,7 +234,7 @@ def chain(*classes: type[Op], name: str = "steps") -> Callable[[Pattern], Chaine
     return lambda inner: Chained(classes, name, inner)
 
 
-def match(pattern: Pattern, item: Node, facts: Facts) -> Match | None:
+def match(pattern: Pattern, item: Node, facts: ProgramFacts) -> Match | None:
     """The match of the pattern at this node, or None."""
     candidate = Match(item, facts)
     return candidate if pattern.fits(item, candidate) else None

@@ -20,7 +20,7 @@ from flour.language.flow import Flow, with_origins
 from objectstore import combine
 from oven.errors import RewriteError
 from oven.optimise.passes import PASSES, Pass, possible
-from oven.optimise.pattern import Facts, Match
+from oven.optimise.pattern import Match, ProgramFacts
 from oven.optimise.rule import BITS, REASSOCIATES, Preserves, Rule
 from oven.optimise.summary import expression, listing
 from oven.optimise.verify import same_type, verify
@@ -55,10 +55,12 @@ def _trace(
     without = switched_off(passes)
     allowed = (BITS,) if exact else (BITS, REASSOCIATES)
     outputs: Outputs = flow.outputs
-    facts = Facts(tuple(outputs.values()))
+    facts = ProgramFacts(tuple(outputs.values()))
     done: list[PassTrace] = []
     for one in passes:
-        run = _Run(one, partial(_may_apply, one, without, allowed), outputs, tallies.get(one, {}))
+        run = _PassRun(
+            one, partial(_may_apply, one, without, allowed), outputs, tallies.get(one, {})
+        )
         run.look_at(facts)
         pass_trace = run.to_rest()
         outputs, facts = pass_trace.after, run.facts
@@ -73,7 +75,7 @@ def _trace(
 def _may_apply(
     one: Pass, without: frozenset[str], allowed: Collection[Preserves], rule: Rule
 ) -> bool:
-    """Whether a rule of a pass is allowed to change answers so far, and was not switched off."""
+    """True if a rule of a pass is allowed to change answers so far, and was not switched off."""
     return rule.preserves in allowed and without.isdisjoint((rule.name, one.name, "all"))
 
 
@@ -184,7 +186,7 @@ class RewriteTrace(NamedTuple):
 # --- one pass ------------------------------------------------------------------------------------
 
 
-class _Run:
+class _PassRun:
     """One pass being applied to one program."""
 
     def __init__(
@@ -199,7 +201,7 @@ class _Run:
         self._sweeps: list[Sweep] = []
         self._size = 0
 
-    def look_at(self, facts: Facts) -> None:
+    def look_at(self, facts: ProgramFacts) -> None:
         """Find the rules for the current program.
 
         Facts about it are handed from pass to pass until a pass changes it.
@@ -218,7 +220,7 @@ class _Run:
         while self._starting and (firings := self._sweep()):
             seen.add(_digest(self.outputs))
             was, self.outputs = self.outputs, self._rebuilt(firings)
-            self.look_at(Facts(tuple(self.outputs.values())))
+            self.look_at(ProgramFacts(tuple(self.outputs.values())))
             self._check_progress(was, seen)
         if self._sweeps:
             verify(self.before, self.outputs, f"pass {self.name}")
@@ -240,7 +242,7 @@ class _Run:
                 firings.append(firing)
         return firings
 
-    def _first(self, rules: Sequence[Rule], item: Node, facts: Facts) -> Firing | None:
+    def _first(self, rules: Sequence[Rule], item: Node, facts: ProgramFacts) -> Firing | None:
         for rule in rules:
             tally = self.tallies.setdefault(rule, Tally())
             started = perf_counter()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flour.core.node import Node
 from flour.core.op import Op
-from oven.optimise.pattern import Facts, Match, Pattern, match
+from oven.optimise.pattern import Match, Pattern, ProgramFacts, match
 
 _HOUSE = Path(__file__).parent.parent.parent
 
@@ -78,7 +78,7 @@ class Rule:
         """Why, unless, numerics: the docstring of the rule's file."""
         return inspect.getdoc(inspect.getmodule(self.build)) or ""
 
-    def try_at(self, item: Node, facts: Facts) -> tuple[Match, Node] | None:
+    def try_at(self, item: Node, facts: ProgramFacts) -> tuple[Match, Node] | None:
         """The match and the replacement, if the rule applies at this node and changes it.
 
         Ahead of a cut at fitted values, which data often is exactly on, every bit is kept.

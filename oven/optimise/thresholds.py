@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[Any]
 Flags = NDArray[np.bool_]
-#: Whether each of these numbers passes its test; must stay false once it is false.
+#: True if each of these numbers passes its test; must stay false once it is false.
 Test = Callable[[Floats], Flags]
 
 _BITS = {"float64": np.int64, "float32": np.int32}
@@ -56,7 +56,7 @@ def last_passing(test: Test, count: int, dtype: str) -> Floats | None:
 
 
 def _proved(test: Test, last: Floats) -> bool:
-    """Whether the answer and a few floats before it pass, and a few floats after it fail."""
+    """True if the answer and a few floats before it pass, and a few floats after it fail."""
     inside, outside = last, last
     with np.errstate(all="ignore"):
         for _ in range(4):

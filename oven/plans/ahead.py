@@ -16,8 +16,8 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+from flour.core.code_users import code_users
 from flour.core.errors import ParameterError
-from flour.core.extension_points import code_users
 from flour.core.types import Vector
 from oven.compiler import cache, levels, machine, packs, shared_rows
 from oven.plans.plan import Plan, bakers

@@ -24,7 +24,7 @@ def given(column: Any, value: Value, *, stored: bool) -> NDArray[Any] | Sparse:
     if isinstance(kind, Pairs):
         return string_cells.pair_cells(column)
     if is_text(kind):
-        return column if isinstance(column, string_cells.Cells) else string_cells.cells(column)
+        return column if isinstance(column, string_cells.TextCells) else string_cells.cells(column)
     dtype = kind.dtype  # type: ignore[union-attr]  # native columns have a dtype
     if stored:
         sparse = column if isinstance(column, Sparse) else Sparse.of(column)

@@ -58,7 +58,7 @@ class Division(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a shared call took: processor time of all threads, and the time that has passed."""
+    """The cost of a shared call: processor time of all threads, and the time that has passed."""
 
     work: float
     elapsed: float
@@ -89,7 +89,7 @@ class Desk:
 
     @property
     def works(self) -> bool:
-        """Whether there can be helpers here."""
+        """True if there can be helpers here."""
         if self._words[PLACES["TAKE"]]:
             return True
         with self._lock:
@@ -219,7 +219,7 @@ class Shared:
         self.addresses = (shared_rows.address("share_rows"), self._record.buffer_info()[0])
 
     def told(self) -> Told:
-        """What it took."""
+        """Its cost."""
         work, elapsed, ranges, came, _ = self._record[_WORK:]
         return Told(work * 1e-9, elapsed * 1e-9, ranges, came)
 

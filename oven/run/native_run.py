@@ -70,7 +70,7 @@ class NativeRun:
         self._table = table
         #: Bytes of the table, small parameters stored in it included.
         self.table_bytes = int(table.nbytes if table.base is None else table.base.nbytes)
-        #: Whether the size of some of its memory depends on the data.
+        #: True if the size of some of its memory depends on the data.
         self.rooms = any(form.rooms)
         #: The size of the buffer that `run` takes as `memory`.
         self.memory_bytes = form.scratch_bytes + 2 * _ALIGN

@@ -64,7 +64,7 @@ class RunSignature:
         self.tile, self.scratch_bytes = tile, scratch_bytes
         texts = any(is_text(value.type) for value, _ in self.read)
         sparse = any(is_stored for _, is_stored in self.read)
-        #: Whether no memory depends on the data.
+        #: True if no memory depends on the data.
         self.plain = not (any(self.rooms) or self.stored or texts or sparse)
         self.numeric: tuple[tuple[Value, np.dtype[np.generic]], ...] = ()
         if self.plain:

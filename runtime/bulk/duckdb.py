@@ -177,12 +177,11 @@ class SqlFunction:
             return self.answer(self.named(arrays))
 
         named: Any = answer
-        places = [Parameter(name, Parameter.POSITIONAL_ONLY) for name in self._places()]
+        places = [
+            Parameter(f"c{place}", Parameter.POSITIONAL_ONLY) for place in range(len(self.columns))
+        ]
         named.__signature__ = Signature(places)
         return answer
-
-    def _places(self) -> list[str]:
-        return [f"c{place}" for place in range(len(self.columns))]
 
 
 _SQL = {

@@ -222,7 +222,7 @@ def _footer(system: str) -> bytes:
     return b"".join(field.encode().ljust(_FIELD, b"\0") for field in fields) + bytes(_SIGNATURE)
 
 
-class _Planned(NamedTuple):
+class _PlannedQuery(NamedTuple):
     """Facts that a query was planned for."""
 
     schema: Arrow
@@ -240,7 +240,7 @@ class _Native:
         self.function = function
         self._connection, self._options = c_void_p(), c_void_p()
         #: What queries that DuckDB holds were planned for, by a number.
-        self._planned: dict[int, _Planned] = {}
+        self._planned: dict[int, _PlannedQuery] = {}
         self._next = count(1)
         self._api.duckdb_connect(c_void_p(database), byref(self._connection))
         self._api.duckdb_connection_get_arrow_options(self._connection, byref(self._options))
@@ -253,7 +253,10 @@ class _Native:
             )
         )
         self._returned = _TYPES.get(str(function.returned), 0)
-        self._copy, self._forget = _Copy(self._copied), _Bind(self._forgotten)
+        self._copy, self._forget = (
+            _Copy(lambda key: self._numbered(self._planned[key])),
+            _Bind(self._forgotten),
+        )
         self._callbacks = _Bind(self._bind), _Run(self._run)
         api, (bind, run) = self._api, self._callbacks
         made = c_void_p(api.duckdb_create_scalar_function())
@@ -305,24 +308,21 @@ class _Native:
 
     def _bind(self, info: int) -> None:
         """Look at the types of a call's arguments, before it runs."""
-        with _Told(self._api.duckdb_scalar_function_bind_set_error, info):
+        with _QueryErrors(self._api.duckdb_scalar_function_bind_set_error, info):
             schema, types = self._schema(info)
             function = self.function
             function.check(schema)
             read = vectors(self._api, function.inputs, [n for n, _ in function.columns], types)
-            key = self._numbered(_Planned(schema, function, read))
+            key = self._numbered(_PlannedQuery(schema, function, read))
             self._api.duckdb_scalar_function_set_bind_data(
                 c_void_p(info), c_void_p(key), self._forget
             )
             self._api.duckdb_scalar_function_set_bind_data_copy(c_void_p(info), self._copy)
 
-    def _numbered(self, planned: _Planned) -> int:
+    def _numbered(self, planned: _PlannedQuery) -> int:
         key = next(self._next)
         self._planned[key] = planned
         return key
-
-    def _copied(self, key: int) -> int:
-        return self._numbered(self._planned[key])
 
     def _forgotten(self, key: int) -> None:
         del self._planned[key]
@@ -352,7 +352,7 @@ class _Native:
 
     def _run(self, info: int, chunk: int, output: int) -> None:
         """Answer the rows of one chunk."""
-        with _Told(self._api.duckdb_scalar_function_set_error, info):
+        with _QueryErrors(self._api.duckdb_scalar_function_set_error, info):
             key = self._api.duckdb_scalar_function_get_bind_data(c_void_p(info))
             schema, function, read = self._planned[key]
             columns = read.read(chunk) if read else None
@@ -396,7 +396,7 @@ class _Native:
             raise BadRegistration("DuckDB and Arrow do not agree about a type", found=text[:200])
 
 
-class _Told:
+class _QueryErrors:
     """Errors inside become those of the query."""
 
     def __init__(self, tell: Callable[..., object], info: int) -> None:

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from flour.data.arrow_reader import Arrow, library, no_rows
 from oven.plans.arrow import as_schema
-from runtime.bulk.where import Where
+from runtime.bulk.where import RowCondition
 from runtime.errors import UnreadableFile
 from scheduler import cores
 
@@ -115,7 +115,7 @@ def _values(path: Path) -> dict[str, str | None]:
     return {name: None if text == _NO_VALUE else unquote(text) for name, _, text in pairs}
 
 
-class Source:
+class FileSource:
     """The rows of files, in batches of `rows` at most; only those `where` a condition holds.
 
     Strings of `categories` that Parquet stores as places in a dictionary are left so.
@@ -127,7 +127,7 @@ class Source:
         form: str,
         choose: Choose,
         rows: int,
-        where: Where | None = None,
+        where: RowCondition | None = None,
         categories: Collection[str] = (),
     ) -> None:
         self.parts, self._form = parts_of(place), form
@@ -374,7 +374,7 @@ def library_parquet() -> ModuleType:
     return import_module("pyarrow.parquet")
 
 
-class Writer:
+class FileWriter:
     """Writes batches to a file, or Arrow's stream to standard output ("-")."""
 
     def __init__(self, path: str, form: str) -> None:

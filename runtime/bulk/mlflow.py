@@ -144,7 +144,7 @@ def _signature(plan: Plan) -> Any:
 
 
 def _answers(plan: Plan) -> list[tuple[str, str]]:
-    """The columns that `_Model.predict` answers, with their types in MLflow."""
+    """The columns that `_FrameModel.predict` answers, with their types in MLflow."""
     made: list[tuple[str, str]] = []
     for field in empty_answers(plan, tuple(plan.outputs)).schema:
         size = getattr(field.type, "list_size", None)
@@ -176,10 +176,10 @@ def _type(dtype: str) -> str:
 
 def _load_pyfunc(path: str) -> Any:
     """Load the model for MLflow's own interface; MLflow calls it."""
-    return _Model(oven.load(path).wait())
+    return _FrameModel(oven.load(path).wait())
 
 
-class _Model:
+class _FrameModel:
     """A plan as MLflow's models are called: a frame in, a frame out."""
 
     def __init__(self, plan: Plan) -> None:

@@ -47,13 +47,13 @@ def predict(
     given = columns or tuple(columns_of(opened))
     frame: Any = pl.from_arrow(empty_answers(opened, wanted))
     returned: Any = pl.Struct(dict(frame.schema))
-    answer: Any = _Answer(opened, wanted, returned, on_error)
+    answer: Any = _StructFunction(opened, wanted, returned, on_error)
     # Declared elementwise: a plan whose rows depend on each other has to see all of them.
     made = pl.struct(*given).map_batches(answer, returned, is_elementwise=not opened.mixes_rows)
     return made.struct.field(wanted[0]) if isinstance(outputs, str) else made
 
 
-class _Answer(NamedTuple):
+class _StructFunction(NamedTuple):
     """The function that Polars calls with a column of structs; it can be pickled."""
 
     plan: Plan

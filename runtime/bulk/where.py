@@ -43,7 +43,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
-class Where:
+class RowCondition:
     """A condition, and the columns that it reads."""
 
     def __init__(self, text: str) -> None:

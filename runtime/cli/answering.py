@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.cli.errors import CommandError, Exit
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 DESCRIPTION = """\
 Find an answer by its id in the folders that servers or runtimes keep answers in, tell where it
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", action="store_true", help="print the way as HTML")
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Find the answer, and compute it again."""
     from runtime.provenance.why import find_answer
 

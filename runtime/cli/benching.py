@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 
 from runtime.cli.errors import Exit, NotInstalled
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 DESCRIPTION = """\
 Run the project's benchmarks (`python -m bench`) and write their report. They are part of a checkout
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Hand over to the benchmarks, in a process of their own."""
     if find_spec("bench") is None or find_spec("bench.__main__") is None:
         raise NotInstalled(

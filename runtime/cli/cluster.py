@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, CommandError, Exit
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from runtime.cluster.serving import Scale
@@ -99,7 +99,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.allow_python(parser)
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Execute the command."""
     if options.what is None and options.action in {"up", "scale"}:
         wanted = "a folder" if options.action == "up" else "a number of replicas"
@@ -202,7 +202,7 @@ def _free_port(host: str) -> int:
         return int(trial.getsockname()[1])
 
 
-def _up(deployment: Deployment, options: argparse.Namespace, out: Output) -> int:
+def _up(deployment: Deployment, options: argparse.Namespace, out: CommandOutput) -> int:
     import ray
 
     from runtime.cluster.serving import ray_actors
@@ -240,7 +240,7 @@ def _up(deployment: Deployment, options: argparse.Namespace, out: Output) -> int
     return Exit.OK
 
 
-def _other(options: argparse.Namespace, out: Output) -> int:
+def _other(options: argparse.Namespace, out: CommandOutput) -> int:
     from runtime.cluster.serving import ray_actors
 
     actor = ray_actors.running(options.name)
@@ -268,7 +268,7 @@ def _other(options: argparse.Namespace, out: Output) -> int:
     return Exit.OK
 
 
-def _tell(status: dict[str, Any], out: Output) -> None:
+def _tell(status: dict[str, Any], out: CommandOutput) -> None:
     lines = [
         f"replica {each['number']}  {each['state']:8} {each['url']}  process {each['process']} on "
         f"node {each['node'][:8]}, change {each['generation']} of {status['generation']}"

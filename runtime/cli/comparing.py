@@ -14,7 +14,7 @@ from runtime.cli import reading
 from runtime.cli.blocks import Block, ReadOptions
 from runtime.cli.errors import CommandError
 from runtime.errors import Unfaithful
-from runtime.verify import Mismatch, compare, tolerance_of, verify_forms
+from runtime.verify import OutputMismatch, compare, tolerance_of, verify_forms
 
 Answers = Callable[[Any], Mapping[str, Any]]
 KEPT_ROWS = 100
@@ -113,7 +113,7 @@ def _like(theirs: Any, ours: Any) -> Any:
     return table.reshape(shape) if same else table
 
 
-def _unfaithful(block: Block, bad: Mismatch, ours: Any, theirs: Any) -> Unfaithful:
+def _unfaithful(block: Block, bad: OutputMismatch, ours: Any, theirs: Any) -> Unfaithful:
     first = bad.rows[0] if bad.rows else 0
     return Unfaithful(
         "the plan does not answer as the original does",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from runtime.cli.output import Output, Progress
+from runtime.cli.output import CommandOutput, TaskProgress
 
 if TYPE_CHECKING:
     from oven import Plan
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 EVERY = 0.2
 
 
-def follow(look: Callable[[], Compiling | None], out: Output) -> threading.Thread:
+def follow(look: Callable[[], Compiling | None], out: CommandOutput) -> threading.Thread:
     """Tell from a thread of its own, until all code is there; `look` may not know it now."""
     made = threading.Thread(target=_tell, args=(look, out), name="pretzel-tells", daemon=True)
     made.start()
     return made
 
 
-def _tell(look: Callable[[], Compiling | None], out: Output) -> None:
+def _tell(look: Callable[[], Compiling | None], out: CommandOutput) -> None:
     start, now = time.monotonic(), _looked(look)
     most = now.versions
     if not most:
         return
-    with Progress("compiling", hidden=out.as_json) as progress:
+    with TaskProgress("compiling", hidden=out.as_json) as progress:
         while now.versions:
             most = max(most, now.versions)
             progress.step(progress_text(most - now.versions + 1, most, now.seconds))

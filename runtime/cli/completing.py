@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from runtime.cli.errors import Exit
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 DESCRIPTION = "Print a completion script for a shell."
 EXAMPLES = """\
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Print the script."""
     script = {"bash": bash, "zsh": zsh, "fish": fish}[options.shell](list(commands()))
     out.result({"shell": options.shell, "script": script}, script)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from runtime.cli.errors import Exit
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 DESCRIPTION = """\
 Writes pretzel.json, a board to be imported into Grafana, and pretzel-alerts.yml, rules for the
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Write the files."""
     from runtime.http.watch.dashboard import alert_rules, dashboard
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
 from runtime.cli.errors import BadTable, Exit
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from oven import Plan
@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.rows(parser)
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Explain the model."""
     from pathlib import Path
 

@@ -14,7 +14,7 @@ from flour.core.errors import OtherVersionWarning
 from flour.sklearn.versions import differs
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, CommandError, Exit
-from runtime.cli.output import Output, Progress
+from runtime.cli.output import CommandOutput, TaskProgress
 
 if TYPE_CHECKING:
     from oven import Plan
@@ -87,7 +87,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.rows(parser)
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Import, verify, save."""
     from oven.plans.ahead import level_names
     from runtime.cli.models import find, hide
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     options.private = sorted({*noted, *map(str.strip, options.private.split(","))} - {""})
     hide(options.private)
     levels = level_names(options.cpu.split(","), "--cpu") if options.cpu else []
-    with Progress(f"import {model.name}", hidden=out.as_json) as progress:
+    with TaskProgress(f"import {model.name}", hidden=out.as_json) as progress:
         with warnings.catch_warnings():  # the result says it
             warnings.simplefilter("ignore", OtherVersionWarning)
             plan, compared, training = _imported(options, folder, model, progress)
@@ -137,7 +137,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 
 def _imported(
-    options: argparse.Namespace, folder: Folder, model: Model, progress: Progress
+    options: argparse.Namespace, folder: Folder, model: Model, progress: TaskProgress
 ) -> tuple[Plan, FileComparison | None, dict[str, Any]]:
     import oven
     from runtime.cli.models import hide
@@ -201,7 +201,7 @@ def _training(options: argparse.Namespace, plan: Plan, libraries: dict[str, str]
 
 
 def _compared(
-    options: argparse.Namespace, plan: Plan, form: str, source: object, progress: Progress
+    options: argparse.Namespace, plan: Plan, form: str, source: object, progress: TaskProgress
 ) -> FileComparison:
     from flour.sklearn.originals import original
     from runtime.cli import reading
@@ -209,7 +209,7 @@ def _compared(
 
     path, how = options.verify, reading.options_of(options, options.verify)
     total = Path(path).stat().st_size if Path(path).is_file() else 0
-    with Progress("verify", total, hidden=not progress.shown) as inner:
+    with TaskProgress("verify", total, hidden=not progress.shown) as inner:
         return compare_file(plan, original(form, source), path, how, options.tolerance, inner.at)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.cli import common
 from runtime.cli.compiling import tier_facts, tier_text
 from runtime.cli.errors import Exit
-from runtime.cli.output import Output, pairs
+from runtime.cli.output import CommandOutput, pairs
 
 if TYPE_CHECKING:
     from runtime.cli.models import OpenedModel
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.model(parser)
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Show the facts."""
     from oven.plans.background import NEVER
     from runtime.cli.models import open_asked

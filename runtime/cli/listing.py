@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from objectstore import Explained
 from runtime.cli.compiling import tier_facts, tier_text
 from runtime.cli.errors import Exit
-from runtime.cli.output import Output, table
+from runtime.cli.output import CommandOutput, table
 
 if TYPE_CHECKING:
     from runtime.repository.files import Folder
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """List the models."""
     from runtime.repository.files import Folder, shown
     from runtime.repository.walk import scan

@@ -28,7 +28,7 @@ def concealed(problem: Exception) -> BaseException:
     return problem if conceal is None else conceal(problem)
 
 
-class Output:
+class CommandOutput:
     """Writes results as text or as JSON."""
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -95,7 +95,7 @@ _EVERY = 0.1
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-class Progress:
+class TaskProgress:
     """The progress of a task, redrawn at most ten times a second."""
 
     def __init__(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from runtime.cli import common
 from runtime.cli.errors import CommandError, Exit
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from oven import Plan
@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", metavar="FILE", help="with train: where the plan is saved")
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Execute the command."""
     from runtime.cli.models import open_asked
     from runtime.cluster.parity import recoverable
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     return _train(plan, options, out)
 
 
-def _train(plan: Plan, options: argparse.Namespace, out: Output) -> int:
+def _train(plan: Plan, options: argparse.Namespace, out: CommandOutput) -> int:
     from sklearn.neural_network import MLPRegressor
 
     import oven

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from flour.core.types import Type
 from flour.data.arrow_reader import ArrowReader
 from flour.data.frames import decoded
-from runtime.bulk.files import Source, is_stream, parts_of
-from runtime.bulk.where import Where
+from runtime.bulk.files import FileSource, is_stream, parts_of
+from runtime.bulk.where import RowCondition
 from runtime.cli.blocks import Block, ReadOptions
 from runtime.cli.errors import BadTable, NotInstalled
 
@@ -25,7 +25,7 @@ def blocks(
         )
     if is_stream(path) and options.form == "parquet":
         raise BadTable("Parquet cannot be read from standard input or a pipe", where=path)
-    reader, where = ArrowReader(inputs), Where(options.where) if options.where else None
+    reader, where = ArrowReader(inputs), RowCondition(options.where) if options.where else None
     more = {*options.keep, *(where.columns if where else ())}
 
     def choose(names: list[str]) -> list[str]:
@@ -34,7 +34,7 @@ def blocks(
 
     # What is written or compared keeps its type.
     categories = reader.categories() - more
-    opened = Source(path, options.form, choose, options.rows, where, categories)
+    opened = FileSource(path, options.form, choose, options.rows, where, categories)
     # A share of the bytes, by the share of the rows: batches do not say where they were.
     total = opened.rows()
     per_row = sum(part.path.stat().st_size for part in parts_of(path)) / total if total else 0.0

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, Exit
-from runtime.cli.output import Output, Progress, Rate
+from runtime.cli.output import CommandOutput, Rate, TaskProgress
 
 if TYPE_CHECKING:
     from flour.data.arrow_reader import Arrow
     from oven import Plan
     from runtime.bulk.journal import Journal
     from runtime.cli.blocks import ReadOptions
-    from runtime.cli.writing import Writer
+    from runtime.cli.writing import AnswerWriter
 
 NULL, SKIP = "null", "skip"
 
@@ -142,7 +142,7 @@ class Prediction(NamedTuple):
         return not about["refused"] or about["policy"] == self.policy
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Answer the rows."""
     from runtime.bulk.plans import chosen
     from runtime.bulk.refused import check_policy
@@ -169,13 +169,13 @@ def run(options: argparse.Namespace, out: Output) -> int:
         options.on_error or None,
     )
     hidden = out.as_json or options.output == "-"
-    with Progress(opened.model.name, reading.size(task.rows), hidden=hidden) as progress:
+    with TaskProgress(opened.model.name, reading.size(task.rows), hidden=hidden) as progress:
         count, refused = _run(task, options.executors, progress)
     _tell(task, out, count, refused)
     return Exit.OK
 
 
-def _tell(task: Prediction, out: Output, count: int, refused: int) -> None:
+def _tell(task: Prediction, out: CommandOutput, count: int, refused: int) -> None:
     """The last line: how many rows there were, and how many of them were refused."""
     written = count - refused if task.policy == SKIP else count
     text = f"{written:,} rows in {task.output}"
@@ -264,7 +264,7 @@ def _output_format(options: argparse.Namespace, how: ReadOptions) -> str:
     return form
 
 
-def _run(task: Prediction, threads: int | None, progress: Progress) -> tuple[int, int]:
+def _run(task: Prediction, threads: int | None, progress: TaskProgress) -> tuple[int, int]:
     """Write every answer; returns how many rows there are, and how many were refused."""
     from runtime.bulk.files import parts_of
     from runtime.bulk.plans import in_parallel
@@ -322,7 +322,7 @@ def _check_unchanged(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[An
             )
 
 
-def _aside(task: Prediction) -> AbstractContextManager[Writer]:
+def _aside(task: Prediction) -> AbstractContextManager[AnswerWriter]:
     """Where the rows that are refused are told."""
     from runtime.cli import reading, writing
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from objectstore import Explained
 from runtime.cli.errors import ArgumentError, CommandError, Exit, NotFound, NotInstalled
-from runtime.cli.output import Output, concealed, concealing
+from runtime.cli.output import CommandOutput, concealed, concealing
 
 
 class Command(NamedTuple):
@@ -74,7 +74,7 @@ class CommandModule(Protocol):
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
 
-    def run(self, options: argparse.Namespace, out: Output) -> int:
+    def run(self, options: argparse.Namespace, out: CommandOutput) -> int:
         """Execute the command; returns the exit code."""
 
 
@@ -85,14 +85,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         options = build({each for each in given if not each.startswith("-")}).parse_args(given)
     except SystemExit as end:  # argparse has printed the reason
         return int(end.code or 0)
-    out = Output(as_json=bool(getattr(options, "json", False)))
+    out = CommandOutput(as_json=bool(getattr(options, "json", False)))
     try:
         return guarded(options, out)
     except BrokenPipeError:
         return _reader_gone()
 
 
-def guarded(options: argparse.Namespace, out: Output) -> int:
+def guarded(options: argparse.Namespace, out: CommandOutput) -> int:
     """Run a command whose errors become exit codes."""
     concealing.set(None)
     try:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flour.core.errors import ParameterError, nearest
 from runtime.cli import common, compiling
 from runtime.cli.errors import ArgumentError, CommandError, Exit
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 from runtime.shutdown import Ending
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     memory.add_argument("--exact", action="store_true", help="keep every bit of imported models")
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Serve until a signal comes."""
     from runtime.repository import import_process
 
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
         import_process.drop()
 
 
-def _serve(options: argparse.Namespace, out: Output) -> int:
+def _serve(options: argparse.Namespace, out: CommandOutput) -> int:
     from runtime.http.assembly import check
     from runtime.http.server import listen
 
@@ -110,7 +110,7 @@ def _serve(options: argparse.Namespace, out: Output) -> int:
     return Exit.OK
 
 
-def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -> None:
+def _alone(settings: ServerSettings, options: argparse.Namespace, out: CommandOutput) -> None:
     """Serve from this process."""
     from objectstore import FileStore
     from runtime import Runtime
@@ -138,7 +138,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
             out.note("finishing the requests in progress")
 
 
-def _several(settings: ServerSettings, options: argparse.Namespace, out: Output) -> None:
+def _several(settings: ServerSettings, options: argparse.Namespace, out: CommandOutput) -> None:
     """Serve from worker processes, which this one supervises."""
     from runtime.workers import Fleet, Supervisor
 
@@ -189,7 +189,7 @@ def _repository(
     registry: Registry,
     options: argparse.Namespace,
     told: Callable[[Event], None],
-    out: Output,
+    out: CommandOutput,
 ) -> Repository:
     from runtime.repository import Repository
 
@@ -233,7 +233,7 @@ def _follow(repository: Repository, options: argparse.Namespace) -> None:
         repository.watch(options.poll)
 
 
-def _listening(url: str, count: int, workers: int, out: Output) -> None:
+def _listening(url: str, count: int, workers: int, out: CommandOutput) -> None:
     by = f" by {workers} workers" if workers > 1 else ""
     out.result(
         {"event": "listening", "url": url, "models": count, "workers": workers},
@@ -263,7 +263,7 @@ def until_signal() -> Iterator[Ending]:
             signal.signal(number, before[number])
 
 
-def teller(out: Output) -> Callable[[Event], None]:
+def teller(out: CommandOutput) -> Callable[[Event], None]:
     """Prints events of models on standard error, one per line, as text or JSON."""
 
     def tell(event: Event) -> None:
@@ -279,7 +279,7 @@ def teller(out: Output) -> Callable[[Event], None]:
     return tell
 
 
-def worker_teller(out: Output) -> Callable[[WorkerEvent], None]:
+def worker_teller(out: CommandOutput) -> Callable[[WorkerEvent], None]:
     """Prints events of worker processes, as `teller` does for models."""
 
     def tell(event: WorkerEvent) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cli.errors import Exit, NotFound
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from objectstore import FileStore
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Execute the command."""
     from objectstore import FileStore
 
@@ -47,19 +47,19 @@ def run(options: argparse.Namespace, out: Output) -> int:
         return {"report": _report, "gc": _gc, "fsck": _fsck}[options.action](store, options, out)
 
 
-def _report(store: FileStore, _options: argparse.Namespace, out: Output) -> int:
+def _report(store: FileStore, _options: argparse.Namespace, out: CommandOutput) -> int:
     totals = store.report()
     out.result(asdict(totals), str(totals))
     return Exit.OK
 
 
-def _gc(store: FileStore, _options: argparse.Namespace, out: Output) -> int:
+def _gc(store: FileStore, _options: argparse.Namespace, out: CommandOutput) -> int:
     freed = store.gc()
     out.result({"freed_bytes": freed}, f"{freed:,} bytes freed")
     return Exit.OK
 
 
-def _fsck(store: FileStore, options: argparse.Namespace, out: Output) -> int:
+def _fsck(store: FileStore, options: argparse.Namespace, out: CommandOutput) -> int:
     result = store.fsck(repair=options.repair)
     out.result(asdict(result), str(result))
     return Exit.OK if result.clean else Exit.REFUSED

@@ -43,7 +43,7 @@ class CsvColumn:
 
     def __init__(self, name: str, index: int, dtype: str, *, document: bool = False) -> None:
         self.name, self.index, self.dtype = name, index, dtype
-        self.read = _document if document else _reader(dtype)
+        self.read = (lambda text: text or math.nan) if document else _reader(dtype)
 
     def values(self, rows: Sequence[Row], where: Where) -> Any:
         """The cells of this column, as an array."""
@@ -84,10 +84,6 @@ class CsvColumn:
 
 
 Where = Callable[[int, int, str], str]
-
-
-def _document(text: str) -> Any:
-    return text or math.nan
 
 
 def _word(text: str) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
 from runtime.cli.errors import ArgumentError, Exit
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from runtime.cli.models import OpenedModel
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.rows(parser)
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Verify the model."""
     from runtime.cli.models import open_asked
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runtime.cli import common
 from runtime.cli.errors import Exit
-from runtime.cli.output import Output, Progress
+from runtime.cli.output import CommandOutput, TaskProgress
 
 DESCRIPTION = """\
 Compile the machine code that the models of a folder need, for this machine's processor or for
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.trust(parser)
 
 
-def run(options: argparse.Namespace, out: Output) -> int:
+def run(options: argparse.Namespace, out: CommandOutput) -> int:
     """Compile for each level."""
     from oven.plans.ahead import level_names
     from runtime.warming import warm
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     levels = level_names(options.cpu.split(","), "--cpu")
     with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
         plans = list(_plans(options, Path(folder)))
-        with Progress("warm", hidden=out.as_json) as progress:
+        with TaskProgress("warm", hidden=out.as_json) as progress:
 
             def told(level: str, done: int) -> None:
                 progress.step(f"{level}: {done} of {len(plans)} plans compiled")

@@ -24,7 +24,7 @@ Columns = Any
 """A record batch, or columns by name: arrays or lists with one entry per row."""
 
 
-class Writer(Protocol):
+class AnswerWriter(Protocol):
     """Takes columns of answers, block by block."""
 
     def write(self, columns: Columns) -> None:
@@ -32,7 +32,7 @@ class Writer(Protocol):
 
 
 @contextmanager
-def opened(path: str, form: str) -> Iterator[Writer]:
+def opened(path: str, form: str) -> Iterator[AnswerWriter]:
     """A writer for a file, or for standard output ("-")."""
     if path == "-":
         if isinstance(sys.stdout, TextIOWrapper):
@@ -52,11 +52,11 @@ def opened(path: str, form: str) -> Iterator[Writer]:
 
 
 @contextmanager
-def _writer(path: Path, name: str, form: str) -> Iterator[Writer]:
+def _writer(path: Path, name: str, form: str) -> Iterator[AnswerWriter]:
     if form in {"parquet", "arrow"}:
-        from runtime.bulk.files import Writer
+        from runtime.bulk.files import FileWriter
 
-        writer = Writer(str(path), form)
+        writer = FileWriter(str(path), form)
         yield writer
         writer.close()
         return

@@ -8,7 +8,7 @@ from runtime.http.answer.batching import Batched, BatchSettings
 from runtime.http.answer.result_cache import Cached
 from runtime.http.guard.budget import Budget
 from runtime.http.guard.clients import sender
-from runtime.http.guard.guards import AtOnce, Crowd, Rates, Tokens
+from runtime.http.guard.guards import AtOnce, Crowd, Rates, TokenFile
 from runtime.http.routes import HandlerContext
 from runtime.http.watch import telemetry
 from runtime.http.wire.interfaces import Answering, Guard
@@ -19,7 +19,7 @@ from runtime.service.runtime import Runtime
 def check(settings: ServerSettings) -> None:
     """Raise if a file or a package that these settings need is not there; models load for long."""
     if settings.tokens:
-        Tokens(settings.tokens)
+        TokenFile(settings.tokens)
     telemetry.check(settings)
 
 
@@ -37,7 +37,7 @@ def guards(service: HandlerContext) -> list[Guard]:
     active: list[Guard] = []
     if settings.tokens:
         active.append(
-            Tokens(
+            TokenFile(
                 settings.tokens,
                 required=settings.tokens_required,
                 right_of=lambda request: router.right(request.method, request.path),

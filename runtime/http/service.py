@@ -18,7 +18,7 @@ from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.codec.number_arrays import NUMBERS
 from runtime.http.codec.number_texts import TEXTS
 from runtime.http.guard.guards import AtOnce, most_unread
-from runtime.http.guard.turns import Turns
+from runtime.http.guard.turns import ClientTurns
 from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.table import ROUTES
 from runtime.http.watch import telemetry
@@ -71,7 +71,7 @@ class Service(HandlerContext):
         self.peers: Peers = peers or Alone(runtime)
         self.waiting = 0
         self.lag = Lag()
-        self._turns = Turns()
+        self._turns = ClientTurns()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
         #: True if the server is about to end.

@@ -8,23 +8,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.onnx.program import Answer, Entry
+from flour.onnx.program import ProgramInput, ProgramOutput
 from flour.onnx.words import Listed
 from oven.entry.zipmap import zipmap
 
 
-def is_block(entry: Entry) -> bool:
+def is_block(entry: ProgramInput) -> bool:
     """True if an array for the input is a column, or the block of rows, that the plan reads."""
     tensor = entry.tensor
     fits = tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
     return fits and entry.port.kind == "tensor"
 
 
-def is_direct(answer: Answer) -> bool:
+def is_direct(answer: ProgramOutput) -> bool:
     """True if the plan's column has ONNX's shape already."""
     tensor = answer.tensor
     if isinstance(tensor, Listed):
-        parts = [Answer(answer.port, item) for item in tensor.items]
+        parts = [ProgramOutput(answer.port, item) for item in tensor.items]
         return all(is_direct(part) and not _is_lying(part) for part in parts)
     if _is_lying(answer):
         return True
@@ -32,14 +32,10 @@ def is_direct(answer: Answer) -> bool:
     return tensor.axis == 0 and tensor.rank == rank and tensor.shape[0] == 1
 
 
-def _is_lying(answer: Answer) -> bool:
+def _is_lying(answer: ProgramOutput) -> bool:
     """True if one value of each row lies side by side, as an ArrayFeatureExtractor leaves them."""
     tensor = answer.tensor
     return (tensor.axis, tensor.shape) == (1, (1, 1)) and tensor.labels is None
-
-
-def _laid(column: NDArray[Any]) -> NDArray[Any]:
-    return column.reshape(1, -1)
 
 
 class Shape(NamedTuple):
@@ -54,13 +50,13 @@ class Shape(NamedTuple):
         """The function that makes it."""
         match self.kind:
             case "laid":
-                return _laid
+                return lambda column: column.reshape(1, -1)
             case "maps":
                 return zipmap(self.parts)
         return _taker_apart(self.parts)
 
 
-def shape_of(answer: Answer) -> Shape | None:
+def shape_of(answer: ProgramOutput) -> Shape | None:
     """How an output is made; None for most tensors."""
     if isinstance(answer.tensor, Listed):
         return Shape("list", [(item.size, item.rank > 1) for item in answer.tensor.items])

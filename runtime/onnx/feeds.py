@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.data.coerce import WHOLE_DTYPES
-from flour.onnx.signature import Value
+from flour.onnx.signature import ValueInfo
 from runtime.onnx.errors import InvalidArgument, error
 
 
-def check_of(item: Value) -> Callable[[Any], Any]:
+def check_of(item: ValueInfo) -> Callable[[Any], Any]:
     """A check of one input's values, as strict as onnxruntime's: lists become arrays."""
     dtype = "float16" if item.type == "tensor(float16)" else WHOLE_DTYPES.get(item.type)
     if dtype is None:
@@ -62,7 +62,7 @@ def _as_array(value: object, dtype: str, name: str) -> NDArray[Any]:
         ) from problem
 
 
-def _check_shape(item: Value, shape: tuple[int, ...]) -> None:
+def _check_shape(item: ValueInfo, shape: tuple[int, ...]) -> None:
     if item.shape is None:
         return
     want = item.shape

@@ -19,19 +19,19 @@ from weakref import ref
 
 import oven
 from flour.core.errors import FlourError, OpaqueFailed
-from flour.core.extension_points import paused_collector
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
 from flour.core.types import Record, Text, Vector
 from flour.language.flow import Flow
+from flour.modules import paused_collector
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.initializers import with_initializers
-from flour.onnx.proving import proving
 from flour.onnx.reading import opened, raw
-from flour.onnx.signature import Value, overridable, signature
+from flour.onnx.signature import ValueInfo, overridable, signature
 from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
 from flour.ops.opaque import Opaque
 from flour.ops.structure import Element
+from flour.sessions.proving import proving
 from oven.entry.columns_entry import COLUMN, FLAT
 from runtime.onnx.answers import is_block, is_direct, labelled, shape_of
 from runtime.onnx.errors import InvalidArgument, NoSuchFile, error, translated
@@ -317,15 +317,15 @@ class InferenceSession:
 
     # --- looking -----------------------------------------------------------------------------
 
-    def get_inputs(self) -> list[Value]:
+    def get_inputs(self) -> list[ValueInfo]:
         """Name, type and shape of every input."""
         return list(self._inputs)
 
-    def get_outputs(self) -> list[Value]:
+    def get_outputs(self) -> list[ValueInfo]:
         """Name, type and shape of every output."""
         return list(self._outputs)
 
-    def get_overridable_initializers(self) -> list[Value]:
+    def get_overridable_initializers(self) -> list[ValueInfo]:
         """The constants that a feed may replace in onnxruntime; here, options replace them."""
         return list(self._overridable)
 

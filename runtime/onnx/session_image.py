@@ -19,7 +19,7 @@ import oven
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.reading import Raw
 from flour.onnx.registry import from_outside
-from flour.onnx.signature import Value
+from flour.onnx.signature import ValueInfo
 from objectstore import StoreError, combine
 from oven import debug
 from oven.plans import image_cache
@@ -41,9 +41,9 @@ _ELSEWHERE = b"location"
 class SessionFacts(NamedTuple):
     """Facts that sessions over models of one structure share."""
 
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    overridable: tuple[Value, ...]
+    inputs: tuple[ValueInfo, ...]
+    outputs: tuple[ValueInfo, ...]
+    overridable: tuple[ValueInfo, ...]
     #: Of each output where it is in what the plan answers, and how it is made of that.
     places: Mapping[str, int]
     shapes: Mapping[str, Shape | None]
@@ -57,7 +57,7 @@ class SessionFacts(NamedTuple):
 
     @staticmethod
     def of(
-        values: Sequence[Sequence[Value]],
+        values: Sequence[Sequence[ValueInfo]],
         places: Mapping[str, int],
         shapes: Mapping[str, Shape | None],
         ranks: Mapping[str, int],
@@ -80,7 +80,7 @@ class SessionFacts(NamedTuple):
         """From data."""
         values, places, shapes, ranks = json.loads(data)
         return SessionFacts.of(
-            [[Value(*fields) for fields in each] for each in values],
+            [[ValueInfo(*fields) for fields in each] for each in values],
             places,
             {name: shape and Shape(*shape) for name, shape in shapes.items()},
             ranks,

@@ -28,7 +28,7 @@ _HEAD = struct.Struct("<II")
 FILE_BYTES = 16 << 20
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is."""
 
     path: Path
@@ -53,7 +53,7 @@ class AnswerLog:
         self._folder, self._id_of, self._seconds = folder, id_of, seconds
         self._most, self._file_bytes = most_bytes, min(file_bytes, max(most_bytes // 4, 1))
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock, self._places = RLock(), dict[str, Place]()
+        self._lock, self._places = RLock(), dict[str, RecordPlace]()
         self._owner = (folder / "lock").open("ab")
         try:
             fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,7 +66,7 @@ class AnswerLog:
             ) from None
         for path in self.files():
             for offset, record in _records(path):
-                self._places[id_of(record)] = Place(path, offset)
+                self._places[id_of(record)] = RecordPlace(path, offset)
         self._begin()
 
     def files(self) -> list[Path]:
@@ -91,9 +91,9 @@ class AnswerLog:
 
     def _write(self, records: list[tuple[str, bytes]]) -> None:
         offset = start = self._file.tell()
-        places, chunks = dict[str, Place](), list[bytes]()
+        places, chunks = dict[str, RecordPlace](), list[bytes]()
         for answer, record in records:
-            places[answer] = Place(self._path, offset)
+            places[answer] = RecordPlace(self._path, offset)
             chunks.append(_HEAD.pack(len(record), crc32(record)) + record)
             offset += len(chunks[-1])
         try:
@@ -161,7 +161,7 @@ class AnswerLog:
         chunks, offset = [], 0
         for record in records:
             chunks.append(_HEAD.pack(len(record), crc32(record)) + record)
-            self._places[self._id_of(record)] = Place(path, offset)
+            self._places[self._id_of(record)] = RecordPlace(path, offset)
             offset += len(chunks[-1])
         write_file(path, chunks)
 

@@ -35,7 +35,7 @@ def unpacked(data: bytes) -> Any:
     """The value that `packed` has made bytes of."""
     (length,) = _LENGTH.unpack_from(data)
     start = _LENGTH.size + length
-    return _Reader(memoryview(data)[start:]).value(json.loads(data[_LENGTH.size : start]))
+    return _FormReader(memoryview(data)[start:]).value(json.loads(data[_LENGTH.size : start]))
 
 
 def _form(value: object, parts: list[bytes]) -> Any:
@@ -88,7 +88,7 @@ _FORMS: tuple[tuple[type, Callable[[Any, list[bytes]], Any]], ...] = (
 )
 
 
-class _Reader:
+class _FormReader:
     """Makes values of their form, and of arrays one behind another."""
 
     def __init__(self, buffer: memoryview) -> None:

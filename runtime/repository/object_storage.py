@@ -82,7 +82,8 @@ class RemoteFolder(Folder):
             for name, done in zip(changed, fetched, strict=True):
                 if done:
                     self._marks[name] = there[name][0]
-        gone = [path for path in self._copies() if str(path.relative_to(self.root)) not in there]
+        copies = (each for each in self.root.rglob("*") if each.is_file() and each.name != _KNOWN)
+        gone = [path for path in copies if str(path.relative_to(self.root)) not in there]
         for path in gone:
             path.unlink(missing_ok=True)
             for above in path.parents:
@@ -92,9 +93,6 @@ class RemoteFolder(Folder):
         if changed or gone:
             text = json.dumps(self._marks, sort_keys=True)
             write_file(self.root / _KNOWN, [text.encode()], durable=False)
-
-    def _copies(self) -> Iterator[Path]:
-        return (each for each in self.root.rglob("*") if each.is_file() and each.name != _KNOWN)
 
     def _fetch(self, name: str, size: int) -> bool:
         path = self.root / name

@@ -76,10 +76,10 @@ def parse(text: str, where: str = "config.pbtxt") -> Message:
             where=where,
             found=f"{len(text):,} characters, at most {MAX_TEXT:,} are read",
         )
-    return _Reader(text, where).whole()
+    return _TokenReader(text, where).whole()
 
 
-class _Reader:
+class _TokenReader:
     """Walks over the tokens of one text; `_at` is the next one."""
 
     def __init__(self, text: str, where: str) -> None:
@@ -186,13 +186,10 @@ def _number(text: str) -> int | float:
     if re.fullmatch(r"[-+]?\d+", text):
         digits = text.lstrip("+-")
         octal = len(digits) > 1 and digits[0] == "0" and not set(digits) & {"8", "9"}
-        return int(text, 8) if octal else _integer(text)
+        if octal:
+            return int(text, 8)
+        return int(text) if len(text) < 40 else float(text)  # too many digits for any field
     return float(text.rstrip("fF"))
-
-
-def _integer(text: str) -> int | float:
-    """A whole number; one with too many digits for any field becomes a float."""
-    return int(text) if len(text) < 40 else float(text)
 
 
 def _word(text: str) -> Value:

@@ -53,7 +53,7 @@ class Event:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _VersionEntry:
     """The state of one version."""
 
     state: str = UNAVAILABLE
@@ -128,7 +128,7 @@ class Repository(Closing):
         self._routes: RouteFiles | None = None
         if isinstance(runtime, RoutedRegistry):
             self._routes = RouteFiles(self.folder, runtime, self._lost)
-        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._entries: dict[tuple[str, str], _VersionEntry] = {}
         self._index: tuple[ModelState, ...] | None = ()
         self._changes = 0
         self._seen: dict[tuple[str, str], _Stability] = {}
@@ -257,7 +257,7 @@ class Repository(Closing):
         if self._routes is None:
             return []
         return [
-            self._emit("refused" if reason else "routed", _Address(name, ""), reason)
+            self._emit("refused" if reason else "routed", _NamedVersion(name, ""), reason)
             for name, reason in self._routes.follow(only)
         ]
 
@@ -291,7 +291,7 @@ class Repository(Closing):
         entry = self._entries.get(key)
         if model.name in self._held:
             with self._table:
-                self._entries.setdefault(key, _Entry(reason=BY_NAME))
+                self._entries.setdefault(key, _VersionEntry(reason=BY_NAME))
                 self._index = None if entry is None else self._index
             return False
         if entry is not None:
@@ -302,7 +302,7 @@ class Repository(Closing):
             return False
         if entry is None:
             with self._table:
-                self._entries[key] = _Entry(LOADING)
+                self._entries[key] = _VersionEntry(LOADING)
                 self._index = None
         return True
 
@@ -364,7 +364,7 @@ class Repository(Closing):
         """A reason without the folder's path, as clients read the index too."""
         return without_directories(reason, shown(self.folder.root))
 
-    def _reason_if_older(self, entry: _Entry, reason: str) -> str:
+    def _reason_if_older(self, entry: _VersionEntry, reason: str) -> str:
         return f"what is served is older: {reason}" if entry.staged else reason
 
     def _report(self, trouble: Trouble, *, patient: bool) -> Iterable[Event]:
@@ -377,14 +377,14 @@ class Repository(Closing):
         if patient and trouble.stamp and not self._is_quiet(key, trouble.stamp):
             return ()
         with self._table:
-            entry = self._entries.setdefault(key, _Entry())
+            entry = self._entries.setdefault(key, _VersionEntry())
         entry.stamp = ()
         self._set_state(
             entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)
         )
         return [self._emit("refused", trouble, reason)]
 
-    def _set_state(self, entry: _Entry, state: str, reason: str) -> None:
+    def _set_state(self, entry: _VersionEntry, state: str, reason: str) -> None:
         with self._table:
             entry.state, entry.reason, self._index = state, reason, None
 
@@ -455,20 +455,24 @@ class Repository(Closing):
                     raise
                 kept = f"{reason}, and it is still served: {reason_of(problem)}"
                 if entry.reason != kept:
-                    events.append(self._emit("refused", _Address(name, version), kept))
+                    events.append(self._emit("refused", _NamedVersion(name, version), kept))
                 entry.stamp = ()
                 self._set_state(entry, READY, kept)
                 continue
             entry.stamp = ()
             self._set_state(entry, UNAVAILABLE, reason)
             self._changes += 1
-            events.append(self._emit("unloaded", _Address(name, version), reason))
+            events.append(self._emit("unloaded", _NamedVersion(name, version), reason))
         return events
 
     def _emit(
-        self, kind: str, one: Model | Trouble | _Address, reason: str = "", seconds: float = 0.0
+        self,
+        kind: str,
+        one: Model | Trouble | _NamedVersion,
+        reason: str = "",
+        seconds: float = 0.0,
     ) -> Event:
-        where = "" if isinstance(one, _Address) else _where(one)
+        where = "" if isinstance(one, _NamedVersion) else _where(one)
         event = Event(kind, one.name, one.version, where, reason, seconds)
         self._on_event(event)
         return event
@@ -512,7 +516,7 @@ class Repository(Closing):
 
 
 @dataclass(frozen=True, slots=True)
-class _Address:
+class _NamedVersion:
     """Name and version, of a model without a file."""
 
     name: str

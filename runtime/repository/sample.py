@@ -20,7 +20,7 @@ from flour.data.batch import read_batch
 from oven import Plan
 from runtime.errors import Unfaithful
 from runtime.repository.errors import BadConfig
-from runtime.verify import Mismatch, compare, tolerance_of
+from runtime.verify import OutputMismatch, compare, tolerance_of
 
 MAX_ROWS = 10_000
 MAX_BYTES = 64 << 20
@@ -95,7 +95,7 @@ def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: s
     return count
 
 
-def _differs(name: str, got: object, wanted: object) -> Mismatch | None:
+def _differs(name: str, got: object, wanted: object) -> OutputMismatch | None:
     if isinstance(got, Mapping):
         raise FlourError(f"output {name!r} has named columns, which cannot be compared")
     got = np.asarray(got.toarray() if hasattr(got, "toarray") else got)

@@ -8,12 +8,12 @@ from threading import Lock, RLock
 from typing import Any
 
 from flour.core.errors import check_names, is_number
-from flour.core.extension_points import extension
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
 from runtime.routing.pairs import Pair, Pairs
 from runtime.service.endpoint import Endpoints
+from runtime.service.extension_points import extension
 from runtime.service.following import Claim, Judged, Noting, Report, is_late
 from runtime.service.mirrors import Mirrors
 from runtime.service.private_answers import WithoutPrivate

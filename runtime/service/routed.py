@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any, Self
 
 from flour.core.errors import check_names, nearest
-from flour.core.extension_points import extension
 from objectstore import Explained
 from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
 from runtime.routing.blocks import Places, length, merged, taken
@@ -28,6 +27,7 @@ from runtime.service.asking import asked_by
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Engines
 from runtime.service.experiments import Experiments
+from runtime.service.extension_points import extension
 from runtime.service.following import Judged, Keeper, chained, note_done, together
 from runtime.service.mirrors import Mirrors
 from runtime.service.private_answers import shown

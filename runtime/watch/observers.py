@@ -39,7 +39,7 @@ Copy = Callable[[Batch, NDArray[np.int64] | None], Any]
 Fold = Callable[[Any, int, float], None]
 
 
-class Observer:
+class RowQueue:
     """A queue of copied rows, bounded, and the function that folds them in the background."""
 
     def __init__(self, copy: Copy, fold: Fold, most: int, sampling: Sampling) -> None:
@@ -131,7 +131,7 @@ class Observer:
 class Observers:
     """All that look at one version."""
 
-    def __init__(self, every: tuple[Observer, ...]) -> None:
+    def __init__(self, every: tuple[RowQueue, ...]) -> None:
         self.every = every
 
     def __call__(self, batch: Batch, weight: int, seconds: float) -> None:
@@ -155,7 +155,7 @@ class Observers:
         for each in self.every if is_seen() else ():
             self._tell(each, data)
 
-    def _tell(self, each: Observer, data: object) -> None:
+    def _tell(self, each: RowQueue, data: object) -> None:
         try:
             each.refused(data)
         except Exception:  # noqa: BLE001 (others have nothing to do with it)
@@ -170,13 +170,13 @@ class Observers:
                 each.tell("could not be closed")
 
 
-def observers_of(version: ModelVersion) -> tuple[Observer, ...]:
+def observers_of(version: ModelVersion) -> tuple[RowQueue, ...]:
     """The current observers of a version."""
     watcher = version.watcher
     return watcher.every if isinstance(watcher, Observers) else ()
 
 
-def attach(version: ModelVersion, observer: Observer) -> None:
+def attach(version: ModelVersion, observer: RowQueue) -> None:
     """Show an observer the version's calls, from the next one on."""
     observer.tells, observer.owner = not version.private, version.owner
     with _attaching:
@@ -185,7 +185,7 @@ def attach(version: ModelVersion, observer: Observer) -> None:
         _refresh(version)
 
 
-def detach(version: ModelVersion, observer: Observer) -> None:
+def detach(version: ModelVersion, observer: RowQueue) -> None:
     """Show it no more; a version that nothing looks at is as it was before."""
     with _attaching:
         left = tuple(each for each in observers_of(version) if each is not observer)

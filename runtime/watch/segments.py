@@ -29,7 +29,7 @@ _BLOCK = 1 << 15
 _BUCKET = re.compile(r"\s*(.+?)\s*//\s*(\d+(?:\.\d+)?)\s*")
 
 
-class Column(NamedTuple):
+class SegmentColumn(NamedTuple):
     """A declared column, or a bucket of it."""
 
     text: str
@@ -37,7 +37,7 @@ class Column(NamedTuple):
     width: float
 
     @classmethod
-    def parse(cls, text: str) -> Column:
+    def parse(cls, text: str) -> SegmentColumn:
         """The column of "country" or "age // 10"."""
         found = _BUCKET.fullmatch(text)
         if found is None:
@@ -55,7 +55,7 @@ class Column(NamedTuple):
         return np.floor(as_floats(values) / self.width) if self.width else values
 
 
-class Values:
+class DistinctTexts:
     """The texts of the distinct values that were seen, up to `limit`, with stable numbers."""
 
     def __init__(self, limit: int, width: float = 0.0) -> None:
@@ -114,7 +114,7 @@ def numbered(values: NDArray[Any], *, floored: bool = False) -> tuple[NDArray[np
     return codes, distinct.tolist()
 
 
-class Cell(NamedTuple):
+class SegmentCell(NamedTuple):
     """Counts of a segment."""
 
     segment: tuple[str, ...]
@@ -137,7 +137,7 @@ class Segments:
     """The cells of an endpoint. One thread at a time adds; any may read."""
 
     def __init__(self, columns: Sequence[str], known: Sequence[str], limit: int = 1000) -> None:
-        self.columns = tuple(map(Column.parse, columns))
+        self.columns = tuple(map(SegmentColumn.parse, columns))
         for column in self.columns:
             if column.name not in known:
                 raise ParameterError(
@@ -146,7 +146,7 @@ class Segments:
                     hint=nearest(column.name, known),
                 )
         self._limit = limit
-        self._values = tuple(Values(limit, column.width) for column in self.columns)
+        self._values = tuple(DistinctTexts(limit, column.width) for column in self.columns)
         self._sizes: tuple[int, ...] = ()
         self._table = np.zeros(0, np.int64)
         self._cells: dict[tuple[str, ...], int] = {}
@@ -155,7 +155,7 @@ class Segments:
         self._scores = np.zeros((limit + 1) * SCORE_BINS, np.int64)
         self._seconds = np.zeros(limit + 1)
         self._latency, self._timed = np.zeros(limit + 1), np.zeros(limit + 1, np.int64)
-        self._names = Values(_LABELS)
+        self._names = DistinctTexts(_LABELS)
         self._labels = np.zeros((limit + 1, 1), np.int64)
 
     def cells_of(self, table: Table) -> NDArray[np.int64]:
@@ -247,14 +247,14 @@ class Segments:
         self._rows += weight * counts
         self._errors += weight * counts
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[SegmentCell]:
         """Every segment that was seen, and the cell of all others where there is one."""
         named = [*self._cells.items()]
         if self._rows[self._limit]:
             named.append(((OVERFLOW,) * len(self.columns), self._limit))
         scores = self._scores.reshape(-1, SCORE_BINS)
         return [
-            Cell(
+            SegmentCell(
                 segment,
                 int(self._rows[place]),
                 int(self._errors[place]),

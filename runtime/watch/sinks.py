@@ -26,7 +26,7 @@ class Sink(Protocol):
         """Write what is left."""
 
 
-class _Plain:
+class _FunctionSink:
     """A function of the caller's, which has no end."""
 
     def __init__(self, call: Callable[[Any], object]) -> None:
@@ -42,11 +42,11 @@ class _Plain:
 def sink(to: object, names: dict[str, str]) -> Sink:
     """The sink that `to` of a tap stands for; `names` are the model's and the step's."""
     if to == "opentelemetry":
-        return _Metrics(names)
+        return _ColumnMetrics(names)
     if isinstance(to, str | Path):
         return _arrow(Path(to), parquet=_ending(Path(to)) == ".parquet")
     if callable(to):
-        return _Plain(to)
+        return _FunctionSink(to)
     if hasattr(to, "write") and not isinstance(to, TextIOBase):
         return _arrow(to, parquet=False)  # type: ignore[arg-type]  # it is written to
     raise ParameterError(
@@ -72,7 +72,7 @@ def _ending(path: Path) -> str:
     return path.suffix
 
 
-class _Metrics:
+class _ColumnMetrics:
     """The mean, least and most of each column of a block, or the counts of texts.
 
     They are gauges: histograms of OpenTelemetry take no numbers below zero.

@@ -180,8 +180,10 @@ class Reference:
 def _plain(sketch: Sketch) -> dict[str, Any]:
     same = {"counts": sketch.counts.tolist(), "missing": sketch.missing}
     if isinstance(sketch, NumbersSketch):
+        # An infinite edge is text, as JSON has no such number.
+        edges = [each if math.isfinite(each) else str(each) for each in sketch.edges.tolist()]
         ends = {"least": sketch.least, "most": sketch.most}
-        return {"edges": list(map(_edge, sketch.edges.tolist())), **ends, **same}
+        return {"edges": edges, **ends, **same}
     return {"top": list(sketch.top), "known": sorted(sketch.known), **same}
 
 
@@ -210,8 +212,3 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("words that are no texts")
     return value
-
-
-def _edge(value: float) -> float | str:
-    """An end of a bin; an infinite one as text, as JSON has no such number."""
-    return value if math.isfinite(value) else str(value)

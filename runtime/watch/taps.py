@@ -25,7 +25,7 @@ from objectstore import Closing
 from oven import Plan
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
-from runtime.watch.observers import Observer, attach, detach
+from runtime.watch.observers import RowQueue, attach, detach
 from runtime.watch.rows import taken
 from runtime.watch.sampling import Sampling
 from runtime.watch.sinks import sink
@@ -36,7 +36,7 @@ log = logging.getLogger("pretzel.watch")
 _MOST, _RING = 1 << 16, 1 << 10
 
 
-class _Tapped(Observer):
+class _Tapped(RowQueue):
     """Samples the rows of one version, and runs them through the step; the tap follows versions."""
 
     def __init__(self, tap: Tap, version: ModelVersion, plan: Plan) -> None:

@@ -27,11 +27,11 @@ from runtime.service.private import in_tables
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
-from runtime.watch.observers import Observer, attach, detach, observers_of
+from runtime.watch.observers import RowQueue, attach, detach, observers_of
 from runtime.watch.outliers import Detectors, outlier_plans
 from runtime.watch.rows import Sample, Table, loose_table, read_table, table_of, taken
 from runtime.watch.sampling import ROWS_A_MINUTE, Sampling
-from runtime.watch.segments import Cell, Segments
+from runtime.watch.segments import SegmentCell, Segments
 from runtime.watch.sketch import Counts, Reference
 from runtime.watch.statistics import Drift, Window, drift_of
 from runtime.watch.statistics import window as window_of
@@ -64,7 +64,7 @@ class Alarm(NamedTuple):
     causes: tuple[Cause, ...]
 
 
-class _Watching(Observer):
+class _Watching(RowQueue):
     """The observer of a watch, by which others find it from the version."""
 
     watch: Watch
@@ -402,7 +402,7 @@ class Watch(Closing):
         columns = [each for each in self.drift() if each.column in self.reference.columns]
         return causes_of(columns, plan, self._usual.table, self._recent.table)
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[SegmentCell]:
         """Counts of each segment."""
         return [] if self.segments is None else self.segments.cells()
 

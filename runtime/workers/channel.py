@@ -40,7 +40,7 @@ class End(Protocol):
         """Send a question; returns the future of its answer."""
 
 
-class Refused(WorkersError):
+class RemoteError(WorkersError):
     """The other process answered with an error; `kind` is the name of its class."""
 
     def __init__(self, kind: str, parts: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ class Channel:
         if future is None:
             return
         if "error" in message:
-            future.set_exception(Refused(message["kind"], message["error"]))
+            future.set_exception(RemoteError(message["kind"], message["error"]))
         else:
             future.set_result(message["answer"])
 
@@ -185,7 +185,7 @@ def _gone() -> ChannelClosed:
 
 def _error(number: int, problem: BaseException) -> dict[str, Any]:
     # An error that is passed on from another process keeps its name.
-    kind = problem.kind if isinstance(problem, Refused) else type(problem).__name__
+    kind = problem.kind if isinstance(problem, RemoteError) else type(problem).__name__
     if isinstance(problem, Explained):
         parts = {"what": problem.what, "where": problem.where}
         parts |= {"found": problem.found, "hint": problem.hint}

@@ -22,7 +22,7 @@ from flour.core.errors import FlourError
 from flour.language.graph_file import is_graph_file, models_of
 from runtime.errors import ChannelClosed, NotInStep, Rejected, UnknownEndpoint, in_use
 from runtime.http.wire.interfaces import ModelState
-from runtime.workers.channel import Refused
+from runtime.workers.channel import RemoteError
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.judging import FleetExperiments, Line
 
@@ -175,7 +175,7 @@ class Fleet(FleetExperiments):
         for member in self.serving():
             try:
                 member.line.ask("try", body).result(TRY_SECONDS)
-            except Refused as problem:  # an error of a worker is that of a runtime
+            except RemoteError as problem:  # an error of a worker is that of a runtime
                 if problem.kind != "UnknownEndpoint":
                     raise
                 raise UnknownEndpoint(problem.what, where=f"{name}@{version}") from None

@@ -12,7 +12,7 @@ from flour.core.errors import FlourError
 from runtime.errors import ChannelClosed
 from runtime.http.wire.interfaces import ModelState
 from runtime.http.wire.problems import HttpError
-from runtime.workers.channel import End, Refused
+from runtime.workers.channel import End, RemoteError
 
 #: HTTP status for errors from the supervisor.
 _STATUS = {"UnknownModel": 404, "UnknownEndpoint": 404, "NotLoaded": 400, "NotInStep": 504}
@@ -22,7 +22,7 @@ _MARGIN = 0.5
 _CHANGE_SECONDS = 900.0
 
 
-class Mirror:
+class IndexMirror:
     """The folder's index as sent by the supervisor, which also loads and unloads models."""
 
     def __init__(self, channel: End, failed: Callable[[], dict[str, str]]) -> None:
@@ -73,7 +73,7 @@ def told_to_clients() -> Iterator[None]:
         raise HttpError("the server is shutting down", 503) from None
     except TimeoutError:
         raise HttpError("the process above this one does not answer", 503) from None
-    except Refused as problem:
+    except RemoteError as problem:
         status = _STATUS.get(problem.kind, 500)
         if status == 500:
             raise

@@ -28,9 +28,9 @@ from runtime.service.runtime import Runtime
 from runtime.service.version import Compiling
 from runtime.shutdown import Ending
 from runtime.workers.channel import Channel, End, Handler
-from runtime.workers.mirror import Mirror, WorkerPeers
+from runtime.workers.mirror import IndexMirror, WorkerPeers
 from runtime.workers.options import WorkerOptions
-from runtime.workers.replica import Replica
+from runtime.workers.replica import ChangeFollower
 
 log = logging.getLogger("pretzel.workers")
 
@@ -59,8 +59,8 @@ class Worker:
         self._channel = opened(self._asked, self._orphaned)
         self._tasks: SimpleQueue[tuple[Callable[[], None], Future[Any]]] = SimpleQueue()
         self._drain = 30.0
-        self._replica: Replica | None = None
-        self._mirror = Mirror(self._channel, self._failed)
+        self._replica: ChangeFollower | None = None
+        self._mirror = IndexMirror(self._channel, self._failed)
         self._runtime: Runtime | None = None
         self._server: Server | None = None
         self._peers: WorkerPeers | None = None
@@ -187,17 +187,13 @@ class Worker:
             trust_code=options.trust_code,
             allow_python=options.allow_python,
         )
-        self._replica = Replica(self._runtime, self._located)
+        self._replica = ChangeFollower(self._runtime, Path)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])
         self._runtime.on_route = self._changed_route
         keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = self._assembled(options, self._listeners[body.get("listener", number)])
-
-    def _located(self, path: str) -> Path:
-        """The file of a plan on this machine."""
-        return Path(path)
 
     def _assembled(
         self, options: WorkerOptions, listener: socket.socket, more: Mapping[str, Any] | None = None

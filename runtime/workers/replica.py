@@ -20,7 +20,7 @@ from runtime.workers.desired import NOTHING, Name, Version
 log = logging.getLogger("pretzel.workers")
 
 
-class Replica:
+class ChangeFollower:
     """Follows changes one by one. For one thread."""
 
     def __init__(self, runtime: Runtime, located: Callable[[str], Path] = Path) -> None:
@@ -184,11 +184,9 @@ class Replica:
             del self._held[name]
             return
         for version in gone:
-            if version == self._current(name):  # the version to be in service could not be loaded
+            # The version to be in service could not be loaded.
+            if version == self._runtime.find(name).version:
                 self._runtime.switch(name, list(left.versions)[-1])
             self._runtime.unregister(name, version)
         if gone:
             self._held[name] = left
-
-    def _current(self, name: str) -> str:
-        return self._runtime.find(name).version

@@ -59,10 +59,10 @@ class Backoff:
         return self._pause
 
 
-Handler = Callable[["Slot", str, Any], Any]
+Handler = Callable[["WorkerSlot", str, Any], Any]
 
 
-class Slot:
+class WorkerSlot:
     """One worker number: its current process, and the next one when that has ended."""
 
     def __init__(

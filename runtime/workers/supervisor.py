@@ -27,7 +27,7 @@ from runtime.service.version import Compiling
 from runtime.workers.channel import Channel
 from runtime.workers.fleet import Fleet
 from runtime.workers.options import WorkerOptions
-from runtime.workers.slot import Slot, WorkerEvent
+from runtime.workers.slot import WorkerEvent, WorkerSlot
 
 #: Time that workers have to end, in addition to the time for finishing requests.
 _END_SECONDS = 5.0
@@ -56,9 +56,9 @@ class Supervisor:
         self.fleet, self.folder, self.count = fleet, folder, count
         self._on_event = on_event or (lambda _: None)
         self._listeners: list[socket.socket] = []
-        self._minders: dict[int, tuple[Slot, Channel]] = {}
+        self._minders: dict[int, tuple[WorkerSlot, Channel]] = {}
         self._sharing = threading.Lock()
-        self._slots: list[Slot] = []
+        self._slots: list[WorkerSlot] = []
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="pretzel-asked")
         self._showing, self._changed = threading.Lock(), threading.Event()
         self._stopped = False
@@ -94,7 +94,7 @@ class Supervisor:
         threading.Thread(target=self._keep_showing, name="pretzel-shows", daemon=True).start()
         begin = {"options": self.options.to_json(), "workers": self.count}
         for number in range(self.count):
-            slot = Slot(
+            slot = WorkerSlot(
                 number,
                 self.fleet,
                 self._listeners,
@@ -184,7 +184,7 @@ class Supervisor:
 
     # --- questions of workers ----------------------------------------------------------------
 
-    def _asked(self, slot: Slot, kind: str, body: Any) -> Future[Any] | None:
+    def _asked(self, slot: WorkerSlot, kind: str, body: Any) -> Future[Any] | None:
         if (task := self.fleet.question(kind, body)) is not None:
             return self._pool.submit(task)
         match kind:
@@ -206,7 +206,7 @@ class Supervisor:
             self.show()
         self.fleet.settle(STEP_SECONDS)
 
-    def _snapshot(self, asking: Slot, kind: str, seconds: float) -> Future[Any]:
+    def _snapshot(self, asking: WorkerSlot, kind: str, seconds: float) -> Future[Any]:
         """The snapshots of the other workers that arrive in time."""
         others = [slot for slot in self._slots if slot is not asking]
         return self._all_asked(others, "snapshot", kind, seconds)
@@ -221,7 +221,7 @@ class Supervisor:
         return max(left, default=None)
 
     def _all_asked(
-        self, slots: Sequence[Slot], kind: str, body: object, seconds: float
+        self, slots: Sequence[WorkerSlot], kind: str, body: object, seconds: float
     ) -> Future[Any]:
         """The answers of those of these workers that are ready, as many as arrive in time."""
         asked = {

@@ -40,7 +40,7 @@ from flour.core.errors import InputError, UnsupportedSetting
 from flour.core.sparse import densify
 from flour.core.types import ANYTHING, FLOATS, LARGEST, LARGEST_SINGLE, Extent, Scalar, Vector
 from flour.ops.bases import Elementwise
-from flour.sklearn.validation import Refused, with_checks
+from flour.sklearn.validation import RefusedInput, with_checks
 from tests.case import Case
 from tests.cases import CASES
 
@@ -196,19 +196,16 @@ def compared(maker: str, reader: str, dtype: str, *ways: str) -> None:
             pair.held(rows[ROW : ROW + 1], f"{odd} in a row", "[0]")
 
 
-@pytest.mark.parametrize(("maker", "reader"), FEW)
-def test_refused_where_the_original_refuses(maker: str, reader: str) -> None:
-    compared(maker, reader, "float64")
-
-
-@pytest.mark.parametrize(("maker", "reader"), FEW[::4])
-def test_float32_refused_where_the_original_refuses(maker: str, reader: str) -> None:
-    compared(maker, reader, "float32")
-
-
-@pytest.mark.parametrize(("maker", "reader"), NATIVE)
-def test_native_code_refuses_where_the_original_refuses(maker: str, reader: str) -> None:
-    compared(maker, reader, "float64", "native")
+@pytest.mark.parametrize(
+    ("maker", "reader", "how"),
+    [
+        *((*pair, ("float64",)) for pair in FEW),
+        *((*pair, ("float32",)) for pair in FEW[::4]),
+        *((*pair, ("float64", "native")) for pair in NATIVE),
+    ],
+)
+def test_refused_where_the_original_refuses(maker: str, reader: str, how: tuple[str, ...]) -> None:
+    compared(maker, reader, *how)
 
 
 @pytest.mark.soak
@@ -351,7 +348,7 @@ def test_an_operator_that_says_nothing_is_checked_behind_itself() -> None:
 
     x = flour.vector("x", 2)
     silent = Silent()(x)
-    refused = Refused("Model", nan=True, largest=LARGEST)
+    refused = RefusedInput("Model", nan=True, largest=LARGEST)
     program = with_checks(flour.outputs(y=silent), [(silent.node, refused)])
     assert str(program.outputs["y"].op.name) == "RequireFinite"
 

@@ -29,7 +29,7 @@ import flour
 import oven
 from flour.core.sparse import Sparse, densify
 from flour.data.coerce import coerce
-from oven.codegen.string_cells import Cells
+from oven.codegen.string_cells import TextCells
 from oven.compiler import cache, driver, levels, machine, packs
 from oven.plans import program_image
 from oven.plans.plan import Plan
@@ -78,12 +78,12 @@ class Image:
             parts = (column.indptr, column.indices, column.data)
             pointers, *rest = map(self.put, parts)
             return [pointers, 8, *rest]
-        if isinstance(column, Cells):
+        if isinstance(column, TextCells):
             column = self._cells(column)
         packed = np.ascontiguousarray(column)
         return [self.put(packed), packed.strides[0] if packed.ndim else 0]
 
-    def _cells(self, cells: Cells) -> NDArray[np.int64]:
+    def _cells(self, cells: TextCells) -> NDArray[np.int64]:
         """Cells that point to copies of what they point to."""
         moved = np.array(cells, np.int64)
         text = np.frombuffer(cells.text, np.uint8)

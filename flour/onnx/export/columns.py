@@ -10,13 +10,13 @@ from flour.core.node import Node
 from flour.core.types import Record, Vector
 from flour.onnx.export.functions import number
 from flour.onnx.export.rows import added_axis, shaped, total
-from flour.onnx.export.writer import ML, Writer, dtype_of, form
+from flour.onnx.export.writer import ML, Export, dtype_of, form
 from flour.onnx.tensor import NAN_TEXT, NONE_TEXT
 from flour.ops.impute import EITHER, NAN, NONE
 
 
 @form("Fill")
-def _fill(out: Writer, item: Node, x: str) -> str:
+def _fill(out: Export, item: Node, x: str) -> str:
     op, kind = item.op.fields(), item.inputs[0].type
     if isinstance(kind, Record):
         x = next(name for name, _ in kind.fields if name not in kind.unread)
@@ -25,7 +25,7 @@ def _fill(out: Writer, item: Node, x: str) -> str:
 
 
 @form("LookUp")
-def _look_up(out: Writer, item: Node, x: str) -> str:
+def _look_up(out: Export, item: Node, x: str) -> str:
     op, have = item.op.fields(), dtype_of(item.inputs[0].type)
     starts, other = op["starts"].array.astype(np.int64), out.constant(op["other"].array)
     table = np.append(op["table"].array, op["table"].array.dtype.type(0))
@@ -40,13 +40,13 @@ _MISSING = {NAN: [NAN_TEXT], NONE: [NONE_TEXT], EITHER: [NAN_TEXT, NONE_TEXT]}
 
 
 @form("ImputeText")
-def _impute_text(out: Writer, item: Node, x: str) -> str:
+def _impute_text(out: Export, item: Node, x: str) -> str:
     values = out.constant(np.array(item.op.fields()["values"].to_list(), object))
     return out("Where", _is_missing_text(out, item, x), values, x)
 
 
 @form("IsMissingText")
-def _is_missing_text(out: Writer, item: Node, x: str) -> str:
+def _is_missing_text(out: Export, item: Node, x: str) -> str:
     """ONNX has no missing strings: texts stand for them."""
     op = item.op.fields()
     texts = _MISSING.get(op["marker"]) or op["text"].to_list()
@@ -56,7 +56,7 @@ def _is_missing_text(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Products")
-def _products(out: Writer, item: Node, x: str) -> str:
+def _products(out: Export, item: Node, x: str) -> str:
     """Terms whose factors are there already are made together."""
     op, dtype = item.op.fields(), dtype_of(item.type)
     left, right = (op[side].array.astype(np.int64) for side in ("left", "right"))
@@ -76,7 +76,7 @@ def _products(out: Writer, item: Node, x: str) -> str:
 
 
 @form("MatrixProducts")
-def _matrix_products(out: Writer, item: Node, x: str, y: str) -> str:
+def _matrix_products(out: Export, item: Node, x: str, y: str) -> str:
     op, kind = item.op.fields(), item.inputs[0].type
     assert isinstance(kind, Vector), "checked by the operator"
     count = kind.width // (op["left"] * op["inner"])
@@ -86,7 +86,7 @@ def _matrix_products(out: Writer, item: Node, x: str, y: str) -> str:
 
 
 @form("CircularConvolve")
-def _circular_convolve(out: Writer, item: Node, x: str, y: str) -> str:
+def _circular_convolve(out: Export, item: Node, x: str, y: str) -> str:
     """One side as the matrix that has it in every row, one place further each time."""
     assert isinstance(item.type, Vector), "a vector is made"
     width, dtype = item.type.width, item.type.dtype
@@ -103,7 +103,7 @@ def _circular_convolve(out: Writer, item: Node, x: str, y: str) -> str:
 
 
 @form("Bins")
-def _bins(out: Writer, item: Node, x: str) -> str:
+def _bins(out: Export, item: Node, x: str) -> str:
     """Not below an edge is at it or above it, or NaN."""
     op, have = item.op.fields(), dtype_of(item.inputs[0].type)
     edges, cuts = op["edges"].array, op["starts"].array
@@ -118,7 +118,7 @@ def _bins(out: Writer, item: Node, x: str) -> str:
     return total(out, out.cast(reached, "bool", "int64"), 2)
 
 
-def _reached(out: Writer, x: str, grid: object, rank: int, *, strictly: bool) -> str:
+def _reached(out: Export, x: str, grid: object, rank: int, *, strictly: bool) -> str:
     """How many numbers of an ascending grid each column is at or above (strictly: above)."""
     compare = "Greater" if strictly else "GreaterOrEqual"
     hit = out(compare, added_axis(out, x, rank), out.constant(grid))
@@ -126,7 +126,7 @@ def _reached(out: Writer, x: str, grid: object, rank: int, *, strictly: bool) ->
 
 
 @form("Interpolate")
-def _interpolate(out: Writer, item: Node, x: str) -> str:
+def _interpolate(out: Export, item: Node, x: str) -> str:
     op, dtype = item.op.fields(), dtype_of(item.type)
     knots, heights = (op[side].array.astype(dtype) for side in ("knots", "heights"))
     exact, last = dtype == "float64", len(knots) - 1
@@ -150,7 +150,7 @@ def _interpolate(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Ranks")
-def _ranks(out: Writer, item: Node, x: str) -> str:
+def _ranks(out: Export, item: Node, x: str) -> str:
     op, dtype = item.op.fields(), dtype_of(item.type)
     grid, ranks = op["quantiles"].array, op["ranks"].array
     wide = out.cast(x, dtype, "float64")
@@ -167,7 +167,7 @@ def _ranks(out: Writer, item: Node, x: str) -> str:
     return out("Where", out("Equal", x, zero), x, made) if op["sparse"] else made
 
 
-def _at_end(out: Writer, op: Any, x: str, end: tuple[int, int, str]) -> str:
+def _at_end(out: Export, op: Any, x: str, end: tuple[int, int, str]) -> str:
     """Where a number is at the last quantile (or beyond), or at the first."""
     sign, place, dtype = end
     edge = out.constant(op["quantiles"].array[:, place], np.float64)
@@ -178,7 +178,7 @@ def _at_end(out: Writer, op: Any, x: str, end: tuple[int, int, str]) -> str:
     return out(compare, out.cast(moved, dtype, "float64"), edge)
 
 
-def _between(out: Writer, x: str, grid: Any, values: Any) -> str:
+def _between(out: Export, x: str, grid: Any, values: Any) -> str:
     """numpy.interp of every column with its own grid (a row of it)."""
     last, width = grid.shape[1] - 1, len(grid)
     place = _reached(out, x, grid, 2, strictly=False)

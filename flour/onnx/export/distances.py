@@ -11,11 +11,11 @@ from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.onnx.export.numbers import spoilt
 from flour.onnx.export.rows import added_axis, smallest, total
-from flour.onnx.export.writer import Writer, dtype_of, form
+from flour.onnx.export.writer import Export, dtype_of, form
 
 
 @form("SquaredDistances")
-def _squared_distances(out: Writer, item: Node, x: str) -> str:
+def _squared_distances(out: Export, item: Node, x: str) -> str:
     points = item.op.fields()["points"].array.astype(np.float64)
     x = out.cast(x, dtype_of(item.inputs[0].type), "float64")
     norms = total(out, out("Mul", x, x), keep=True)
@@ -29,10 +29,10 @@ def _squared_distances(out: Writer, item: Node, x: str) -> str:
 # Every one gets x as (rows, 1, columns), points as (points, columns), and what they are apart.
 
 
-class _Pair:
+class _DistanceSides:
     """The two sides of every distance, column by column, and how a sum over columns is made."""
 
-    def __init__(self, out: Writer, op: Any, x: str) -> None:
+    def __init__(self, out: Export, op: Any, x: str) -> None:
         self.out, self.op = out, op
         self.points = op.points.array.astype(np.float64)
         self.x, self.y = added_axis(out, x, 1), out.constant(self.points)
@@ -43,7 +43,7 @@ class _Pair:
         return self.out("Abs", self.apart)
 
     def square(self) -> str:
-        """The same, squared."""
+        """The square of how far apart a column is."""
         return self.out("Mul", self.apart, self.apart)
 
     def weighed(self, x: str, how: str) -> str:
@@ -67,24 +67,24 @@ class _Pair:
         return self.out("Where", none, zero, made)
 
 
-def _minkowski(p: _Pair) -> str:
+def _minkowski(p: _DistanceSides) -> str:
     out, exponent = p.out, float(p.op.p)
     term = p.weighed(out("Pow", p.size(), out.constant(exponent)), "Mul")
     return out("Pow", p.sum(term), out.constant(1 / exponent))
 
 
-def _chebyshev(p: _Pair) -> str:
+def _chebyshev(p: _DistanceSides) -> str:
     size, axis = p.size(), p.out.constant([2], np.int64)
     return spoilt(p.out, p.out("ReduceMax", size, axis, keepdims=0), size, "float64", 2)
 
 
-def _hamming(p: _Pair) -> str:
+def _hamming(p: _DistanceSides) -> str:
     other = p.out("Not", p.out("Equal", p.x, p.y))
     count = p.sum(p.out.cast(other, "bool", "float64"))
     return p.out("Div", count, p.out.constant(float(p.points.shape[1])))
 
 
-_METRICS: dict[str, Callable[[_Pair], str]] = {
+_METRICS: dict[str, Callable[[_DistanceSides], str]] = {
     "sqeuclidean": lambda p: p.sum(p.square()),
     "euclidean": lambda p: p.out("Sqrt", p.sum(p.square())),
     "manhattan": lambda p: p.sum(p.size()),
@@ -99,14 +99,14 @@ _METRICS: dict[str, Callable[[_Pair], str]] = {
 
 
 @form("Distances")
-def _distances(out: Writer, item: Node, x: str) -> str:
+def _distances(out: Export, item: Node, x: str) -> str:
     op: Any = item.op
     x = out.cast(x, dtype_of(item.inputs[0].type), "float64")
-    return _METRICS[op.metric](_Pair(out, op, x))
+    return _METRICS[op.metric](_DistanceSides(out, op, x))
 
 
 @form("TreeNearest")
-def _tree_nearest(out: Writer, item: Node, x: str) -> str:
+def _tree_nearest(out: Export, item: Node, x: str) -> str:
     """Every point is measured; of equals the first in the tree is taken."""
     op: Any = item.op
     if op.metric == "hamming":
@@ -115,14 +115,14 @@ def _tree_nearest(out: Writer, item: Node, x: str) -> str:
         )
         raise UnsupportedSetting("a tree by Hamming's distance has no ONNX form", hint=hint)
     x = out.cast(x, dtype_of(item.inputs[0].type), "float64")
-    distances = _METRICS[op.metric](_Pair(out, op, x))
+    distances = _METRICS[op.metric](_DistanceSides(out, op, x))
     places = smallest(out, distances, "float64", op.count)
     numbers = out("Gather", out.constant(op.numbers.array.astype(np.float64)), places)
     return out("Concat", numbers, places.removesuffix("_places"), axis=1)
 
 
 @form("SpreadDistances")
-def _spread_distances(out: Writer, item: Node, x: str) -> str:
+def _spread_distances(out: Export, item: Node, x: str) -> str:
     op, have, dtype = item.op.fields(), dtype_of(item.inputs[0].type), dtype_of(item.type)
     near = np.result_type(have, op["centres"].dtype).name
     away = added_axis(out, out.cast(x, have, near), 1)
@@ -132,7 +132,7 @@ def _spread_distances(out: Writer, item: Node, x: str) -> str:
 
 
 @form("SolveLower")
-def _solve_lower(out: Writer, item: Node, x: str) -> str:
+def _solve_lower(out: Export, item: Node, x: str) -> str:
     """By the inverse, which is as good as the matrix is well conditioned."""
     matrix = item.op.fields()["matrix"].array.astype(np.float64)
     inverse = np.zeros_like(matrix)

@@ -10,18 +10,18 @@ import numpy as np
 
 from flour.core.node import Node
 from flour.onnx.export.numbers import parameter
-from flour.onnx.export.writer import Writer, dtype_of, form
+from flour.onnx.export.writer import Export, dtype_of, form
 from flour.ops import interpolate
 
 _LARGE = 22.0  # e ** -x is lost beside e ** x beyond this, in float64
 
 
-def number(out: Writer, value: float, dtype: str) -> str:
+def number(out: Export, value: float, dtype: str) -> str:
     """One number as a constant that meets every column."""
     return out.constant(value, dtype)
 
 
-def expm1(out: Writer, x: str, dtype: str) -> str:
+def expm1(out: Export, x: str, dtype: str) -> str:
     """e ** x - 1: the rounding of e ** x is undone by its own logarithm."""
     one, grown = number(out, 1, dtype), out("Exp", x)
     less = out("Sub", grown, one)
@@ -31,7 +31,7 @@ def expm1(out: Writer, x: str, dtype: str) -> str:
     return out("Where", out("Equal", less, number(out, 0, dtype)), x, made)
 
 
-def log1p(out: Writer, x: str, dtype: str) -> str:
+def log1p(out: Export, x: str, dtype: str) -> str:
     """log(1 + x): the rounding of 1 + x is undone by how much was really added."""
     one = number(out, 1, dtype)
     grown = out("Add", x, one)
@@ -47,20 +47,20 @@ def _itself(item: Node) -> str:
 
 
 @form("Log2", "Log10")
-def _log_to_a_base(out: Writer, item: Node, x: str) -> str:
+def _log_to_a_base(out: Export, item: Node, x: str) -> str:
     base = 2.0 if item.op.name == "Log2" else 10.0
     return out("Div", out("Log", x), number(out, float(np.log(base)), _itself(item)))
 
 
 @form("Trunc")
-def _trunc(out: Writer, item: Node, x: str) -> str:
+def _trunc(out: Export, item: Node, x: str) -> str:
     if np.dtype(_itself(item)).kind != "f":
         return out("Identity", x)
     return out("Mul", out("Sign", x), out("Floor", out("Abs", x)))
 
 
 @form("Sinh", "Cosh")
-def _hyperbolic(out: Writer, item: Node, x: str) -> str:
+def _hyperbolic(out: Export, item: Node, x: str) -> str:
     dtype, size = _itself(item), out("Abs", x)
     half = number(out, 0.5, dtype)
     root = out("Exp", out("Mul", size, half))  # its square may be too large where half of it is not
@@ -76,19 +76,19 @@ def _hyperbolic(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Power")
-def _power(out: Writer, item: Node, x: str) -> str:
+def _power(out: Export, item: Node, x: str) -> str:
     return out("Pow", x, number(out, item.op.fields()["exponent"], _itself(item)))
 
 
 @form("Damp")
-def _damp(out: Writer, item: Node, x: str) -> str:
+def _damp(out: Export, item: Node, x: str) -> str:
     dtype = _itself(item)
     grown = out("Add", out("Log", x), number(out, 1, dtype))
     return out("Where", out("Equal", x, number(out, 0, dtype)), x, grown)
 
 
 @form("Clip")
-def _clip(out: Writer, item: Node, x: str) -> str:
+def _clip(out: Export, item: Node, x: str) -> str:
     fields, dtype = item.op.fields(), _itself(item)
     low, high = (parameter(out, item, fields[key].array, dtype) for key in ("low", "high"))
     raised = out("Where", out("Less", x, low), low, x)
@@ -96,7 +96,7 @@ def _clip(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Quotient")
-def _quotient(out: Writer, item: Node, x: str) -> str:
+def _quotient(out: Export, item: Node, x: str) -> str:
     have, op = _itself(item), item.op.fields()
     inner = np.result_type(have, op["operand"].dtype).name if op["wide"] else have
     fitted = parameter(out, item, op["operand"].array, inner)
@@ -104,7 +104,7 @@ def _quotient(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Erf")
-def _erf(out: Writer, item: Node, x: str) -> str:
+def _erf(out: Export, item: Node, x: str) -> str:
     """Near zero a series, further away 1 - e ** -x^2 times a polynomial of a fraction of x."""
     if _itself(item) != "float64":  # no runtime has float64, and ONNX's evaluator a rough one
         return out("Erf", x)
@@ -127,7 +127,7 @@ _SERIES = [
 ]
 
 
-def _chebyshev(out: Writer, t: str) -> str:
+def _chebyshev(out: Export, t: str) -> str:
     """e ** x^2 times what the error function lacks to one, where t = (x - knee) / (x + knee)."""
     ends = [(end - _KNEE) / (end + _KNEE) for end in (1.0, _FAR)]
 
@@ -148,7 +148,7 @@ def _chebyshev(out: Writer, t: str) -> str:
 # --- power transforms ---------------------------------------------------------------------------
 
 
-def _powers(out: Writer, item: Node, wide: str) -> Callable[[Any], str]:
+def _powers(out: Export, item: Node, wide: str) -> Callable[[Any], str]:
     """Makes constants, one a column, of what is worked out from the exponents here."""
     return lambda values: parameter(out, item, values, wide if values.dtype != bool else "bool")
 
@@ -158,7 +158,7 @@ def _safe(values: Any) -> Any:
 
 
 @form("YeoJohnson")
-def _yeo_johnson(out: Writer, item: Node, x: str) -> str:
+def _yeo_johnson(out: Export, item: Node, x: str) -> str:
     dtype, powers = _itself(item), item.op.fields()["exponents"].array.reshape(-1)
     wide = np.result_type(dtype, powers.dtype).name
     eps, made = np.finfo(wide).eps, _powers(out, item, wide)
@@ -177,7 +177,7 @@ def _yeo_johnson(out: Writer, item: Node, x: str) -> str:
 
 
 @form("BoxCox")
-def _box_cox(out: Writer, item: Node, x: str) -> str:
+def _box_cox(out: Export, item: Node, x: str) -> str:
     dtype, wide = _itself(item), "float64"
     powers = item.op.fields()["exponents"].array.reshape(-1).astype(np.float64)
     made, safe = _powers(out, item, wide), _safe(powers)
@@ -191,7 +191,7 @@ def _box_cox(out: Writer, item: Node, x: str) -> str:
 
 
 @form("UndoBoxCox")
-def _undo_box_cox(out: Writer, item: Node, x: str) -> str:
+def _undo_box_cox(out: Export, item: Node, x: str) -> str:
     dtype, wide = _itself(item), "float64"
     powers = item.op.fields()["exponents"].array.reshape(-1).astype(np.float64)
     made, x = _powers(out, item, wide), out.cast(x, dtype, wide)
@@ -200,7 +200,7 @@ def _undo_box_cox(out: Writer, item: Node, x: str) -> str:
 
 
 @form("UndoYeoJohnson")
-def _undo_yeo_johnson(out: Writer, item: Node, x: str) -> str:
+def _undo_yeo_johnson(out: Export, item: Node, x: str) -> str:
     dtype, wide = _itself(item), "float64"
     powers = item.op.fields()["exponents"].array.reshape(-1).astype(np.float64)
     made, one = _powers(out, item, wide), number(out, 1, wide)
@@ -221,7 +221,7 @@ def _undo_yeo_johnson(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Logistic")
-def _logistic(out: Writer, item: Node, x: str) -> str:
+def _logistic(out: Export, item: Node, x: str) -> str:
     dtype = _itself(item)
     one = number(out, 1, dtype)
     upper = out("Div", one, out("Add", one, out("Exp", out("Neg", out("Abs", x)))))
@@ -229,7 +229,7 @@ def _logistic(out: Writer, item: Node, x: str) -> str:
 
 
 @form("NormalQuantile")
-def _normal_quantile(out: Writer, item: Node, x: str) -> str:
+def _normal_quantile(out: Export, item: Node, x: str) -> str:
     dtype, wide = _itself(item), "float64"
 
     def n(value: float) -> str:
@@ -252,7 +252,7 @@ def _normal_quantile(out: Writer, item: Node, x: str) -> str:
     return out.cast(out("Where", within, made, n(np.nan)), wide, dtype)
 
 
-def _ratio(out: Writer, both: Any, x: str) -> str:
+def _ratio(out: Export, both: Any, x: str) -> str:
     """A quotient of two polynomials, as the operator works it out."""
     made = []
     for side in both:
@@ -264,7 +264,7 @@ def _ratio(out: Writer, both: Any, x: str) -> str:
 
 
 @form("ChiWave")
-def _chi_wave(out: Writer, item: Node, x: str) -> str:
+def _chi_wave(out: Export, item: Node, x: str) -> str:
     dtype, op = _itself(item), item.op.fields()
     step, interval = op["step"], op["interval"]
 

@@ -11,7 +11,7 @@ from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.core.types import Vector
 from flour.onnx.export.numbers import parameter
-from flour.onnx.export.writer import ML, Writer, dtype_of, form
+from flour.onnx.export.writer import ML, Export, dtype_of, form
 from flour.onnx.tensor import NAN_TEXT, NONE_TEXT
 from flour.ops.categorise import UNKNOWN
 from flour.ops.trees.walk import LEFT, ZERO, ZEROS
@@ -24,7 +24,7 @@ def _refused(item: Node, what: str) -> UnsupportedSetting:
 
 
 @form("Trees")
-def _trees(out: Writer, item: Node, x: str) -> str:
+def _trees(out: Export, item: Node, x: str) -> str:
     op: Any = item.op
     sums = _walked(out, item, x, _Leaves(op.value.array, op.target.array, len(op.base)))
     sums = out("Add", sums, out.constant(op.base.array, np.float64))
@@ -34,12 +34,12 @@ def _trees(out: Writer, item: Node, x: str) -> str:
 
 
 @form("TreeLeaves")
-def _tree_leaves(out: Writer, item: Node, x: str) -> str:
+def _tree_leaves(out: Export, item: Node, x: str) -> str:
     op: Any = item.op
     return out.cast(_reached(out, item, x, op.number.array), "float64", "int64")
 
 
-def _reached(out: Writer, item: Node, x: str, numbers: object) -> str:
+def _reached(out: Export, item: Node, x: str, numbers: object) -> str:
     """The number of the leaf a row reaches in every tree, as float64."""
     trees = len(item.op.fields()["roots"].array)
     leaves = np.asarray(numbers, np.float64)[:, None]
@@ -47,7 +47,7 @@ def _reached(out: Writer, item: Node, x: str, numbers: object) -> str:
 
 
 @form("LinearTrees")
-def _linear_trees(out: Writer, item: Node, x: str) -> str:
+def _linear_trees(out: Export, item: Node, x: str) -> str:
     """The leaf of every tree, then its terms as a row of slopes for all columns."""
     op: Any = item.op
     kind = item.inputs[0].type
@@ -89,7 +89,7 @@ class _Leaves(NamedTuple):
     outputs: int
 
 
-def _walked(out: Writer, item: Node, x: str, leaves: _Leaves) -> str:
+def _walked(out: Export, item: Node, x: str, leaves: _Leaves) -> str:
     """The sums over all trees, in float64."""
     op: Any = item.op
     kind = item.inputs[0].type
@@ -123,12 +123,12 @@ class _Sees:
         self._kinds = sorted({0, *number[inner].tolist()})
         self.offset = np.searchsorted(self._kinds, np.where(inner, number, 0)) * width
 
-    def columns(self, out: Writer, x: str) -> str:
+    def columns(self, out: Export, x: str) -> str:
         """All blocks side by side."""
         blocks = [self._block(out, x, kind) for kind in self._kinds]
         return out("Concat", *blocks, axis=1) if len(blocks) > 1 else x
 
-    def _block(self, out: Writer, x: str, kind: int) -> str:
+    def _block(self, out: Export, x: str, kind: int) -> str:
         if kind & 1:
             tiny = out("LessOrEqual", out("Abs", x), out.constant(ZERO))
             x = out("Where", tiny, out.constant(np.nan), x)
@@ -151,7 +151,7 @@ class _Sees:
 
 def _ensemble(op: object, sees: _Sees, leaves_: _Leaves) -> dict[str, Any]:
     """The attributes of a TreeEnsemble: an ensemble once for each value of a leaf."""
-    parts = [_Part(op, sees, leaves_, column) for column in range(leaves_.values.shape[1])]
+    parts = [_LeafValue(op, sees, leaves_, column) for column in range(leaves_.values.shape[1])]
     nodes, leaves = 0, 0
     tables: dict[str, list[int]] = {key: [] for key in _TABLES}
     splits, weights, modes, members = [], [], list[int](), list[float]()
@@ -189,7 +189,7 @@ def _tensor(array: NDArray[Any]) -> Any:
     return numpy_helper.from_array(array, "")
 
 
-class _Part:
+class _LeafValue:
     """One value of every leaf: nodes and leaves numbered for themselves."""
 
     def __init__(self, op: Any, sees: _Sees, leaves: _Leaves, column: int) -> None:
@@ -261,7 +261,7 @@ class _Part:
 
 
 @form("IsMissing")
-def _missing(out: Writer, item: Node, x: str) -> str:
+def _missing(out: Export, item: Node, x: str) -> str:
     marker, dtype = item.op.fields()["marker"], dtype_of(item.inputs[0].type)
     if np.isnan(marker):
         return out("IsNaN", out.cast(x, dtype, dtype if dtype.startswith("float") else "float64"))
@@ -270,12 +270,12 @@ def _missing(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Impute")
-def _impute(out: Writer, item: Node, x: str) -> str:
+def _impute(out: Export, item: Node, x: str) -> str:
     values = parameter(out, item, item.op.fields()["values"].array, dtype_of(item.type))
     return out("Where", _missing(out, item, x), values, x)
 
 
-def _columns(out: Writer, item: Node, x: str) -> list[str]:
+def _columns(out: Export, item: Node, x: str) -> list[str]:
     """The columns of a vector, or the one value per row, each as a matrix of one column."""
     kind = item.inputs[0].type
     if not isinstance(kind, Vector):
@@ -284,14 +284,14 @@ def _columns(out: Writer, item: Node, x: str) -> list[str]:
     return [out("Gather", x, place, axis=1) for place in places]
 
 
-def _side_by_side(out: Writer, item: Node, parts: list[str]) -> str:
+def _side_by_side(out: Export, item: Node, parts: list[str]) -> str:
     if isinstance(item.type, Vector):
         return out("Concat", *parts, axis=1)
     return out("Squeeze", parts[0], out.constant([1], np.int64))
 
 
 @form("Categorise")
-def _categorise(out: Writer, item: Node, x: str) -> str:
+def _categorise(out: Export, item: Node, x: str) -> str:
     """Numbers are compared with every category of their column; the code of the one that is met.
 
     What the program refuses (`strict`) has the code -1.
@@ -323,7 +323,7 @@ def _code(code: Any) -> int:
 
 
 @form("CategoriseText")
-def _categorise_text(out: Writer, item: Node, x: str) -> str:
+def _categorise_text(out: Export, item: Node, x: str) -> str:
     """Strings are looked up, missing ones by the texts that stand for them."""
     op: Any = item.op
     texts, cuts, made = op.texts.to_list(), op.starts.array, []
@@ -340,7 +340,7 @@ def _categorise_text(out: Writer, item: Node, x: str) -> str:
 
 
 @form("OneHot")
-def _one_hot(out: Writer, item: Node, x: str) -> str:
+def _one_hot(out: Export, item: Node, x: str) -> str:
     cuts, made = item.op.fields()["starts"].array, []
     have = dtype_of(item.inputs[0].type)
     for j, column in enumerate(_columns(out, item, out.cast(x, have, "int64"))):

@@ -10,8 +10,8 @@ import numpy as np
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.core.types import Record, Vector, promote
-from flour.onnx.export.writer import Writer, dtype_of, form
-from flour.ops.compare import Comparison
+from flour.onnx.export.writer import Export, dtype_of, form
+from flour.ops.compare import Threshold
 
 _FUNCTIONS = {
     **{name: name for name in ("Exp", "Log", "Sqrt", "Sin", "Cos", "Tanh", "Atan", "Atanh")},
@@ -35,7 +35,7 @@ _COMPARISONS = {
 _REDUCTIONS = {"Sum": "ReduceSum", "Max": "ReduceMax", "Min": "ReduceMin"}
 
 
-def parameter(out: Writer, item: Node, values: object, dtype: str) -> str:
+def parameter(out: Export, item: Node, values: object, dtype: str) -> str:
     """A fitted number for each column, or the one for all, as a constant that broadcasts."""
     flat = np.asarray(values).reshape(-1).astype(dtype)
     vector = isinstance(item.inputs[0].type, Vector)
@@ -52,7 +52,7 @@ def roomy(dtype: str) -> str:
 
 
 @form(*_FUNCTIONS)
-def _function(out: Writer, item: Node, x: str) -> str:
+def _function(out: Export, item: Node, x: str) -> str:
     made = dtype_of(item.type)
     inner = dtype_of(item.inputs[0].type) if made == "bool" else made
     x = out.cast(x, dtype_of(item.inputs[0].type), inner)
@@ -68,7 +68,7 @@ def _function(out: Writer, item: Node, x: str) -> str:
 
 
 @form(*_OPERATIONS)
-def _operation(out: Writer, item: Node, x: str) -> str:
+def _operation(out: Export, item: Node, x: str) -> str:
     have, op = dtype_of(item.inputs[0].type), item.op.fields()
     inner = np.result_type(have, op["operand"].dtype).name if op["wide"] else have
     fitted = parameter(out, item, op["operand"].array, inner)
@@ -76,7 +76,7 @@ def _operation(out: Writer, item: Node, x: str) -> str:
     return out.cast(made, inner, dtype_of(item.type))
 
 
-def aligned(out: Writer, item: Node, names: tuple[str, ...], dtype: str | None = None) -> list[str]:
+def aligned(out: Export, item: Node, names: tuple[str, ...], dtype: str | None = None) -> list[str]:
     """The inputs in one dtype; one value per row beside a vector is a matrix of one column."""
     wide, made = any(isinstance(source.type, Vector) for source in item.inputs), []
     dtype = dtype or promote(*(dtype_of(source.type) for source in item.inputs))
@@ -87,22 +87,22 @@ def aligned(out: Writer, item: Node, names: tuple[str, ...], dtype: str | None =
 
 
 @form(*_PAIRS)
-def _pair(out: Writer, item: Node, *both: str) -> str:
+def _pair(out: Export, item: Node, *both: str) -> str:
     return out(_PAIRS[item.op.name], *aligned(out, item, both, dtype_of(item.type)))
 
 
 @form(*_COMPARISONS)
-def _comparison(out: Writer, item: Node, x: str) -> str:
+def _comparison(out: Export, item: Node, x: str) -> str:
     have = dtype_of(item.inputs[0].type)
     operand = item.op.fields()["operand"]
-    common = np.result_type(have, operand.dtype).name if isinstance(item.op, Comparison) else have
+    common = np.result_type(have, operand.dtype).name if isinstance(item.op, Threshold) else have
     fitted = parameter(out, item, operand.array, common)
     made = out(_COMPARISONS[item.op.name], out.cast(x, have, common), fitted)
     return out("Not", made) if item.op.name == "NotEqual" else made
 
 
 @form("Binarize")
-def _binarize(out: Writer, item: Node, x: str) -> str:
+def _binarize(out: Export, item: Node, x: str) -> str:
     have = dtype_of(item.inputs[0].type)
     inner = have if np.dtype(have).kind == "f" else "float64"  # 0.5 is no whole number, and no bool
     limit = out.constant(item.op.fields()["threshold"], inner)
@@ -111,7 +111,7 @@ def _binarize(out: Writer, item: Node, x: str) -> str:
 
 
 @form("OneIfTiny")
-def _one_if_tiny(out: Writer, item: Node, x: str) -> str:
+def _one_if_tiny(out: Export, item: Node, x: str) -> str:
     dtype = dtype_of(item.type)
     limit = item.op.fields()["epsilons"] * float(np.finfo(dtype).eps)
     small = out("Less", x, out.constant(limit, dtype))
@@ -120,7 +120,7 @@ def _one_if_tiny(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Where")
-def _where(out: Writer, item: Node, *sides: str) -> str:
+def _where(out: Export, item: Node, *sides: str) -> str:
     wide = isinstance(item.type, Vector)
     made = []
     for place, (name, source) in enumerate(zip(sides, item.inputs, strict=True)):
@@ -142,12 +142,12 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
     "WriteFloats",
     "WriteWhole",
 )
-def _cast(out: Writer, item: Node, x: str, *_: str) -> str:
+def _cast(out: Export, item: Node, x: str, *_: str) -> str:
     return out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
 
 
 @form(*_REDUCTIONS)
-def _reduction(out: Writer, item: Node, x: str) -> str:
+def _reduction(out: Export, item: Node, x: str) -> str:
     dtype, axis = dtype_of(item.type), out.constant([1], np.int64)
     inner = roomy(dtype)
     x = out.cast(x, dtype_of(item.inputs[0].type), inner)
@@ -157,14 +157,14 @@ def _reduction(out: Writer, item: Node, x: str) -> str:
     return spoilt(out, made, x, dtype)
 
 
-def spoilt(out: Writer, made: str, x: str, dtype: str, axis: int = 1) -> str:
+def spoilt(out: Export, made: str, x: str, dtype: str, axis: int = 1) -> str:
     """The largest along an axis, NaN if a number is, which ONNX leaves open."""
     lost = out("Where", out("IsNaN", x), x, out.constant(0, dtype))
     return out("Add", made, out("ReduceSum", lost, out.constant([axis], np.int64), keepdims=0))
 
 
 @form("Norm")
-def _norm(out: Writer, item: Node, x: str) -> str:
+def _norm(out: Export, item: Node, x: str) -> str:
     kind, axis = item.op.fields()["kind"], out.constant([1], np.int64)
     if kind == "l2":
         return out("Sqrt", out("ReduceSum", out("Mul", x, x), axis, keepdims=0))
@@ -175,11 +175,11 @@ def _norm(out: Writer, item: Node, x: str) -> str:
 
 
 @form("ArgMax", "ArgMin")
-def _arg(out: Writer, item: Node, x: str) -> str:
+def _arg(out: Export, item: Node, x: str) -> str:
     return place_of(out, item.op.name, (x, dtype_of(item.inputs[0].type)), 1, last=False)
 
 
-def place_of(out: Writer, find: str, what: tuple[str, str], axis: int, *, last: bool) -> str:
+def place_of(out: Export, find: str, what: tuple[str, str], axis: int, *, last: bool) -> str:
     """Where the largest or smallest along an axis is; NaN before all, which ONNX leaves open."""
     x, dtype = what
     how: dict[str, Any] = {"axis": axis, "keepdims": 0, "select_last_index": int(last)}
@@ -192,7 +192,7 @@ def place_of(out: Writer, find: str, what: tuple[str, str], axis: int, *, last: 
 
 
 @form("Linear")
-def _linear(out: Writer, item: Node, x: str) -> str:
+def _linear(out: Export, item: Node, x: str) -> str:
     dtype, op = dtype_of(item.type), item.op.fields()
     x = out.cast(x, dtype_of(item.inputs[0].type), dtype)
     made = out("MatMul", x, out.constant(np.ascontiguousarray(op["weights"].array.T), dtype))
@@ -204,7 +204,7 @@ def _linear(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Concat")
-def _concat(out: Writer, item: Node, *parts: str) -> str:
+def _concat(out: Export, item: Node, *parts: str) -> str:
     made = []
     for name, source in zip(parts, item.inputs, strict=True):
         part = out.cast(name, dtype_of(source.type), dtype_of(item.type))
@@ -213,28 +213,28 @@ def _concat(out: Writer, item: Node, *parts: str) -> str:
 
 
 @form("Select")
-def _select(out: Writer, item: Node, x: str) -> str:
+def _select(out: Export, item: Node, x: str) -> str:
     columns = item.op.fields()["columns"].array
     return out("Gather", x, out.constant(columns, np.int64), axis=1)
 
 
 @form("Element")
-def _element(out: Writer, item: Node, x: str) -> str:
+def _element(out: Export, item: Node, x: str) -> str:
     return out("Gather", x, out.constant(item.op.fields()["column"], np.int64), axis=1)
 
 
 @form("AsVector")
-def _as_vector(out: Writer, item: Node, x: str) -> str:
+def _as_vector(out: Export, item: Node, x: str) -> str:
     return x if isinstance(item.inputs[0].type, Vector) else out.column(x)
 
 
 @form("Field")
-def _field(out: Writer, item: Node, _: str) -> str:
+def _field(out: Export, item: Node, _: str) -> str:
     return out("Squeeze", item.op.fields()["label"], out.constant([1], np.int64))
 
 
 @form("Pick")
-def _pick(out: Writer, item: Node, _: str) -> str:
+def _pick(out: Export, item: Node, _: str) -> str:
     record, labels = item.inputs[0].type, item.op.fields()["labels"]
     assert isinstance(record, Record), "columns are picked from records"
     parts = [out.cast(name, dtype_of(record[name]), dtype_of(item.type)) for name in labels]
@@ -242,7 +242,7 @@ def _pick(out: Writer, item: Node, _: str) -> str:
 
 
 @form("Take", "TakeText")
-def _take(out: Writer, item: Node, x: str) -> str:
+def _take(out: Export, item: Node, x: str) -> str:
     table = item.op.fields()["table"]
     values = table.array if item.op.name == "Take" else np.array(table.to_list(), object)
     have = dtype_of(item.inputs[0].type)
@@ -269,7 +269,7 @@ _DIRECT = {
 
 
 @form("Maximum", "LargerOf", "SmallerOf")
-def _extreme(out: Writer, item: Node, *both: str) -> str:
+def _extreme(out: Export, item: Node, *both: str) -> str:
     """ONNX leaves open what the larger of two numbers is if one of them is NaN; here it is NaN."""
     dtype = dtype_of(item.type)
     x, y = aligned(out, item, both, roomy(dtype))
@@ -280,7 +280,7 @@ def _extreme(out: Writer, item: Node, *both: str) -> str:
 
 
 @form("IsInfinite")
-def _is_infinite(out: Writer, item: Node, x: str) -> str:
+def _is_infinite(out: Export, item: Node, x: str) -> str:
     op = item.op.fields()
     if np.dtype(dtype_of(item.inputs[0].type)).kind != "f":
         return out("Not", out("Equal", x, x))
@@ -292,7 +292,7 @@ def _is_infinite(out: Writer, item: Node, x: str) -> str:
 
 
 @form("ShiftLeft", "ShiftRight")
-def _shift(out: Writer, item: Node, *both: str) -> str:
+def _shift(out: Export, item: Node, *both: str) -> str:
     dtype = dtype_of(item.type)
     if not dtype.startswith("u"):
         raise UnsupportedSetting(
@@ -306,7 +306,7 @@ def _shift(out: Writer, item: Node, *both: str) -> str:
 
 
 def _guarded(
-    out: Writer, dtype: str, y: str, make: Callable[[str], str], by_minus_one: Callable[[], str]
+    out: Export, dtype: str, y: str, make: Callable[[str], str], by_minus_one: Callable[[], str]
 ) -> str:
     """A division guarded against divisors of 0 and -1, which may end a process."""
     zero, one = out.constant(0, dtype), out.constant(1, dtype)
@@ -319,7 +319,7 @@ def _guarded(
 
 
 @form("WholeQuotient")
-def _whole_quotient(out: Writer, item: Node, *both: str) -> str:
+def _whole_quotient(out: Export, item: Node, *both: str) -> str:
     dtype, inner = dtype_of(item.type), roomy(dtype_of(item.type))
     x, y = aligned(out, item, both, inner)
     zero = out.constant(0, inner)
@@ -328,7 +328,7 @@ def _whole_quotient(out: Writer, item: Node, *both: str) -> str:
 
 
 @form("Modulo", "Remainder")
-def _remainder(out: Writer, item: Node, *both: str) -> str:
+def _remainder(out: Export, item: Node, *both: str) -> str:
     dtype, signed = dtype_of(item.type), item.op.name == "Remainder"
     inner = roomy(dtype)
     x, y = aligned(out, item, both, inner)
@@ -353,7 +353,7 @@ def _remainder(out: Writer, item: Node, *both: str) -> str:
 
 
 @form("PowerOf")
-def _power_of(out: Writer, item: Node, *both: str) -> str:
+def _power_of(out: Export, item: Node, *both: str) -> str:
     dtype = dtype_of(item.type)
     if np.dtype(dtype).kind != "f":
         raise UnsupportedSetting(

@@ -10,7 +10,7 @@ from flour.core.node import Node
 from flour.core.types import Vector
 from flour.onnx.export.functions import log1p, number
 from flour.onnx.export.numbers import roomy, spoilt
-from flour.onnx.export.writer import Writer, dtype_of, form
+from flour.onnx.export.writer import Export, dtype_of, form
 
 
 def _width(item: Node, place: int = 0) -> int:
@@ -23,22 +23,22 @@ def _have(item: Node, place: int = 0) -> str:
     return dtype_of(item.inputs[place].type)
 
 
-def total(out: Writer, x: str, axis: int = 1, *, keep: bool = False) -> str:
+def total(out: Export, x: str, axis: int = 1, *, keep: bool = False) -> str:
     """The sum along an axis."""
     return out("ReduceSum", x, out.constant([axis], np.int64), keepdims=int(keep))
 
 
-def added_axis(out: Writer, x: str, axis: int) -> str:
+def added_axis(out: Export, x: str, axis: int) -> str:
     """x with one more dimension of one."""
     return out("Unsqueeze", x, out.constant([axis], np.int64))
 
 
-def shaped(out: Writer, x: str, *sizes: int) -> str:
+def shaped(out: Export, x: str, *sizes: int) -> str:
     """Every row of x in another shape."""
     return out("Reshape", x, out.constant([0, *sizes], np.int64))
 
 
-def inside(out: Writer, places: str, have: str, size: int) -> str:
+def inside(out: Export, places: str, have: str, size: int) -> str:
     """Numbers of rows or columns as int64; one outside means the nearest."""
     places, low = out.cast(places, have, "int64"), out.constant(0, np.int64)
     return out("Clip", places, low, out.constant(size - 1, np.int64))
@@ -48,14 +48,14 @@ def inside(out: Writer, places: str, have: str, size: int) -> str:
 
 
 @form("Share")
-def _share(out: Writer, item: Node, x: str) -> str:
+def _share(out: Export, item: Node, x: str) -> str:
     dtype, whole = dtype_of(item.type), total(out, x, keep=True)
     none = out("Equal", whole, number(out, 0, dtype))
     return out("Div", x, out("Where", none, number(out, 1, dtype), whole))
 
 
 @form("Proportions")
-def _proportions(out: Writer, item: Node, x: str) -> str:
+def _proportions(out: Export, item: Node, x: str) -> str:
     dtype, whole = dtype_of(item.type), total(out, x, keep=True)
     none = out("Equal", whole, number(out, 0, dtype))
     equal = out("Where", none, number(out, 1, dtype), x)
@@ -63,7 +63,7 @@ def _proportions(out: Writer, item: Node, x: str) -> str:
 
 
 @form("LogSumExp")
-def _log_sum_exp(out: Writer, item: Node, x: str) -> str:
+def _log_sum_exp(out: Export, item: Node, x: str) -> str:
     dtype, top = dtype_of(item.type), out("ReduceMax", x, out.constant([1], np.int64), keepdims=0)
     # The largest of a row as a column; NaN if any is NaN, which ONNX leaves open.
     top = added_axis(out, spoilt(out, top, x, dtype), 1)
@@ -80,7 +80,7 @@ def _log_sum_exp(out: Writer, item: Node, x: str) -> str:
 
 
 @form("FirstLargest")
-def _first_largest(out: Writer, item: Node, x: str) -> str:
+def _first_largest(out: Export, item: Node, x: str) -> str:
     dtype, lost = dtype_of(item.inputs[0].type), out("IsNaN", x)
     known = out("Where", lost, number(out, -np.inf, dtype), x)
     place = out("ArgMax", known, axis=1, keepdims=0)
@@ -91,13 +91,13 @@ def _first_largest(out: Writer, item: Node, x: str) -> str:
 # --- votes --------------------------------------------------------------------------------------
 
 
-def _named(out: Writer, x: str, classes: int) -> str:
+def _named(out: Export, x: str, classes: int) -> str:
     """(rows, columns, classes): whether a column names a class."""
     return out("Equal", added_axis(out, x, 2), out.constant(np.arange(classes), np.int64))
 
 
 @form("Tally")
-def _tally(out: Writer, item: Node, x: str) -> str:
+def _tally(out: Export, item: Node, x: str) -> str:
     op: Any = item.op
     hit = _named(out, out.cast(x, _have(item), "int64"), op.classes)
     sides = (out.constant(side.array[:, None], np.float64) for side in (op.weights, op.against))
@@ -105,7 +105,7 @@ def _tally(out: Writer, item: Node, x: str) -> str:
 
 
 @form("Votes")
-def _votes(out: Writer, item: Node, codes: str, weights: str = "") -> str:
+def _votes(out: Export, item: Node, codes: str, weights: str = "") -> str:
     classes = item.op.fields()["classes"]
     hit = _named(out, inside(out, codes, _have(item), classes), classes)
     one, none = out.constant(1.0), out.constant(0.0)
@@ -115,7 +115,7 @@ def _votes(out: Writer, item: Node, codes: str, weights: str = "") -> str:
 
 
 @form("Duels")
-def _duels(out: Writer, item: Node, won: str, confidence: str) -> str:
+def _duels(out: Export, item: Node, won: str, confidence: str) -> str:
     classes = item.op.fields()["classes"]
     first, second = np.triu_indices(classes, 1)
     earlier, later = (np.eye(classes)[side] for side in (first, second))
@@ -131,7 +131,7 @@ def _duels(out: Writer, item: Node, won: str, confidence: str) -> str:
 
 
 @form("WeightedMedian")
-def _weighted_median(out: Writer, item: Node, x: str) -> str:
+def _weighted_median(out: Export, item: Node, x: str) -> str:
     order = smallest(out, x, _have(item), _width(item))
     held = out("Gather", out.constant(item.op.fields()["weights"].array, np.float64), order)
     held = out("CumSum", held, out.constant(1, np.int64))
@@ -145,14 +145,14 @@ def _weighted_median(out: Writer, item: Node, x: str) -> str:
 # --- neighbours ---------------------------------------------------------------------------------
 
 
-def smallest(out: Writer, x: str, dtype: str, count: int, axis: int = 1) -> str:
+def smallest(out: Export, x: str, dtype: str, count: int, axis: int = 1) -> str:
     """Where the smallest columns are, ascending, the first of equals first; NaN is beyond all."""
     if np.dtype(dtype).kind == "f":
         x = out("Where", out("IsNaN", x), number(out, np.inf, dtype), x)
     return _top(out, x, count, axis, largest=False)
 
 
-def _top(out: Writer, x: str, count: int, axis: int, *, largest: bool) -> str:
+def _top(out: Export, x: str, count: int, axis: int, *, largest: bool) -> str:
     k = out.constant([count], np.int64)
     return out.second("TopK", x, k, axis=axis, largest=int(largest), sorted=1)
 
@@ -161,13 +161,13 @@ form("Nearest")(lambda out, item, x: smallest(out, x, _have(item), item.op.field
 
 
 @form("Gather", "PickAt")
-def _gather(out: Writer, item: Node, x: str, places: str) -> str:
+def _gather(out: Export, item: Node, x: str, places: str) -> str:
     places = inside(out, places, _have(item, 1), _width(item))
     return out("GatherElements", x, places, axis=1)
 
 
 @form("WeightedRows")
-def _weighted_rows(out: Writer, item: Node, places: str, weights: str = "") -> str:
+def _weighted_rows(out: Export, item: Node, places: str, weights: str = "") -> str:
     table, dtype = item.op.fields()["table"].array, dtype_of(item.type)
     places = inside(out, places, _have(item), len(table))
     rows = out("Gather", out.constant(table, dtype), places)
@@ -178,7 +178,7 @@ def _weighted_rows(out: Writer, item: Node, places: str, weights: str = "") -> s
 
 
 @form("SumOfEntries")
-def _sum_of_entries(out: Writer, item: Node, x: str) -> str:
+def _sum_of_entries(out: Export, item: Node, x: str) -> str:
     op = item.op.fields()
     table, starts = op["table"].array, op["starts"].array
     last = np.diff(np.append(starts, len(table))) - 1
@@ -189,7 +189,7 @@ def _sum_of_entries(out: Writer, item: Node, x: str) -> str:
 
 
 @form("ShortestWay")
-def _shortest_way(out: Writer, item: Node, places: str, distances: str) -> str:
+def _shortest_way(out: Export, item: Node, places: str, distances: str) -> str:
     table, dtype = item.op.fields()["table"].array, dtype_of(item.type)
     rows = out("Gather", out.constant(table, dtype), inside(out, places, _have(item), len(table)))
     away = added_axis(out, out.cast(distances, _have(item, 1), dtype), 2)
@@ -197,7 +197,7 @@ def _shortest_way(out: Writer, item: Node, places: str, distances: str) -> str:
 
 
 @form("Closeness")
-def _closeness(out: Writer, item: Node, x: str, among: str = "") -> str:
+def _closeness(out: Export, item: Node, x: str, among: str = "") -> str:
     dtype = dtype_of(item.type)
     zero, one = number(out, 0, dtype), number(out, 1, dtype)
     made = out("Div", one, x)
@@ -213,7 +213,7 @@ def _closeness(out: Writer, item: Node, x: str, among: str = "") -> str:
 
 
 @form("Scatter")
-def _scatter(out: Writer, item: Node, places: str, values: str) -> str:
+def _scatter(out: Export, item: Node, places: str, values: str) -> str:
     assert isinstance(item.type, Vector), "a vector is made"
     zeros = out.spread(np.zeros(item.type.width, item.type.dtype), places)
     places = inside(out, places, _have(item), item.type.width)
@@ -221,13 +221,13 @@ def _scatter(out: Writer, item: Node, places: str, values: str) -> str:
 
 
 @form("PutAt")
-def _put_at(out: Writer, item: Node, x: str, places: str, updates: str) -> str:
+def _put_at(out: Export, item: Node, x: str, places: str, updates: str) -> str:
     places, how = inside(out, places, _have(item, 1), _width(item)), item.op.fields()["reduction"]
     return out("ScatterElements", x, places, updates, axis=1, reduction=how)
 
 
 @form("Descend")
-def _descend(out: Writer, item: Node, x: str) -> str:
+def _descend(out: Export, item: Node, x: str) -> str:
     """One step of all rows at a time, as deep as the deepest leaf is."""
     op = item.op.fields()
     left, right = (op[side].array.astype(np.int64) for side in ("left", "right"))
@@ -259,14 +259,14 @@ _RUNS = {
 }
 
 
-def _runs(out: Writer, item: Node, x: str, key: str = "length") -> str:
+def _runs(out: Export, item: Node, x: str, key: str = "length") -> str:
     """(rows, runs, length)."""
     length = item.op.fields()[key]
     return shaped(out, x, _width(item) // length, length)
 
 
 @form(*_RUNS)
-def _segment(out: Writer, item: Node, x: str) -> str:
+def _segment(out: Export, item: Node, x: str) -> str:
     dtype, axis = dtype_of(item.type), out.constant([2], np.int64)
     inner = roomy(dtype)
     x = _runs(out, item, out.cast(x, dtype, inner))
@@ -280,7 +280,7 @@ form("SumRuns")(lambda out, item, x: total(out, _runs(out, item, x, "run"), 2))
 
 
 @form("SegmentPlace")
-def _segment_place(out: Writer, item: Node, x: str) -> str:
+def _segment_place(out: Export, item: Node, x: str) -> str:
     op, dtype = item.op.fields(), _have(item)
     x = _runs(out, item, x)
     find, worst = ("ArgMin", np.inf) if op["smallest"] else ("ArgMax", -np.inf)
@@ -294,7 +294,7 @@ def _segment_place(out: Writer, item: Node, x: str) -> str:
 
 
 @form("RunningSum")
-def _running_sum(out: Writer, item: Node, x: str) -> str:
+def _running_sum(out: Export, item: Node, x: str) -> str:
     op = item.op.fields()
     how: dict[str, Any] = {"exclusive": int(op["without_own"]), "reverse": int(op["backwards"])}
     dtype = dtype_of(item.type)
@@ -304,7 +304,7 @@ def _running_sum(out: Writer, item: Node, x: str) -> str:
 
 
 @form("TopPlaces")
-def _top_places(out: Writer, item: Node, x: str) -> str:
+def _top_places(out: Export, item: Node, x: str) -> str:
     """Sorted by value, then by whether a number is NaN, which is larger than the largest."""
     op, dtype = item.op.fields(), _have(item)
     x, length, largest = _runs(out, item, x), op["length"], not op["smallest"]

@@ -15,7 +15,7 @@ import numpy as np
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
 from flour.onnx.errors import NotNative
-from flour.onnx.export.writer import Writer, dtype_of, form
+from flour.onnx.export.writer import Export, dtype_of, form
 from flour.onnx.text_words import MICROSOFT, automaton_of, of_expression, separable
 from flour.ops.text import Tokenize
 from flour.strings.patterns import automaton
@@ -26,21 +26,21 @@ _OF_UNICODE = re.compile(r"\\[wWdDsSbB]")
 
 
 @form("LowerLetters", "UpperLetters")
-def _case(out: Writer, item: Node, x: str) -> str:
+def _case(out: Export, item: Node, x: str) -> str:
     action = "LOWER" if item.op.name == "LowerLetters" else "UPPER"
     how: dict[str, Any] = {"case_change_action": action, "is_case_sensitive": 1}
     return out("StringNormalizer", x, **how)
 
 
 @form("Murmur")
-def _murmur(out: Writer, item: Node, x: str) -> str:
+def _murmur(out: Export, item: Node, x: str) -> str:
     op = item.op.fields()
     how: dict[str, Any] = {"seed": op["seed"], "positive": int(op["positive"])}
     return out("MurmurHash3", x, domain=MICROSOFT, **how)
 
 
 @form("Tokenize")
-def _tokenize(out: Writer, item: Node, x: str) -> str:
+def _tokenize(out: Export, item: Node, x: str) -> str:
     expression = _expression(item.op.fields()["pattern"])
     how: dict[str, Any] = {"mark": 0, "mincharnum": 1, "pad_value": _PAD}
     return out("Tokenizer", x, domain=MICROSOFT, tokenexp=expression, **how)
@@ -72,7 +72,7 @@ def _expression(pattern: str) -> str:
 
 
 @form("WordNgrams")
-def _word_ngrams(out: Writer, item: Node, x: str) -> str:
+def _word_ngrams(out: Export, item: Node, x: str) -> str:
     op = item.op.fields()
     low, high, texts = op["low"], op["high"], op["vocabulary"].to_list()
     (source,) = item.inputs
@@ -92,7 +92,7 @@ def _word_ngrams(out: Writer, item: Node, x: str) -> str:
 
 
 @form("LetterNgrams")
-def _letter_ngrams(out: Writer, item: Node, x: str) -> str:
+def _letter_ngrams(out: Export, item: Node, x: str) -> str:
     op = item.op.fields()
     low, high, texts = op["low"], op["high"], op["vocabulary"].to_list()
     how: dict[str, Any] = {"mark": 0, "mincharnum": 1, "pad_value": _PAD, "tokenexp": "."}

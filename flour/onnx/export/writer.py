@@ -58,7 +58,7 @@ def to_onnx(flow: Flow) -> bytes:
     import flour.onnx.protobuf  # noqa: F401 (it says what to install where there is no onnx)
 
     load()
-    out = Writer()
+    out = Export()
     origins = flow.origins()
     for item in flow.nodes():
         out.names[item] = _written(out, item, " and ".join(map(str, origins.get(item, ()))))
@@ -76,7 +76,7 @@ def to_onnx(flow: Flow) -> bytes:
     return data
 
 
-def _written(out: Writer, item: Node, where: str) -> str:
+def _written(out: Export, item: Node, where: str) -> str:
     if isinstance(item.op, Source):
         return out.source(item.op.label, item.type)
     write = FORMS.get(item.op.name)
@@ -90,7 +90,7 @@ def _written(out: Writer, item: Node, where: str) -> str:
     return write(out, item, *(out.names[source] for source in item.inputs))
 
 
-class Writer:
+class Export:
     """The model so far: nodes, constants, inputs, and the name of every value."""
 
     def __init__(self) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.language.adapters import Fitted, Importer, adapts, of_logarithms
 from flour.language.flow import Flow
@@ -35,7 +32,11 @@ def _linear(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 def _quadratic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.promoted(x, *fit.means_)
     facts = zip(fit.means_, fit.rotations_, fit.scalings_, strict=True)
-    parts = [_distance(x, *fact) for fact in facts]
+    # The squared distances of x from the mean of each class, in the class's own axes.
+    parts = [
+        x.subtract(mean).linear((rotation * scaling ** (-0.5)).T, []).square().sum()
+        for mean, rotation, scaling in facts
+    ]
     spread = np.stack([np.sum(np.log(s)) for s in fit.scalings_])
     scores = concat(*parts).add(spread).multiply([-0.5])
     scores = to.promoted(scores, fit.priors_).add(np.log(fit.priors_))
@@ -45,9 +46,3 @@ def _quadratic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     if len(fit.classes_) == 2:
         scores = scores.element(1).minus(scores.element(0))
     return {"label": label, **of_logarithms(logs), "scores": scores}
-
-
-def _distance(x: Flow, mean: NDArray[Any], rotation: NDArray[Any], scaling: NDArray[Any]) -> Flow:
-    """The squared distance of x from a class's mean, in the class's own axes."""
-    axes = rotation * scaling ** (-0.5)
-    return x.subtract(mean).linear(axes.T, []).square().sum()

@@ -39,17 +39,12 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
         classes[k][np.argmax(priors[k])] if constants is None else constants[k]
         for k in range(fit.n_outputs_)
     ]
-    outputs = {"label": _labels(x, np.asarray(answers), several=several)}
+    places = np.arange(len(answers), dtype=np.int64)  # looked up, as answers may be strings
+    outputs = {"label": x.fill(places, scalar=not several).take(np.asarray(answers))}
     for k, answer in enumerate(answers):
         name = f"probabilities_{k}" if several else "probabilities"
         outputs[name] = x.fill(_chances(fit, classes[k], priors[k], answer))
     return outputs
-
-
-def _labels(x: Flow, answers: NDArray[Any], *, several: bool) -> Flow:
-    """The answers for every row, looked up so that they may be strings."""
-    places = np.arange(len(answers), dtype=np.int64)
-    return x.fill(places, scalar=not several).take(answers)
 
 
 def _chances(fit: Fitted, classes: NDArray[Any], prior: NDArray[Any], answer: object) -> Any:

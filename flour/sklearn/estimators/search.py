@@ -57,7 +57,7 @@ def _confidence(
     return (outputs["scores"] if column else -outputs["scores"]), names[0]
 
 
-#: What a threshold leaves as it is.
+#: Outputs that a threshold leaves as they are.
 _KEPT = ("probabilities", "log_probabilities", "scores")
 
 

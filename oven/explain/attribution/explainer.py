@@ -16,7 +16,7 @@ from flour.language.flow import Flow
 from oven.explain.attribution.terms import Terms, at_terms, ours, score_of, shares_of, terms
 from oven.explain.attribution.tree_code import by_covers, to_background
 from oven.explain.attribution.tree_tables import Numbers, TreePaths
-from oven.explain.attribution.words import Counted, Documents, counted_of
+from oven.explain.attribution.words import CountedWords, Documents, counted_of
 from oven.plans.attribution import Attribution
 from oven.plans.plan import Plan, bakers
 
@@ -52,7 +52,7 @@ class Explainer:
         return bakers[-1](Flow(nodes), exact=self.plan.exact, background=False)
 
     @cached_property
-    def counted(self) -> dict[int, Counted]:
+    def counted(self) -> dict[int, CountedWords]:
         """The linear terms that count words, by their numbers."""
         every = ((i, counted_of(term)) for i, term in enumerate(self.terms.linear))
         return {i: counted for i, counted in every if counted is not None}
@@ -85,7 +85,7 @@ class Explainer:
         return self.reader.read(rows).block
 
     def exact(self, rows: object, background: object) -> Attribution:
-        """What each raw column adds, against a background or what training has left."""
+        """The share of each raw column, against a background or what training has left."""
         block = self.block(rows)
         found = self.plan.run(block)
         others = None if background is None else self.plan.run(self.block(background))
@@ -161,7 +161,7 @@ class Explainer:
 
     @cached_property
     def _is_one_term(self) -> bool:
-        """Whether the shares of one linear term are all that there is, a column for each."""
+        """True if the shares of one linear term are all that there is, a column for each."""
         if self.scores > 1 or len(self.shares) != 1 or self.terms.trees or self.counted:
             return False
         kind, columns = self.shares[0].node.type, self.shares[0].columns

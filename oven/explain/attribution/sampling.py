@@ -21,12 +21,12 @@ from oven.explain.attribution.explainer import COMPARED, SCORE, Explainer
 from oven.explain.attribution.terms import width_of
 from oven.plans.attribution import Attribution
 
-#: So many rows are scored at once.
+#: Rows that are scored at once.
 MOST_ROWS = 1 << 16
 
 
 def sampled(explainer: Explainer, rows: object, background: object, samples: int) -> Attribution:
-    """What each raw column adds, each with its standard error; the parts sum to the score."""
+    """The share of each raw column, with its standard error; the parts sum to the score."""
     if samples < 2 or samples % 2:
         raise ParameterError("samples are taken in pairs", found=str(samples), hint="samples=64")
     block = explainer.block(rows)

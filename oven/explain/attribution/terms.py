@@ -117,7 +117,7 @@ def score_of(output: Node) -> Node:
 
 
 def _restated(item: Node) -> Node | None:
-    """What the value restates, through operators that only move values."""
+    """The value that this one restates, through operators that only move values."""
     if item.op.restates:
         return score_of(item.inputs[0])
     if not item.op.moves:

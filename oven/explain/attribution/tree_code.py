@@ -14,7 +14,7 @@ from functools import cache as once
 import numpy as np
 
 from oven.compiler import cache, machine
-from oven.explain.attribution.tree_tables import LANES, Numbers, Places, Tables, TreePaths
+from oven.explain.attribution.tree_tables import LANES, Numbers, PathTables, Places, TreePaths
 
 COVERS_NAME = "attribute_by_covers"
 COVERS = """\
@@ -180,7 +180,9 @@ def to_background(paths: TreePaths, columns: int, values: Numbers, others: Numbe
     return sums / len(others) / (paths.op.divisor or 1)
 
 
-def _program(paths: TreePaths, tables: Tables, numbers: Numbers, outputs: int, most: int) -> Places:
+def _program(
+    paths: TreePaths, tables: PathTables, numbers: Numbers, outputs: int, most: int
+) -> Places:
     """The table that native code reads; it is made once for `numbers`."""
     key = id(numbers), most
     known = tables.programs.get(key)

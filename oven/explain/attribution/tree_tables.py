@@ -1,4 +1,4 @@
-"""What attribution needs to know of an ensemble of trees: its steps, and numbers for each edge.
+"""The tables that attribution needs of an ensemble of trees: its steps, and numbers for each edge.
 
 The share of a raw column in what a leaf adds is, by Shapley's definition, a sum over all subsets of
 the other columns on the path. That sum is the integral over t from 0 to 1 of a product with one
@@ -31,7 +31,7 @@ LANES = 4
 LEAST = 1e-30
 #: Edges whose tables are made together (about 25 MB), and those that stay in memory.
 CHUNK, MOST = 100_000, 250_000
-#: What a step does: go down to an inner node, add a leaf, come back from an inner node.
+#: Kinds of steps: go down to an inner node, add a leaf, come back from an inner node.
 DOWN, LEAF, UP = range(3)
 STEP = np.dtype(
     [
@@ -42,7 +42,7 @@ STEP = np.dtype(
 )
 
 
-class Tables(NamedTuple):
+class PathTables(NamedTuple):
     """Some trees of an ensemble, ready for native code."""
 
     steps: NDArray[Any]
@@ -53,7 +53,7 @@ class Tables(NamedTuple):
     levels: int
     #: Most points of a tree, in fours.
     quads: int
-    #: What native code reads, by what it is made with.
+    #: The arrays that native code reads, by what it is made with.
     programs: dict[tuple[int, int], Places]
 
 
@@ -71,7 +71,7 @@ class TreePaths:
         self.inner = feature >= 0
         self.feature, self.left, self.right = feature, left, right
         self.columns = columns
-        #: What leaves add, a row for each.
+        #: The values of the leaves, a row for each.
         self.leaves = np.ascontiguousarray(op.value.array, np.float64)
         nodes = np.arange(len(feature))
         inside = nodes[self.inner]
@@ -185,7 +185,7 @@ class TreePaths:
         return limit
 
     def values(self, x: Columns) -> Numbers:
-        """What the tests of each row compare: a row of slots for each."""
+        """The values that the tests of each row compare: a row of slots for each."""
         op, (features, missing, named) = self.op, self.read
         rows = op.rows(x)
         if op.narrow:
@@ -207,11 +207,11 @@ class TreePaths:
     # --- the tables ----------------------------------------------------------------------------
 
     @cached_property
-    def kept(self) -> tuple[Tables, ...]:
+    def kept(self) -> tuple[PathTables, ...]:
         """The tables of all trees, where they take little memory."""
         return tuple(self._tables(part) for part in self._parts())
 
-    def tables(self) -> Iterator[Tables]:
+    def tables(self) -> Iterator[PathTables]:
         """The tables, some trees after the others."""
         if len(self.inner) <= MOST:
             yield from self.kept
@@ -232,7 +232,7 @@ class TreePaths:
         if part:
             yield part
 
-    def _tables(self, trees: Sequence[int]) -> Tables:
+    def _tables(self, trees: Sequence[int]) -> PathTables:
         op, roots = self.op, np.asarray(self.op.roots.array).astype(np.int64)[list(trees)]
         first = np.full(len(self.inner), -1)
         counts = self.steps[roots] - 2  # no edge leads to the root
@@ -258,7 +258,7 @@ class TreePaths:
         ends = (address + size * starts, address + size * (starts + counts))
         targets = np.asarray(op.target.array)[list(trees)]
         runs = np.stack([*ends, -(-points // LANES), targets], axis=1).astype(np.int64)
-        return Tables(steps, numbers, runs, len(self.levels), int(runs[:, 2].max()), {})
+        return PathTables(steps, numbers, runs, len(self.levels), int(runs[:, 2].max()), {})
 
     def _fill(self, steps: NDArray[Any], edges: Places, first: Places, place: Places) -> None:
         above, before = self.parent[edges], self.before[edges]

@@ -27,7 +27,7 @@ _Step = TextMap | Tokenize | Split | DropWords | Phrases | Runs
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedWords:
     """A linear term whose columns are the counts of words, as they come of one document."""
 
     column: int
@@ -43,7 +43,7 @@ class Documents:
     def __init__(
         self,
         columns: Sequence[str],
-        counted: Mapping[int, Counted],
+        counted: Mapping[int, CountedWords],
         values: Callable[[], Mapping[str, Columns]],
         raw: Callable[[], Mapping[str, Sequence[Any]]],
     ) -> None:
@@ -52,7 +52,7 @@ class Documents:
         self._values, self._read = cache(values), cache(raw)
 
     def words(self, row: int, score: int) -> Iterator[Part]:
-        """What each word of the row's documents adds to a score."""
+        """The share of each word of the row's documents in a score."""
         for place, counted in self._counted.items():
             held: Sparse = ours(self._values()[f"linear {place}"])
             start, end = held.indptr[row : row + 2].tolist()
@@ -66,7 +66,7 @@ class Documents:
                 yield Part(name, document, share, _BOTH.join(terms), tuple(where))
 
 
-def counted_of(term: Weighted) -> Counted | None:
+def counted_of(term: Weighted) -> CountedWords | None:
     """The term as the counts of words, if it is that: from there on its columns stay in place."""
     item, width = term.node, term.weights.shape[1]
     if not getattr(item.type, "sparse", False):
@@ -82,10 +82,10 @@ def counted_of(term: Weighted) -> Counted | None:
             return None
         way.append(read.op)
         read = read.inputs[0]
-    return Counted(int(term.made[0]), item.op, tuple(reversed(way)), term.weights)
+    return CountedWords(int(term.made[0]), item.op, tuple(reversed(way)), term.weights)
 
 
-def places_of(counted: Counted, document: str) -> dict[str, Places]:
+def places_of(counted: CountedWords, document: str) -> dict[str, Places]:
     """Where each word or phrase stands: its first character, and the one behind its last."""
     text, where = document, list(range(len(document) + 1))
     words: list[Placed] = []

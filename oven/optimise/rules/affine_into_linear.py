@@ -23,7 +23,7 @@ from flour.ops.elementwise import Add, Subtract
 from flour.ops.linear import Linear
 from objectstore import Blob
 from oven.optimise.affine import HUGE, MOST_CANCELLATION, STEPS, Affine, Numbers, compose, dtype_of
-from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import REASSOCIATES, Rule
 
@@ -36,7 +36,7 @@ class Scaled(NamedTuple):
     moves: bool = False
 
 
-def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
+def _scaled(m: Match, part: ChainPart, weights: Numbers, bias: Numbers) -> Scaled:
     """A part without its scaling steps, if they can be folded into the weights."""
     steps: list[Node] = []
     item, reader = part.item, part.reader
@@ -53,7 +53,7 @@ def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
 
 
 def _is_accurate(scale: Affine, weights: Numbers, bias: Numbers, dtype: str) -> bool:
-    """Whether folding costs no digits: neither in sums that cancel, nor in the weights."""
+    """True if folding costs no digits: neither in sums that cancel, nor in the weights."""
     if scale.centre.any() and np.all(scale.factor == 1):
         return False  # the distance of x from the centre is not known
     # An offset behind the factor (as in x * a + b) cancels like one ahead of it.

@@ -26,7 +26,7 @@ from flour.ops.elementwise import Cast, Clip, WithParameter
 from flour.ops.trees.walk import LEFT, RIGHT, Walk, raw
 from objectstore import Blob
 from oven.optimise.affine import dtype_of, is_float
-from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams
 from oven.optimise.into_trees import chain, sent_left
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import BITS, Rule
@@ -65,7 +65,7 @@ class Binned(NamedTuple):
         return edges
 
 
-def _binned(m: Match, part: Part) -> Binned | None:
+def _binned(m: Match, part: ChainPart) -> Binned | None:
     """The bins that a part comes from, if only trees read it."""
     nodes = chain(m, part, Bins, lambda item: _step(item) is not None)
     kinds = [item.type for item in nodes]
@@ -86,7 +86,7 @@ def _step(item: Node) -> Elementwise | None:
     return item.op if isinstance(item.op, Cast | WithParameter | Clip) else None
 
 
-class _Tables:
+class _BinnedTrees:
     """The fields of the trees that the rule changes."""
 
     def __init__(self, walk: Walk) -> None:
@@ -99,7 +99,7 @@ class _Tables:
         self.category = walk.category.array.copy()
         self.pulled = np.zeros(len(self.feature), bool)
 
-    def pull(self, part: Part, binned: Binned) -> bool:
+    def pull(self, part: ChainPart, binned: Binned) -> bool:
         """Test x instead of bins; False if a node of the part cannot."""
         for column in range(part.width):
             nodes = np.flatnonzero(self.feature == part.start + column)
@@ -157,7 +157,7 @@ class _Tables:
 
 
 def _build(m: Match) -> Node | None:
-    kind, tables = m["x"].type, _Tables(m.op("trees", Walk))
+    kind, tables = m["x"].type, _BinnedTrees(m.op("trees", Walk))
     if not isinstance(kind, Vector) or kind.sparse:
         return None
     items: list[Node] = []

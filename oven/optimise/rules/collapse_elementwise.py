@@ -26,7 +26,7 @@ from flour.ops.storage import ToDense
 from flour.ops.structure import AsVector, Concat, Element, Select
 from flour.ops.unary import Exp, Relu, Square, Tanh
 from oven.optimise.affine import MOST_CANCELLATION, STEPS, Affine, compose, dtype_of, is_float
-from oven.optimise.pattern import Facts, Match, chain, hole
+from oven.optimise.pattern import Match, ProgramFacts, chain, hole
 from oven.optimise.rule import REASSOCIATES, Rule
 
 #: Continuous operators: a small change of the input is a small change of the result. Their readers
@@ -45,8 +45,8 @@ def _guard(m: Match) -> bool:
     return is_float(x.type) and m.alone() and _nothing_decides(m.root, m.facts)
 
 
-def _nothing_decides(item: Node, facts: Facts) -> bool:
-    """Whether the values only flow into sums and smooth functions, or out of the program."""
+def _nothing_decides(item: Node, facts: ProgramFacts) -> bool:
+    """True if the values only flow into sums and smooth functions, or out of the program."""
     seen: set[Node] = set()
     stack = [item]
     while stack:

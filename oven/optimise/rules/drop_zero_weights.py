@@ -25,13 +25,13 @@ from flour.ops.storage import ToDense
 from flour.ops.structure import Concat, Select
 from objectstore import Blob
 from oven.optimise.finite import finite, may_refuse
-from oven.optimise.pattern import Facts, Match, hole, op
+from oven.optimise.pattern import Match, ProgramFacts, hole, op
 from oven.optimise.rule import REASSOCIATES, Rule
 
 Mask = NDArray[np.bool_]
 
 
-def _worth_keeping(item: Node, used: Mask, facts: Facts) -> Mask:
+def _worth_keeping(item: Node, used: Mask, facts: ProgramFacts) -> Mask:
     """The columns to keep: at least those used, and as many more as are cheaper to keep."""
     kind = item.type
     if not used.any() or used.all() or not isinstance(kind, Vector):
@@ -50,7 +50,7 @@ def _worth_keeping(item: Node, used: Mask, facts: Facts) -> Mask:
     return used if few else np.ones_like(used)
 
 
-def _by_part(item: Node, used: Mask, facts: Facts) -> Mask:
+def _by_part(item: Node, used: Mask, facts: ProgramFacts) -> Mask:
     widths = [part.type.width if isinstance(part.type, Vector) else 1 for part in item.inputs]
     pieces = np.split(used, np.cumsum(widths)[:-1])
     kept = [

@@ -20,7 +20,7 @@ from flour.core.source import Source
 from flour.core.types import Category, Scalar, Type, Vector
 from flour.ops.source import Field, Fill, Pick
 from oven.optimise.finite import may_refuse
-from oven.optimise.pattern import Applied, Facts, Match, Rest
+from oven.optimise.pattern import Applied, Match, ProgramFacts, Rest
 from oven.optimise.rule import BITS, Rule
 
 
@@ -56,8 +56,8 @@ def _build(m: Match) -> Node | None:
     return constant if constant.type == item.type else None
 
 
-def _nearer(item: Node, facts: Facts) -> Node | None:
-    """The same constant, reading an input of the program instead of a computed node."""
+def _nearer(item: Node, facts: ProgramFacts) -> Node | None:
+    """This constant, reading an input of the program instead of a computed node."""
     below = item.inputs[0]
     if _is_given(below) or may_refuse(below):
         return None
@@ -69,7 +69,7 @@ def _nearer(item: Node, facts: Facts) -> Node | None:
 
 
 def _is_given(item: Node) -> bool:
-    """Whether the value is an input of the program, or a column of one, in one block of memory."""
+    """True if the value is an input of the program, or a column of one, in one block of memory."""
     if not isinstance(item.type, Vector | Scalar | Category):
         return False
     if isinstance(item.op, Source):

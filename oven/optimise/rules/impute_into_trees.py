@@ -18,7 +18,7 @@ from flour.ops.impute import Impute
 from flour.ops.trees.walk import LEFT, RIGHT, ZEROS, Walk
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of, is_float
-from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import BITS, Rule
 
@@ -34,7 +34,7 @@ def _guard(m: Match) -> bool:
     return stored and not (walk.zeros and bool(np.any(walk.missing.array.astype(int) >= ZEROS)))
 
 
-def _ways(walk: Walk, part: Part, values: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _ways(walk: Walk, part: ChainPart, values: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """The nodes that test a part, and the direction in which each sends the imputed value."""
     feature = walk.feature.array.astype(np.int64)
     columns = part.columns

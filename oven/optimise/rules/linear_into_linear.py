@@ -18,12 +18,12 @@ from flour.core.types import FLOATS, Vector
 from flour.ops.linear import Linear
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of
-from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import REASSOCIATES, Rule
 
 
-def _inner(m: Match, part: Part) -> Linear | None:
+def _inner(m: Match, part: ChainPart) -> Linear | None:
     """The projection that computes a part, if it can be folded."""
     item, outs = part.item, m.op("linear", Linear).weights.shape[0]
     if not isinstance(item.op, Linear) or not m.facts.only_for(item, part.reader):

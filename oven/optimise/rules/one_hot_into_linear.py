@@ -20,12 +20,12 @@ from flour.ops.linear import Linear
 from flour.ops.storage import ToDense
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of
-from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import REASSOCIATES, Rule
 
 
-def _one_hot(m: Match, part: Part) -> Node | None:
+def _one_hot(m: Match, part: ChainPart) -> Node | None:
     """The one-hot node that computes a part, stored densely or not."""
     item, reader = part.item, part.reader
     if isinstance(item.op, ToDense) and m.facts.only_for(item, reader):

@@ -31,7 +31,7 @@ from flour.ops.storage import ToDense, ToSparse
 from flour.ops.trees.walk import RIGHT, Walk, raw
 from objectstore import Blob
 from oven.optimise.affine import dtype_of
-from oven.optimise.concat_chain import Part, joined, parts, seams, width_of
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams, width_of
 from oven.optimise.encoder_codes import Codes, codes_of
 from oven.optimise.into_trees import chain, sent_left
 from oven.optimise.pattern import Match, hole, op
@@ -69,7 +69,7 @@ class Hot(NamedTuple):
         return source, codes, ones
 
 
-def _hot(m: Match, part: Part) -> Hot | None:
+def _hot(m: Match, part: ChainPart) -> Hot | None:
     """The one-hot encoding of a part, if only trees read it."""
     nodes = chain(m, part, OneHot, lambda item: isinstance(item.op, _ASIDE))
     if not nodes:
@@ -91,7 +91,7 @@ def _small(codes: Codes) -> bool:
     return bool(codes.size) and codes[0] > -MOST and codes[-1] < MOST
 
 
-class _Tables:
+class _OneHotTrees:
     """The fields of the trees that the rule changes."""
 
     def __init__(self, walk: Walk, dtypes: Sequence[str], *, absent: bool) -> None:
@@ -114,12 +114,12 @@ class _Tables:
         """The nodes that test a column."""
         return self.order[slice(*np.searchsorted(self.sorted, [column, column + 1]))]
 
-    def move(self, part: Part, start: int) -> None:
+    def move(self, part: ChainPart, start: int) -> None:
         """Renumber a part's columns from `start` on."""
         inside = (self.asked >= part.start) & (self.asked < part.start + part.width)
         self.feature[inside] = self.asked[inside] - part.start + start
 
-    def decode(self, part: Part, hot: Hot, start: int) -> bool:
+    def decode(self, part: ChainPart, hot: Hot, start: int) -> bool:
         """Test codes, in columns from `start` on, instead of one-hot columns."""
         for column in range(part.width):
             nodes = self.asking(part.start + column)
@@ -205,7 +205,7 @@ class _Input(NamedTuple):
 
     whole: Node
     dtypes: tuple[str, ...]
-    found: list[tuple[Part, Hot | None]]
+    found: list[tuple[ChainPart, Hot | None]]
     gone: list[Node]
 
 
@@ -223,7 +223,7 @@ def _read(m: Match) -> _Input:
     return _Input(x, dtypes, hot_parts, [*casts, *gone, *seams(above, x)] if gone else [])
 
 
-def _items(read: _Input, tables: _Tables) -> Iterator[Node | None]:
+def _items(read: _Input, tables: _OneHotTrees) -> Iterator[Node | None]:
     """The new input of the trees, part by part; None for a part that cannot be replaced."""
     start, alone = 0, all(hot is not None for _, hot in read.found)
     for part, hot in read.found:
@@ -240,7 +240,7 @@ def _items(read: _Input, tables: _Tables) -> Iterator[Node | None]:
         yield code if fine else None
 
 
-def _other_part(item: Node, read: _Input, tables: _Tables) -> Node | None:
+def _other_part(item: Node, read: _Input, tables: _OneHotTrees) -> Node | None:
     """A part that is not one-hot, with NaN for zeros if zeros count as missing."""
     if not tables.absent:
         return _cast(item, read.dtypes) if len(read.dtypes) > 1 else item
@@ -264,7 +264,7 @@ def _build(m: Match) -> Node | None:
     assert isinstance(kind, Vector)
     if not read.gone:
         return None
-    tables = _Tables(walk, read.dtypes, absent=walk.absent and kind.sparse)
+    tables = _OneHotTrees(walk, read.dtypes, absent=walk.absent and kind.sparse)
     items = list(_items(read, tables))
     if any(item is None for item in items):
         return None

@@ -38,7 +38,7 @@ from flour.ops.elementwise import (
 from flour.ops.trees.walk import Walk
 from objectstore import Blob
 from oven.optimise.affine import dtype_of, is_float
-from oven.optimise.concat_chain import Part, joined, parts, seams, width_of
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams, width_of
 from oven.optimise.pattern import Match, op, rest
 from oven.optimise.rule import BITS, Rule
 from oven.optimise.thresholds import Flags, Floats, after, last_passing
@@ -53,7 +53,7 @@ class Transformed(NamedTuple):
 
     below: Node
     steps: tuple[Elementwise, ...]
-    part: Part
+    part: ChainPart
 
     def transformed(self, x: Floats, columns: Indices) -> Floats:
         """The numbers after the steps, for a number in each of these columns."""
@@ -63,7 +63,7 @@ class Transformed(NamedTuple):
         return x
 
 
-def _without_steps(m: Match, part: Part) -> Transformed:
+def _without_steps(m: Match, part: ChainPart) -> Transformed:
     """Walk down from a part as long as its steps can be undone."""
     steps: list[Elementwise] = []
     item, reader = part.item, part.reader
@@ -76,7 +76,7 @@ def _without_steps(m: Match, part: Part) -> Transformed:
 
 
 def _monotone(item: Node) -> bool:
-    """Whether it is one correctly rounded operation on floats that never decreases."""
+    """True if it is one correctly rounded operation on floats that never decreases."""
     if not (item.inputs and _dense_float(item) and _dense_float(item.inputs[0])):
         return False
     if isinstance(item.op, WithParameter):
@@ -115,7 +115,7 @@ _READERS: tuple[type[Op], ...] = (Walk, *_COMPARISONS)
 
 def _compared(m: Match, flips: Flips) -> Node | None:
     x = m.root.inputs[0]
-    column = _without_steps(m, Part(x, m.root, 0, width_of(x)))
+    column = _without_steps(m, ChainPart(x, m.root, 0, width_of(x)))
     operand: Blob = m.root.op.fields()["operand"]
     limits = np.broadcast_to(operand.array.reshape(-1), (width_of(x),))
     if not column.steps or np.any(np.isnan(limits.astype(np.float64))):
@@ -137,7 +137,8 @@ def _walked(m: Match, walk: Walk) -> Node | None:
     kind = m.root.inputs[0].type
     absent = walk.absent and isinstance(kind, Vector) and kind.sparse
     zeros = walk.zeros or absent  # a zero is missing: decided on the steps' result
-    if zeros or not any(each.steps for each in every) or _many(walk, width_of(m.root.inputs[0])):
+    many = walk.narrow and len(walk.feature) >= _MANY * width_of(m.root.inputs[0])
+    if zeros or many or not any(each.steps for each in every):
         return None
     threshold = _thresholds(walk, every)
     if threshold is None:
@@ -146,11 +147,6 @@ def _walked(m: Match, walk: Walk) -> Node | None:
     # The thresholds include the rounding to float32.
     changed = walk.replace(threshold=Blob.of(threshold), narrow=False)
     return node(changed, [joined([each.below for each in every], m.root.inputs[0])])
-
-
-def _many(walk: Walk, width: int) -> bool:
-    """Whether there are many nodes whose thresholds fit float32."""
-    return walk.narrow and len(walk.feature) >= _MANY * width
 
 
 def _thresholds(walk: Walk, every: Sequence[Transformed]) -> NDArray[np.float64] | None:

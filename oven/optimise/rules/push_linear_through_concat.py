@@ -21,7 +21,7 @@ from flour.ops.source import Fill
 from flour.ops.structure import Concat
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of
-from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.concat_chain import ChainPart, joined, parts, seams
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import REASSOCIATES, Rule
 
@@ -29,14 +29,14 @@ from oven.optimise.rule import REASSOCIATES, Rule
 MANY = 8
 
 
-def _normalised(m: Match, part: Part) -> bool:
-    """Whether the part is divided as a whole, and dividing its sums instead is less work."""
+def _normalised(m: Match, part: ChainPart) -> bool:
+    """True if the part is divided as a whole, and dividing its sums instead is less work."""
     item, outs = part.item, m.op("linear", Linear).weights.shape[0]
     divided = isinstance(item.op, Over) and isinstance(item.inputs[1].type, Scalar)
     return divided and outs < part.width and m.facts.only_for(item, part.reader)
 
 
-def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
+def _groups(m: Match, every: list[ChainPart]) -> list[list[ChainPart]]:
     """The parts in groups that are scored together; constants form their own."""
     rest = [part for part in every if not isinstance(part.item.op, Fill)]
     apart = [part for part in rest if _normalised(m, part)]
@@ -79,7 +79,7 @@ def _build(m: Match) -> Node | None:
     return total
 
 
-def _with_constants(linear: Linear, constants: list[Part]) -> Numbers | None:
+def _with_constants(linear: Linear, constants: list[ChainPart]) -> Numbers | None:
     """The bias plus the constants' share, if that is finite."""
     bias = linear.bias.array.astype(np.float64)
     for part in constants:

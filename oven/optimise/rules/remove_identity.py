@@ -42,7 +42,7 @@ def _does_nothing(item: Node) -> bool:
 
 
 def _neutral(step: WithParameter, dtype: str) -> bool:
-    """Whether every operand, in the width it is used in, is the neutral element, sign included."""
+    """True if every operand, in the width it is used in, is the neutral element, sign included."""
     value = step.fitted(np.empty(0, dtype))
     if isinstance(step, Multiply | Divide):
         return bool(np.all(value == 1))
@@ -50,7 +50,7 @@ def _neutral(step: WithParameter, dtype: str) -> bool:
 
 
 def _counts(take: Take, x: Node) -> bool:
-    """Whether entry i of the table is i, for every possible index."""
+    """True if entry i of the table is i, for every possible index."""
     table = take.table
     if table.dtype != np.int64 or not np.array_equal(table.array, np.arange(len(table))):
         return False

@@ -26,12 +26,12 @@ from runtime.errors import ClusterError
 log = logging.getLogger("pretzel.parity")
 
 
-class _Pair(NamedTuple):
+class _AnswerFields(NamedTuple):
     values: Rows
     reconstructed: bool
 
 
-class Answer(_Pair):
+class Answer(_AnswerFields):
     """An answer, whether it was reconstructed from those of others, and beside them its version."""
 
     version: str | None = ""
@@ -57,7 +57,7 @@ Endpoint = Callable[[Rows], Awaitable[Rows | Answer]]
 _Future = asyncio.Future[Answer]
 
 
-class _Group:
+class _ParityGroup:
     """Queries on their way, and what has come back."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Coded(Closing):
         self._constant, self._affine = 0.0 if constant is None else constant, constant is not None
         self._patience, self._timeout = patience, timeout
         #: The group that takes queries, for each event loop and shape of a row.
-        self._open: dict[tuple[asyncio.AbstractEventLoop, tuple[int, ...]], _Group] = {}
+        self._open: dict[tuple[asyncio.AbstractEventLoop, tuple[int, ...]], _ParityGroup] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         #: Queries that wait, with the tasks that ask replicas.
         self._waiting: dict[_Future, asyncio.Task[None]] = {}
@@ -127,12 +127,12 @@ class Coded(Closing):
         key = loop, rows.shape[1:]
         group = self._open.get(key)
         if not self._affine and not np.isfinite(rows).all():
-            group = _Group()
+            group = _ParityGroup()
             group.pending = 0
         elif group is None or group.pending is not None:
             for ended in [each for each in list(self._open) if each[0].is_closed()]:
                 self._open.pop(ended, None)
-            group = self._open[key] = _Group()
+            group = self._open[key] = _ParityGroup()
         number, future = len(group.queries), _Future(loop=loop)
         group.queries.append(rows)
         group.waiting.append(future)
@@ -163,7 +163,7 @@ class Coded(Closing):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _ask(self, group: _Group, number: int, rows: Rows) -> None:
+    async def _ask(self, group: _ParityGroup, number: int, rows: Rows) -> None:
         future = group.waiting[number]
         try:
             answer = await self._replicas(rows)
@@ -180,7 +180,7 @@ class Coded(Closing):
                 future.set_result(answer)
         self._advance(group)
 
-    def _encode(self, group: _Group) -> None:
+    def _encode(self, group: _ParityGroup) -> None:
         """Ask the parity query of a group, which takes no more queries, unless that is done."""
         if group.pending is not None:
             return
@@ -197,7 +197,7 @@ class Coded(Closing):
                 self._start(self._ask_parity(group, row, parity))
         self._advance(group)
 
-    async def _ask_parity(self, group: _Group, row: int, parity: Rows) -> None:
+    async def _ask_parity(self, group: _ParityGroup, row: int, parity: Rows) -> None:
         with suppress(Exception):  # a lost parity answer is one that is not there
             answer = await self._parities[row](parity)
             if answer.version == "" and self._affine:
@@ -209,7 +209,7 @@ class Coded(Closing):
         group.pending -= 1
         self._advance(group)
 
-    def _advance(self, group: _Group) -> None:
+    def _advance(self, group: _ParityGroup) -> None:
         """Reconstruct what can be, and raise what replicas raised where nothing can come."""
         if group.parities:
             with suppress(ValueError, TypeError), np.errstate(all="ignore"):  # no sum can be had
@@ -220,7 +220,7 @@ class Coded(Closing):
             for number, problem in group.lost.items():
                 _fail(group.waiting[number], problem)
 
-    def _decoded(self, group: _Group) -> Iterator[tuple[int, Answer]]:
+    def _decoded(self, group: _ParityGroup) -> Iterator[tuple[int, Answer]]:
         """Missing answers, if enough answers of one version are there."""
         every = (*group.answers.values(), *group.parities.values())
         answers = [each.values for each in every]
@@ -250,7 +250,7 @@ class Coded(Closing):
             if not lost and np.isfinite(values).all():
                 yield number, Answer(values, reconstructed=True, version=version)
 
-    def _mixed(self, group: _Group, versions: set[str | None]) -> None:
+    def _mixed(self, group: _ParityGroup, versions: set[str | None]) -> None:
         """Count a group whose answers do not belong together; each combination is logged once."""
         self.counts["mixed"] += not group.mixed
         group.mixed = True

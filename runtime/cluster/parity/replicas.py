@@ -19,7 +19,7 @@ from runtime.errors import ClusterError
 _THREADS = 8
 
 
-class _Alone(NamedTuple):
+class _SoleReplica(NamedTuple):
     client: ClusterClient
     pool: ThreadPoolExecutor
 
@@ -35,7 +35,7 @@ class Replicas(Closing):
         self, client: ClusterClient, name: str, output: str, *, timeout: float = 10.0
     ) -> None:
         self._client, self._name, self._output, self._timeout = client, name, output, timeout
-        self._alone: dict[str, _Alone] = {}
+        self._alone: dict[str, _SoleReplica] = {}
         # Looking replicas up may take as long as a replica is late, so nobody waits for it.
         self._looks = ThreadPoolExecutor(1, "pretzel-replicas")
         self._look: Future[list[str]] = self._looks.submit(client.replicas)
@@ -58,7 +58,7 @@ class Replicas(Closing):
             )
         return Answer(found.outputs[self._output], version=found.parity_of or found.plan)
 
-    def _replica(self, number: int) -> _Alone:
+    def _replica(self, number: int) -> _SoleReplica:
         if self._closed:
             raise ClusterError("these replicas are closed", where=self._name)
         if self._look.done():
@@ -73,7 +73,7 @@ class Replicas(Closing):
         url = urls[number % len(urls)]
         if url not in self._alone:
             pool = ThreadPoolExecutor(_THREADS, "pretzel-replica")
-            self._alone[url] = _Alone(self._client.alone(url, self._timeout), pool)
+            self._alone[url] = _SoleReplica(self._client.alone(url, self._timeout), pool)
         return self._alone[url]
 
     def close(self) -> None:
@@ -84,6 +84,6 @@ class Replicas(Closing):
             self._end(each)
 
     @staticmethod
-    def _end(one: _Alone) -> None:
+    def _end(one: _SoleReplica) -> None:
         one.pool.shutdown(wait=False, cancel_futures=True)
         one.client.close()

@@ -20,7 +20,7 @@ from runtime.cluster.placement.network import Network, Numbers
 _NOWHERE = -1
 
 
-class _Option(NamedTuple):
+class _PlaceOption(NamedTuple):
     cost: float
     place: int
 
@@ -62,10 +62,10 @@ class Market:
 
     def _options(
         self, leaf: int, models: NDArray[np.int64], penalty: Numbers, limit: float
-    ) -> list[_Option]:
+    ) -> list[_PlaceOption]:
         count = len(self.catalogue)
         every = (
-            _Option(trip + float(penalty[model]), node * count + int(model))
+            _PlaceOption(trip + float(penalty[model]), node * count + int(model))
             for node, trip in self.network.path(leaf)
             for model in models
         )

@@ -11,7 +11,7 @@ from runtime.errors import ClusterError
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ReplicaLoad:
     """Report of a replica with each beat."""
 
     waiting: int = 0
@@ -63,7 +63,7 @@ class Autoscaler:
         self._asked = 0.0
 
     def wanted(
-        self, now: float, replicas: int, loads: Sequence[Load], *, away: bool = False
+        self, now: float, replicas: int, loads: Sequence[ReplicaLoad], *, away: bool = False
     ) -> int:
         """The number of replicas from now on; `replicas` are those that should be there so far.
 
@@ -90,7 +90,7 @@ class Autoscaler:
         self._asked = now
         self._needed.clear()
 
-    def _needs(self, now: float, replicas: int, loads: Sequence[Load]) -> int:
+    def _needs(self, now: float, replicas: int, loads: Sequence[ReplicaLoad]) -> int:
         scale = self.scale
         requests, missed = sum(each.requests for each in loads), sum(each.missed for each in loads)
         # A replica that went takes its counts along: differences of one look are never negative.

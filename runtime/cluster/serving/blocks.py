@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from runtime.cluster.serving.bodies import ReplicaAnswer
 from runtime.errors import ClusterError
-from runtime.http.codec.codec_binary import Reader, raw_values, values
+from runtime.http.codec.codec_binary import TensorReader, raw_values, values
 from runtime.http.codec.tensors import datatype_of
 from runtime.http.wire.messages import HEADER_LENGTH, PARITY_OF, PLAN_HEADER, VERSION_HEADER
 
@@ -38,7 +38,7 @@ LEAST_ROWS = 1000
 _ROUNDS = 4
 
 
-class Ask(Protocol):
+class AskReplica(Protocol):
     """Sends a request to one of the replicas, and to another one where that is lost."""
 
     def __call__(
@@ -60,7 +60,7 @@ class Shard(NamedTuple):
 
 
 def predict_block(
-    ask: Ask, replicas: int, name: str, rows: Rows, shard: Sharding | None = None
+    ask: AskReplica, replicas: int, name: str, rows: Rows, shard: Sharding | None = None
 ) -> Outputs:
     """The answers to all rows, by output; a shard whose replica is lost is asked elsewhere."""
     columns = _columns(rows)
@@ -94,7 +94,7 @@ def predict_block(
 
 
 def predict_members(
-    ask: Ask, replicas: int, names: Sequence[str], rows: Rows, combine: Combine | None = None
+    ask: AskReplica, replicas: int, names: Sequence[str], rows: Rows, combine: Combine | None = None
 ) -> Outputs:
     """The answers of an ensemble: each member is asked for all rows, several at once."""
     if isinstance(names, str) or not names:
@@ -122,7 +122,7 @@ def mean_of(members: Sequence[Outputs]) -> Outputs:
 
 
 def _answered(
-    ask: Ask,
+    ask: AskReplica,
     replicas: int,
     name: str,
     columns: Mapping[str, NDArray[Any]],
@@ -184,12 +184,12 @@ def _column(values: object, key: str) -> NDArray[Any]:
     )
 
 
-def ask_once(ask: Ask, name: str, rows: Rows) -> Shard:
+def ask_once(ask: AskReplica, name: str, rows: Rows) -> Shard:
     """The answers to all rows by one request, and who gave them."""
     return _asked(ask, name, _columns(rows))
 
 
-def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> Shard:
+def _asked(ask: AskReplica, name: str, part: Mapping[str, NDArray[Any]]) -> Shard:
     raws, inputs = [], []
     for key, column in part.items():
         datatype = datatype_of(column.dtype)
@@ -214,7 +214,7 @@ def _asked(ask: Ask, name: str, part: Mapping[str, NDArray[Any]]) -> Shard:
     headers = {key.lower(): value for key, value in answer.headers.items()}
     size = int(headers[HEADER_LENGTH])
     said: dict[str, Any] = json.loads(answer.body[:size])
-    reader, outputs = Reader(answer.body, size), Outputs()
+    reader, outputs = TensorReader(answer.body, size), Outputs()
     for output in said["outputs"]:
         key, raw = output["name"], output["parameters"]["binary_data_size"]
         outputs[key] = values(reader.take(raw, key), output["datatype"], output["shape"], key)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from flour.core.errors import FlourError
-from runtime.cluster.serving.autoscaling import Autoscaler, Load
+from runtime.cluster.serving.autoscaling import Autoscaler, ReplicaLoad
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.homes import Placing
@@ -289,7 +289,11 @@ class Controller:
             seat.channel, seat.url, seat.quiet = channel, str(body["url"]), 0.0
             seat.process, seat.key = int(body["process"]), str(body["key"])
             seat.node = seat.key.partition("/")[0]
-            seat.member, seat.load, seat.generation = ClusterMember(number, channel), Load(), -1
+            seat.member, seat.load, seat.generation = (
+                ClusterMember(number, channel),
+                ReplicaLoad(),
+                -1,
+            )
             seat.become("spare", self._clock())
             channel.ask("homes", self.placing.homes.to_json())
             if body["running"]:  # it may have a lease: changes wait until it has followed
@@ -308,7 +312,10 @@ class Controller:
             member = seat.member
             if seat.channel is not channel or member is None or self._stopped.is_set():
                 return False
-            seat.load, seat.quiet = Load(*(body[name] for name in Load.__slots__)), 0.0
+            seat.load, seat.quiet = (
+                ReplicaLoad(*(body[name] for name in ReplicaLoad.__slots__)),
+                0.0,
+            )
             seat.generation = int(body["generation"])
             self.placing.count(body.get("models", {}))
             if seat.state in {"ready", "spare"}:

@@ -17,7 +17,7 @@ from flour.core.errors import FlourError
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members, ReplicaAnswer
 from runtime.cluster.serving.client import ClusterClient
 from runtime.errors import ClusterError
-from runtime.http.guard.guards import Tokens
+from runtime.http.guard.guards import TokenFile
 from runtime.http.server import listening
 from runtime.http.wire.messages import JSON, Request, Response
 from runtime.http.wire.settings import ServerSettings
@@ -46,9 +46,9 @@ class Front:
         required, self.max_body = http.tokens_required, http.max_body
         self.tokens = None
         if http.tokens:
-            self.tokens = Tokens(http.tokens, required=required, right_of=lambda _: "read")
+            self.tokens = TokenFile(http.tokens, required=required, right_of=lambda _: "read")
         with listening(host, port):
-            self._server = _Server((host, port), _Handler)
+            self._server = _FrontServer((host, port), _Handler)
         self._server.front = self
         self._started = False
         self.client = ClusterClient(look=self.members, homes=self.homes, refresh=0.05)
@@ -86,7 +86,7 @@ class Front:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
+class _FrontServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
     front: Front
@@ -95,7 +95,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
-    server: _Server
+    server: _FrontServer
 
     def _answer(self) -> None:
         front = self.server.front

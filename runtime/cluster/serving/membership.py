@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import randbits
 from typing import Literal, NamedTuple
 
-from runtime.cluster.serving.autoscaling import Load
+from runtime.cluster.serving.autoscaling import ReplicaLoad
 from runtime.cluster.serving.bodies import MemberState
 from runtime.cluster.serving.state import ClusterState
 from runtime.errors import NotInStep
@@ -44,7 +44,7 @@ class Seat:
         self.process = 0
         self.channel: Channel | None = None
         self.member: ClusterMember | None = None
-        self.load = Load()
+        self.load = ReplicaLoad()
         self.generation = -1
         self.trouble = ""
         self.quiet = 0.0

@@ -18,7 +18,7 @@ from tempfile import gettempdir
 from typing import Any
 
 from flour.core.errors import FlourError
-from runtime.cluster.serving.autoscaling import Load
+from runtime.cluster.serving.autoscaling import ReplicaLoad
 from runtime.cluster.serving.bodies import HOMES, PATH, Homes, Members
 from runtime.cluster.serving.link import Address, Lease, Link
 from runtime.cluster.serving.state import ClusterState
@@ -128,9 +128,9 @@ class Replica(Worker):
     def _reported(self) -> object:
         server, seen = self._server, self._observed
         if server is None or not self._is_open:
-            return {**asdict(Load()), **self._state(), "ready": False}
+            return {**asdict(ReplicaLoad()), **self._state(), "ready": False}
         busy = seen.busy(server)
-        load = Load(server.service.waiting, busy, seen.requests, seen.missed)
+        load = ReplicaLoad(server.service.waiting, busy, seen.requests, seen.missed)
         ready = server.service.ready().ready
         models, seen.models = seen.models, Counter()
         return {**asdict(load), **self._state(), "ready": ready, "models": models}

@@ -21,7 +21,7 @@ _LENGTH = struct.Struct("<I")
 _length_at = _LENGTH.unpack_from
 
 
-class Reader:
+class TensorReader:
     """The raw tensors of a body, read one after the other."""
 
     def __init__(self, body: bytes | memoryview, start: int) -> None:

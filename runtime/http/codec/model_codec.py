@@ -95,7 +95,7 @@ class ModelCodec:
         #: What is answered to those who name no outputs; None for everything.
         self.usual = _usual(version)
         #: Where that is among the outputs; None for everything.
-        self.places = None if self.usual is None else _places(version, self.usual)
+        self.places = None if self.usual is None else tuple(map(version.outputs.index, self.usual))
         self.template = _template(version, self.prefix, self.usual or version.outputs)
         kind = next(iter(version.inputs.values()))
         numbers = len(version.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
@@ -154,7 +154,7 @@ class ModelCodec:
         asked = codec_json.decode(body if header is None else body[:size])
         told: Any = None
         try:
-            tensors = self._tensors(asked, codec_binary.Reader(body, size))
+            tensors = self._tensors(asked, codec_binary.TensorReader(body, size))
             reader = self.version.reader
             told = call_data(self.version.inputs, tensors)
             if reader.asks:
@@ -172,7 +172,7 @@ class ModelCodec:
         only = len(found) == 1 and len(self.version.inputs) == 1
         return next(iter(found.values())) if only else found
 
-    def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
+    def _tensors(self, asked: Envelope, reader: codec_binary.TensorReader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
         items: Sequence[RequestInput | LooseInput] = asked.inputs
         tensors = []
@@ -335,11 +335,6 @@ def _usual(version: ModelVersion) -> tuple[str, ...] | None:
     told = version.notes.get("default_outputs")
     names = tuple(name for name in version.kinds if isinstance(told, tuple) and name in told)
     return names if names and len(names) < len(version.kinds) else None
-
-
-def _places(version: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
-    """Where outputs stand among all of them."""
-    return tuple(version.outputs.index(name) for name in names)
 
 
 def is_dense(kind: Type) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from runtime.http.codec.typed_json import body_of, json
-from runtime.http.guard.guards import Client, Tokens
+from runtime.http.guard.guards import Client, TokenFile
 from runtime.http.routes import HandlerContext
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import HttpError
@@ -26,8 +26,8 @@ def may_change(service: HandlerContext, request: Request) -> bool:
     return tokens is None or "change" in tokens.rights(tokens.client(request))
 
 
-def _tokens(service: HandlerContext) -> Tokens | None:
-    return next((guard for guard in service.guards if isinstance(guard, Tokens)), None)
+def _tokens(service: HandlerContext) -> TokenFile | None:
+    return next((guard for guard in service.guards if isinstance(guard, TokenFile)), None)
 
 
 def asked_of(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:

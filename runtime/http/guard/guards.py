@@ -46,7 +46,7 @@ ALL = frozenset({"predict", "read", "change"})
 _USUAL, _NONE = ALL - {"change"}, frozenset[str]()
 
 
-class _Known(NamedTuple):
+class _TokenLine(NamedTuple):
     """A line of the file of tokens."""
 
     name: str
@@ -54,7 +54,7 @@ class _Known(NamedTuple):
     rights: frozenset[str]
 
 
-class Tokens:
+class TokenFile:
     """The clients with tokens: a file with a line `name token` each, read again when it changes.
 
     Where it cannot be read again, the former tokens stay valid, and a warning is logged.
@@ -252,7 +252,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
+def _read(path: Path) -> tuple[tuple[_TokenLine, ...], tuple[int, int, int]]:
     """The digests of the tokens, and the stamp of the file."""
     try:
         stamp = _stamp(path)
@@ -278,9 +278,9 @@ def _read(path: Path) -> tuple[tuple[_Known, ...], tuple[int, int, int]]:
     return tuple(known.values()), stamp
 
 
-def _clients(path: Path, lines: list[str]) -> dict[str, _Known]:
+def _clients(path: Path, lines: list[str]) -> dict[str, _TokenLine]:
     """The clients by name."""
-    known: dict[str, _Known] = {}
+    known: dict[str, _TokenLine] = {}
     for number, line in enumerate(lines, 1):
         parts = line.split()
         if not parts or parts[0].startswith("#"):
@@ -305,5 +305,5 @@ def _clients(path: Path, lines: list[str]) -> dict[str, _Known]:
         digest = sha256(parts[1].encode()).digest()
         if any(each.digest == digest for each in known.values()):
             raise ParameterError("another client has this token", where=where, found=parts[0])
-        known[parts[0]] = _Known(parts[0], digest, rights)
+        known[parts[0]] = _TokenLine(parts[0], digest, rights)
     return known

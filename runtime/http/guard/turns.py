@@ -25,7 +25,7 @@ _NEWEST = 0.25
 _MOST_PATHS = 4096
 
 
-class Turns:
+class ClientTurns:
     """Clients at work and clients waiting, for one event loop."""
 
     def __init__(self, at_once: int | None = None, least: int = 512 << 10) -> None:

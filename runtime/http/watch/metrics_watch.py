@@ -13,7 +13,7 @@ import numpy as np
 
 from runtime.http.snapshots import Distribution, Family, Labels, Snapshot
 from runtime.service.version import ModelVersion
-from runtime.watch.segments import SCORE_BINS, Cell
+from runtime.watch.segments import SCORE_BINS, SegmentCell
 from runtime.watch.statistics import Drift, Window, drift_of
 from runtime.watch.watching import Watch, watches_of
 
@@ -105,7 +105,7 @@ def _drift(windows: Family) -> list[Family]:
     return families
 
 
-def _cell(into: tuple[Family, ...], watch: Watch, cell: Cell, model: Labels) -> None:
+def _cell(into: tuple[Family, ...], watch: Watch, cell: SegmentCell, model: Labels) -> None:
     rows, errors, labels, scores, seconds, latency = into
     names = [] if watch.segments is None else [each.text for each in watch.segments.columns]
     pairs = zip(names, cell.segment, strict=True)

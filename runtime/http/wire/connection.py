@@ -51,7 +51,7 @@ class Listener(Protocol):
         """Unregister a connection."""
 
 
-class _Refused(Exception):
+class _StopParsing(Exception):
     """Raised from within the parser, to leave it."""
 
 
@@ -271,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         if self._mute:  # input after the last request of a connection is ignored
-            raise _Refused
+            raise _StopParsing
         self._state, self._started, self._began, self._kept = HEADERS, self._now, True, 0
         self._waited = self._now - self._since
         self._asked = True
@@ -283,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         fields = self._fields
         parser = self._parser
         if self._at >= 0 and parser.should_upgrade() and parser.get_method() != b"CONNECT":
-            raise _Refused  # it would take the body for the other protocol
+            raise _StopParsing  # it would take the body for the other protocol
         self._headers = headers = fields.copy()
         fields.clear()  # for trailers
         self._spelling = names = spelling(headers)
@@ -483,7 +483,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _stop(self, refusal: Response) -> None:
         self._refusal = refusal
-        raise _Refused
+        raise _StopParsing
 
     def _refuse(self, refusal: Response) -> None:
         """Answer a request that cannot be read to its end, after the requests before it."""

@@ -102,23 +102,18 @@ def fitted(model: Any, data: Any, target: Any) -> Any:
     return clone(model).fit(data, target)
 
 
-@pytest.mark.parametrize("model", ONE_TARGET, ids=name)
-def test_one_target(model: Any) -> None:
-    check(fitted(model, X, TARGET), X)
+TABLE = [
+    *((model, TARGET) for model in ONE_TARGET),
+    *((model, TARGETS) for model in MANY_TARGETS),
+    *((lm.LinearRegression(), COLUMN), (lm.Ridge(), COLUMN), (lm.Lasso(alpha=0.1), COLUMN)),
+    *((lm.Lars(), COLUMN), (lm.RANSACRegressor(), COLUMN)),
+    *((lm.RidgeClassifier(), INDICATOR), (lm.RidgeClassifierCV(), INDICATOR)),
+]
 
 
-@pytest.mark.parametrize("model", MANY_TARGETS, ids=name)
-def test_many_targets(model: Any) -> None:
-    check(fitted(model, X, TARGETS), X)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [lm.LinearRegression(), lm.Ridge(), lm.Lasso(alpha=0.1), lm.Lars(), lm.RANSACRegressor()],
-    ids=name,
-)
-def test_one_target_as_a_column(model: Any) -> None:
-    check(fitted(model, X, COLUMN), X)
+@pytest.mark.parametrize(("model", "target"), TABLE, ids=name)
+def test_one_target_or_several(model: Any, target: Any) -> None:
+    check(fitted(model, X, target), X)
 
 
 @pytest.mark.parametrize("model", [lm.Ridge(), lm.Lasso(), lm.LinearRegression()], ids=name)
@@ -154,11 +149,6 @@ def test_rows_no_model_claims_get_equal_chances(loss: str, labels: Any) -> None:
     model.coef_[:] = 0
     model.intercept_[:] = -1e6
     check(model, X)
-
-
-@pytest.mark.parametrize("model", [lm.RidgeClassifier(), lm.RidgeClassifierCV()], ids=name)
-def test_several_labels_at_once(model: Any) -> None:
-    check(fitted(model, X, INDICATOR), X)
 
 
 @pytest.mark.filterwarnings("ignore:Class PassiveAggressive:FutureWarning")

@@ -77,8 +77,9 @@ def test_chains_on_sparse_data() -> None:
 
 @pytest.mark.parametrize("labels", [TWO, FOUR - 2, WORDS, SCORE > 0], ids=["2", "4", "str", "bool"])
 @pytest.mark.parametrize("model", [LogisticRegression(), RidgeClassifier()], ids=["log", "ridge"])
-def test_one_against_the_rest(labels: Any, model: Any) -> None:
-    check(OneVsRestClassifier(model).fit(X, labels), X)
+@pytest.mark.parametrize("several", [OneVsRestClassifier, OneVsOneClassifier])
+def test_one_against_the_rest_or_another(several: Any, labels: Any, model: Any) -> None:
+    check(several(model).fit(X, labels), X)
 
 
 def test_one_against_the_rest_with_several_labels_a_row() -> None:
@@ -97,12 +98,6 @@ def test_one_against_the_rest_with_a_label_that_never_changes() -> None:
 def test_one_against_the_rest_with_regressors() -> None:
     check(OneVsRestClassifier(Ridge()).fit(X, FOUR), X)
     check(OneVsRestClassifier(Ridge()).fit(X, TWO), X)
-
-
-@pytest.mark.parametrize("labels", [TWO, FOUR - 2, WORDS], ids=["2", "4", "str"])
-@pytest.mark.parametrize("model", [LogisticRegression(), RidgeClassifier()], ids=["log", "ridge"])
-def test_one_against_one(labels: Any, model: Any) -> None:
-    check(OneVsOneClassifier(model).fit(X, labels), X)
 
 
 @pytest.mark.parametrize("size", [0.5, 1.5, 4.0])

@@ -168,13 +168,13 @@ def test_without_the_extra_an_unknown_step_says_so(
     class Strange(Ridge):  # type: ignore[misc]  # sklearn is untyped
         """A class without an adapter."""
 
-    def no_onnx(name: str) -> Any:
-        raise ModuleNotFoundError(f"No module named {name!r}")
+    def no_onnx(_: bytes) -> Any:
+        raise ModuleNotFoundError("No module named 'onnx'")
 
     fitted = Strange().fit(X, X[:, 0])
     if missing == "onnx":
         monkeypatch.setattr("flour.sklearn.fallback._converted", lambda *_: b"")
-        monkeypatch.setattr("flour.sklearn.fallback.extension", no_onnx)
+        monkeypatch.setattr("flour.onnx.from_onnx", no_onnx)
     else:
         monkeypatch.setitem(sys.modules, "skl2onnx", None)
     with pytest.raises(FlourError, match=rf"{missing} is not installed.*pretzel-runtime\[onnx\]"):

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from flour.modules import load_onnx
-from flour.onnx.guards import guard
 from flour.onnx.registry import ADAPTERS
+from flour.sessions.guards import guard
 from tests.house import ROOT
 from tests.onnx_cases import OnnxCase, cases, imported, problem, refusal
 

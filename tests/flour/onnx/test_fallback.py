@@ -119,12 +119,9 @@ def test_a_classifier_of_another_class() -> None:
     np.testing.assert_allclose(made["probabilities"], fit.predict_proba(X), atol=1e-6)
 
 
-def test_without_a_sample_there_is_no_fallback() -> None:
+def test_no_sample_or_a_converter_that_is_wrong_is_refused() -> None:
     with pytest.raises(UnknownEstimator, match="Twice"):
         flour.from_sklearn(make_pipeline(StandardScaler(), Twice()).fit(X))
-
-
-def test_a_converter_that_is_wrong_is_refused() -> None:
     with pytest.raises(UnknownEstimator, match="answers another features"):
         flour.from_sklearn(make_pipeline(StandardScaler(), Twice(3.0)).fit(X), sample=X)
 

@@ -14,9 +14,9 @@ from onnx import helper, numpy_helper
 import runtime
 from flour.core.errors import FlourError, OpaqueFailed
 from flour.onnx import from_onnx
-from flour.onnx import proving as proving_module
-from flour.onnx.guards import guard
-from flour.onnx.proving import prove, proving
+from flour.sessions import proving as proving_module
+from flour.sessions.guards import guard
+from flour.sessions.proving import prove, proving
 from runtime.onnx import backend
 from tests.onnx_models import ml, model, node
 from tests.onnx_parts import black_in_the_middle

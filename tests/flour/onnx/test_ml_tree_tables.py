@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flour.onnx.errors import DamagedModel
-from flour.onnx.ml_tree_tables import DEEPEST, Forest, _levels, _walk, in_order, tables
+from flour.onnx.ml_tree_tables import DEEPEST, OnnxForest, _levels, _walk, in_order, tables
 
 
-def forest(yes: list[int], no: list[int], roots: list[int]) -> Forest:
+def forest(yes: list[int], no: list[int], roots: list[int]) -> OnnxForest:
     """Nodes that go somewhere; whatever they test."""
     count = len(yes)
     nothing = np.zeros(0, np.int64)
-    return Forest(
+    return OnnxForest(
         feature=np.arange(count) % 3,
         split=np.arange(count, dtype=np.float64),
         mode=np.zeros(count, np.int64),
@@ -30,7 +30,7 @@ def forest(yes: list[int], no: list[int], roots: list[int]) -> Forest:
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> Forest:
+def trees(draw: st.DrawFn) -> OnnxForest:
     """Any trees, their nodes and leaves numbered in any order; also a leaf alone."""
     yes: dict[int, int] = {}
     no: dict[int, int] = {}
@@ -55,7 +55,7 @@ def trees(draw: st.DrawFn) -> Forest:
 
 
 @given(trees())
-def test_levels_and_walking_agree(given: Forest) -> None:
+def test_levels_and_walking_agree(given: OnnxForest) -> None:
     assert _levels(given) is not None
     order = in_order(given).tolist()
     assert order == [*_walk(given)]

@@ -17,9 +17,9 @@ from flour.core.errors import OpaqueFailed, ParameterError
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
 from flour.onnx.model import NodeDef
-from flour.onnx.opaque import Part, keeps_rows_apart
+from flour.onnx.opaque import OpaquePart, keeps_rows_apart
 from flour.onnx.tensor import Tensor
-from flour.ops.opaque import Opaque, Wire
+from flour.ops.opaque import Opaque, PartWire
 from objectstore import Blob
 from oven import Plan
 from oven.errors import DamagedPlan
@@ -207,8 +207,8 @@ def gather(**fields: Any) -> Opaque:
     )
     made.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
     known = {
-        "reads": (Wire("i", "int64", (1, 1)),),
-        "leaves": (Wire("y", "float32", (1, 1)),),
+        "reads": (PartWire("i", "int64", (1, 1)),),
+        "leaves": (PartWire("y", "float32", (1, 1)),),
         "place": "Gather 'y'",
     }
     return Opaque(np.frombuffer(made.SerializeToString(), np.uint8), **{**known, **fields})
@@ -224,7 +224,7 @@ def test_what_onnxruntime_says_is_an_error_with_the_place() -> None:
 
 
 def test_an_answer_of_another_shape_is_an_error() -> None:
-    wrong = gather(leaves=(Wire("y", "float32", (1, 2)),))
+    wrong = gather(leaves=(PartWire("y", "float32", (1, 2)),))
     with pytest.raises(OpaqueFailed, match="another shape"):
         wrong(flour.vector("i", 1, "int64")).reference(np.array([[1]]))
 
@@ -239,7 +239,7 @@ def test_an_answer_of_another_shape_is_an_error() -> None:
         {"reads": (("i", "int64", (-1,), 0),)},
         {"reads": (("i", "int64", (1,), 3),)},
         {"reads": (("i", "tensor(int64)", (), 0),)},
-        {"leaves": (Wire("y", "float32", (1, 1)), Wire("y", "float32", (1, 1)))},
+        {"leaves": (PartWire("y", "float32", (1, 1)), PartWire("y", "float32", (1, 1)))},
     ],
 )
 def test_fields_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
@@ -257,8 +257,8 @@ def test_a_part_that_names_a_file_is_never_loaded(tmp_path: Path) -> None:
     made.graph.node.append(inner)
     op = Opaque(
         Blob.of(np.frombuffer(made.SerializeToString(), np.uint8)),
-        reads=(Wire("x", "float32", (1, 1)),),
-        leaves=(Wire("y", "float32", (1, 1)),),
+        reads=(PartWire("x", "float32", (1, 1)),),
+        leaves=(PartWire("y", "float32", (1, 1)),),
     )
     plan = oven.bake(op(flour.vector("x", 1, "float32")).named("y"))
     plan.save(tmp_path / "p.plan")
@@ -302,7 +302,7 @@ def test_a_vector_is_one_row_to_operators_of_models(
     )
     reads = {"x": Tensor(shape, "float32", 0)}
     model_def = import_model(black_in_the_middle()).model
-    assert keeps_rows_apart(Part(model_def, nodes, reads, {}, (names[-1],))) is apart
+    assert keeps_rows_apart(OpaquePart(model_def, nodes, reads, {}, (names[-1],))) is apart
 
 
 def test_what_is_sparse_goes_in_densely() -> None:

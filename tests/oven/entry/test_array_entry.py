@@ -32,10 +32,8 @@ def scores(dtype: str = "float64") -> Flow:
 
 def classifier(labels: list[Any], dtype: str = "float64") -> Flow:
     """Labels, probabilities and one score: a string or a number, a vector, a number."""
-    from flour.ops.structure import take
-
     made = scores(dtype)
-    label = take(labels)(made.arg_max())
+    label = made.arg_max().take(labels)
     return outputs(label=label, probabilities=made.softmax(), top=made.max())
 
 
@@ -54,11 +52,9 @@ def many_types() -> Flow:
 
 def twins() -> Flow:
     """Outputs that are the same value: vectors, numbers, strings and what they are numbered by."""
-    from flour.ops.structure import take
-
     made = scores()
     best, top, vector = made.arg_max(), made.max(), made.softmax()
-    names = take(["yes", "no", "né"])(best)
+    names = best.take(["yes", "no", "né"])
     return outputs(
         a=vector,
         b=names,
@@ -66,7 +62,7 @@ def twins() -> Flow:
         d=best,
         e=vector,
         f=top,
-        g=take(["a", "b", "c"])(best),
+        g=best.take(["a", "b", "c"]),
         h=vector,
     )
 

@@ -20,7 +20,6 @@ import flour
 import oven
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.language.flow import source
-from flour.ops.structure import take
 from oven.entry.columns_entry import COLUMN, FLAT
 from oven.plans.plan import Plan
 from tests.oven.entry.test_record_entry import Spiteful, Word, agree, answer, plan
@@ -58,7 +57,7 @@ def of_vectors() -> Plan:
         ["Graz", "Łódź", "🥨", "groß"], [0, 1, 0, 1], [0, 2, 4], [2, 2], [3, 3], [4, 4]
     )
     counts = text.lower().tokenize(r"\w+").word_ngrams(["bad", "good", "é"], 1, 1).to_dense()
-    label = take(["no", "né", "yes"])(x.arg_max())
+    label = x.arg_max().take(["no", "né", "yes"])
     sums = x.linear(np.ones((2, 3), "float32"), [])
     return oven.bake(
         flour.outputs(label=label, y=y + y, sums=sums, more=more + more, codes=codes, counts=counts)

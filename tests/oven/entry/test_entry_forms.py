@@ -20,7 +20,6 @@ from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
-from flour.ops.structure import take
 from oven.compiler import native, source_check
 from oven.entry import forms, generator
 from oven.entry.array_entry import around
@@ -41,7 +40,7 @@ def _vector(dtype: str) -> Flow:
     rng = np.random.default_rng(3)
     weights, bias = rng.normal(size=(3, 4)).astype(dtype), rng.normal(size=3).astype(dtype)
     made = source("x", Vector(4, dtype)).linear(weights, bias)
-    label = take(["no", "né", "yes"])(made.arg_max())
+    label = made.arg_max().take(["no", "né", "yes"])
     return flour.outputs(label=label, probabilities=made.softmax(), top=made.max())
 
 
@@ -58,7 +57,7 @@ def _review(x: Flow) -> Flow:
     words = ["bad", "good", "good day", "é", "한국"]
     counts = x.lower().tokenize(r"\w+").word_ngrams(words, 1, 2)
     scores = counts.linear(np.random.default_rng(0).normal(size=(2, 5)), [0.0, 0.5])
-    return flour.outputs(label=take(["no", "é"])(scores.arg_max()), scores=scores, top=scores.max())
+    return flour.outputs(label=scores.arg_max().take(["no", "é"]), scores=scores, top=scores.max())
 
 
 _KINDS: dict[str, Type] = {
@@ -82,7 +81,7 @@ def _record() -> Flow:
     mixed = x.columns(["age", "id", "size", "flag"]).linear(np.ones((2, 4)), [0.5, 1.0])
     cities = x.field("city").one_hot(["Graz", "Łódź", ""]).to_dense()
     sizes = x.field("größe").one_hot(["klein", "groß"]).to_dense()
-    label = take(["no", "né", "yes"])(cities.arg_max())
+    label = cities.arg_max().take(["no", "né", "yes"])
     return flour.outputs(label=label, both=cities.concat(sizes), mixed=mixed, **whole)
 
 

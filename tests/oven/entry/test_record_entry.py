@@ -19,7 +19,6 @@ from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar, Text, Type
 from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
-from flour.ops.structure import take
 from oven.entry.array_entry import around
 from oven.plans.plan import Plan
 
@@ -60,7 +59,7 @@ def program() -> Flow:
     made["flag"] = x.field("flag").cast("int8")
     cities = x.field("city").one_hot(["Graz", "Łódź", ""])
     sizes = x.field("größe").one_hot(["klein", "groß"])
-    label = take(["no", "né", "yes"])(cities.to_dense().arg_max())
+    label = cities.to_dense().arg_max().take(["no", "né", "yes"])
     best = x.field("age") + 1.0
     both = cities.concat(sizes).to_dense()
     return flour.outputs(label=label, both=both, best=best, **made)

@@ -17,7 +17,6 @@ from flour.core.errors import FlourError
 from flour.core.types import Record, Text
 from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
-from flour.ops.structure import take
 from oven.plans.plan import Plan
 from tests.oven.entry.test_array_entry import of_run, same, same_row
 
@@ -41,7 +40,7 @@ def program(x: Flow) -> Flow:
     counts = x.lower().tokenize(r"\w+").word_ngrams(WORDS, 1, 2)
     weights = np.random.default_rng(0).normal(size=(3, len(WORDS)))
     scores = counts.linear(weights, [0.0, 0.5, 0.1])
-    label = take(["yes", "no", "né"])(scores.arg_max())
+    label = scores.arg_max().take(["yes", "no", "né"])
     return flour.outputs(label=label, scores=scores, best=scores.max())
 
 

@@ -21,7 +21,7 @@ from flour.ops.elementwise import Add, Cast, Multiply
 from flour.ops.unary import Abs, Exp, Negate
 from oven.errors import RewriteError
 from oven.optimise.passes import PASSES, Pass
-from oven.optimise.pattern import Facts, Match, chain, hole, match, op, rest
+from oven.optimise.pattern import Match, ProgramFacts, chain, hole, match, op, rest
 from oven.optimise.rewrite import optimise, substitute, trace
 from oven.optimise.rule import APPROXIMATES, BITS, REASSOCIATES, Preserves, Rule
 from oven.optimise.rules import RULES
@@ -319,7 +319,7 @@ def test_a_hole_that_is_named_twice_is_one_node() -> None:
     x, y = vector(3), vector(3, name="y")
     pattern = op(type((x + y).node.op), name="sum")(hole("x"), hole("x"))
     for flow, fits in ((x + x, True), (x + y, False)):
-        facts = Facts([flow.node])
+        facts = ProgramFacts([flow.node])
         assert (match(pattern, flow.node, facts) is not None) is fits
 
 
@@ -327,7 +327,7 @@ def test_a_chain_takes_as_many_as_fit_and_a_rest_what_is_left() -> None:
     flow = vector(3).add([1.0]).multiply([2.0]).add([3.0]).concat(vector(1, name="y"))
     item = flow.node
     found = match(
-        op(type(item.op))(chain(Add, Multiply)(hole("x")), rest("more")), item, Facts([item])
+        op(type(item.op))(chain(Add, Multiply)(hole("x")), rest("more")), item, ProgramFacts([item])
     )
     assert found is not None
     assert [step.op.name for step in found.many("steps")] == ["Add", "Multiply", "Add"]
@@ -338,13 +338,13 @@ def test_a_chain_takes_as_many_as_fit_and_a_rest_what_is_left() -> None:
 
 def test_a_pattern_needs_as_many_inputs_as_it_names() -> None:
     item = vector(3).concat(vector(1, name="y")).node
-    assert match(op(type(item.op))(hole("x")), item, Facts([item])) is None
+    assert match(op(type(item.op))(hole("x")), item, ProgramFacts([item])) is None
 
 
 def test_facts_know_the_readers() -> None:
     x = vector(3)
     flow = outputs(a=x.abs(), b=x.abs().exp())
-    facts = Facts(list(flow.outputs.values()))
+    facts = ProgramFacts(list(flow.outputs.values()))
     assert facts.sole_reader(x.node) is x.abs().node
     assert facts.sole_reader(x.abs().node) is None, "an output has an unknown reader"
     assert facts.is_output(x.abs().node)

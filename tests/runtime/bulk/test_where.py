@@ -10,8 +10,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from runtime.bulk.files import Source
-from runtime.bulk.where import Where
+from runtime.bulk.files import FileSource
+from runtime.bulk.where import RowCondition
 from runtime.errors import BadCall
 
 ROWS = pa.record_batch(
@@ -43,13 +43,13 @@ ROWS = pa.record_batch(
     ],
 )
 def test_rows_are_selected(text: str, rows: list[int]) -> None:
-    found, places = Where(text).matching(ROWS)
+    found, places = RowCondition(text).matching(ROWS)
     assert found["odd name"].to_pylist() == [place + 1 for place in places] == rows
 
 
 def selected(text: str) -> object:
     """Return the rows that a condition selects, whose columns are checked before."""
-    where = Where(text)
+    where = RowCondition(text)
     where.check(ROWS.schema.names, "ROWS")
     return where.matching(ROWS)
 
@@ -82,9 +82,9 @@ def test_mistakes_are_told(text: str, said: str) -> None:
 def test_hints_for_folders_are_about_folders() -> None:
     """The values in paths are strings; a mistake about a column of the file is another one."""
     with pytest.raises(BadCall, match="the values of folders are strings"):
-        Where("city == 3").matching(ROWS, ["city"])
+        RowCondition("city == 3").matching(ROWS, ["city"])
     with pytest.raises(BadCall, match="of its own type"):
-        Where("city == 3").matching(ROWS, ["year"])
+        RowCondition("city == 3").matching(ROWS, ["year"])
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
@@ -98,8 +98,8 @@ def test_files_are_read_where_it_holds(tmp_path: Path, form: str) -> None:
             pq.write_table(table, path, row_group_size=30)
         else:
             pa.feather.write_feather(table, path)
-    where = Where("n >= 80 and m == 1 and part == '1' or n == 3")
-    read = Source(str(tmp_path), form, lambda names: names, 4, where)
+    where = RowCondition("n >= 80 and m == 1 and part == '1' or n == 3")
+    read = FileSource(str(tmp_path), form, lambda names: names, 4, where)
     wanted = [("0", 3), ("1", 3), *(("1", n) for n in range(81, 100, 2))]
     found: list[tuple[str, int]] = []
     lines: list[int] = []
@@ -129,6 +129,8 @@ def test_row_groups_in_which_it_cannot_hold_are_not_decoded(
         return batches(file, *rows, **how)
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", watched)
-    read = list(Source(str(path), "parquet", lambda names: names, 4, Where("n > 85")).read())
+    read = list(
+        FileSource(str(path), "parquet", lambda names: names, 4, RowCondition("n > 85")).read()
+    )
     assert decoded == [8, 9]
     assert [line for each in read for line in each.lines] == list(range(87, 101))

@@ -15,7 +15,7 @@ from oven.compiler import cache
 from oven.plans import background, carried
 from runtime import Runtime
 from runtime.cli import compiling
-from runtime.cli.output import Output
+from runtime.cli.output import CommandOutput
 from runtime.service.version import Compiling
 from tests.house import until
 from tests.oven.plans.test_background import ByHand, unseen
@@ -55,13 +55,13 @@ def told(
         def look() -> Compiling | None:
             return next(unknown, Compiling.of(runtime.versions().values()))
 
-        thread = compiling.follow(look, Output(as_json=as_json))
+        thread = compiling.follow(look, CommandOutput(as_json=as_json))
         if stream.isatty() and not as_json:
             until(lambda: "1 of 2 plans" in stream.getvalue())
         later.work()
         thread.join(60)
         assert not thread.is_alive()
-        compiling.follow(look, Output()).join(60)  # and now there is nothing to tell
+        compiling.follow(look, CommandOutput()).join(60)  # and now there is nothing to tell
     return stream.getvalue()
 
 

@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder
 import flour
 import oven
 from flour.core.types import Category, Scalar, Type
-from runtime.bulk.files import Source, parts_of, reads
+from runtime.bulk.files import FileSource, parts_of, reads
 from runtime.bulk.journal import Journal
 from runtime.cli.output import Rate
 from runtime.errors import OutputInUse
@@ -151,7 +151,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
 def test_wide_rows_are_decoded_few_at_a_time(tmp_path: Path, width: int) -> None:
     table = pa.table({f"c{at}": np.zeros(40_000 // width) for at in range(width)})
     pq.write_table(table, tmp_path / "rows.parquet", use_dictionary=False)
-    asked = Source(str(tmp_path / "rows.parquet"), "parquet", lambda names: names, 5)
+    asked = FileSource(str(tmp_path / "rows.parquet"), "parquet", lambda names: names, 5)
     sizes: list[int] = []
     decoded = pq.ParquetFile.iter_batches
 
@@ -168,7 +168,7 @@ def test_wide_rows_are_decoded_few_at_a_time(tmp_path: Path, width: int) -> None
 
 def test_only_what_is_read_is_read(tmp_path: Path) -> None:
     pq.write_table(numbers(10), tmp_path / "rows.parquet")
-    asked = Source(str(tmp_path / "rows.parquet"), "parquet", lambda names: names[1:3], 4)
+    asked = FileSource(str(tmp_path / "rows.parquet"), "parquet", lambda names: names[1:3], 4)
     assert asked.rows() == 10
     read = list(asked.read())
     assert [each.lines for each in read] == [range(1, 5), range(5, 9), range(9, 11)]
@@ -185,7 +185,7 @@ def test_batches_are_left_out(tmp_path: Path, form: str, skip: int) -> None:
             pq.write_table(table, path, row_group_size=30)
         else:
             pa.feather.write_feather(table, path)
-    read = Source(str(tmp_path), form, lambda names: names, 7).read(skip)
+    read = FileSource(str(tmp_path), form, lambda names: names, 7).read(skip)
     left = [value for each in read for value in each.batch["n"].to_pylist()]
     assert left == list(range(skip, 90))
 
@@ -200,7 +200,7 @@ def test_categories_stay_places_in_short_dictionaries(
     table = pa.table({"a": words, "b": words, "text": words, "id": np.arange(count)})
     pq.write_table(table, rows)
     ask = (str(rows), "parquet", lambda names: names, 4096, None, {"a", "b", "id", "other"})
-    types = [str(kind) for kind in next(iter(Source(*ask).read())).batch.schema.types]
+    types = [str(kind) for kind in next(iter(FileSource(*ask).read())).batch.schema.types]
     coded = "dictionary<values=string, indices=int32, ordered=0>" if distinct == 3 else "string"
     assert types == [coded, coded, "string", "int64"]
     held = {"a": ["word 0", "word 2", None], "b": ["word 2", "", None]}

@@ -287,7 +287,7 @@ def test_a_full_disk(
                 lambda self, batch: append(self, batch) if next(calls) < 5 else full(),
             )
         elif when == "end":
-            patch.setattr(files.Writer, "close", full)
+            patch.setattr(files.FileWriter, "close", full)
         else:
             patch.setattr(Path, "replace", full)
         ran = pretzel(*ask)
@@ -317,7 +317,7 @@ def test_a_journal_of_anything_else_is_not_gone_on_with(
     ask: tuple[object, ...] = ("predict", MODEL, "rows.parquet", "--output", "a.parquet")
     ask = (*ask, "--keep", "id", "--chunk", 50, "--on-error")
     with monkeypatch.context() as patch:
-        patch.setattr(files.Writer, "close", full)
+        patch.setattr(files.FileWriter, "close", full)
         if change == "format":
             patch.setattr(journal, "FORMAT", 1)
         assert pretzel(*ask, "null").code == 5

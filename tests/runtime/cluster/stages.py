@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from runtime.cluster.serving.autoscaling import Load, Scale
+from runtime.cluster.serving.autoscaling import ReplicaLoad, Scale
 from runtime.cluster.serving.bodies import Members, MemberState
 from runtime.cluster.serving.controller import Controller
 from runtime.cluster.serving.link import Address, Lease, Link
@@ -45,7 +45,7 @@ class Actor:
     def __init__(self, stage: Stage, number: int) -> None:
         self.stage, self.number, self.born = stage, number, stage.clock.now
         self.key = f"node{number % 2}/{os.getpid()}/{next(self._serials)}"
-        self.load = Load()
+        self.load = ReplicaLoad()
         self.names: dict[str, Any] = {}
         self.told: Members | None = None
         self.generation, self.running = -1, False

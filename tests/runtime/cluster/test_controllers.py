@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cluster.serving.autoscaling import Autoscaler, Load, Scale
+from runtime.cluster.serving.autoscaling import Autoscaler, ReplicaLoad, Scale
 from runtime.cluster.serving.link import Lease
 from runtime.cluster.serving.state import ClusterState
 from runtime.errors import ClusterError
@@ -134,11 +134,11 @@ def test_what_load_wants_outlives_controllers_and_absent_replicas(tmp_path: Path
         controller = on.start()
         controller.wake()
         on.settled(1)
-        on.actors[0].load = Load(waiting=15)
+        on.actors[0].load = ReplicaLoad(waiting=15)
         on.until(lambda: controller.wanted == 4, 0.5)
         on.settled(4)
         for each in on.actors.values():
-            each.load = Load(waiting=4)
+            each.load = ReplicaLoad(waiting=4)
         on.kill_controller()
         away = [each for each in on.actors.values() if each.number != 0]
         for each in away:
@@ -151,7 +151,7 @@ def test_what_load_wants_outlives_controllers_and_absent_replicas(tmp_path: Path
             each.apart = False
         on.settled(4)
         for each in on.actors.values():
-            each.load = Load()
+            each.load = ReplicaLoad()
         on.until(lambda: controller.wanted == 0, 2.0)
         on.until(lambda: not on.actors)
         on.kill_controller()
@@ -173,9 +173,9 @@ def test_a_cluster_without_replicas_has_none_with_the_next_controller(tmp_path: 
 def test_autoscaling_does_not_take_those_that_are_away_for_idle_ones() -> None:
     scaler = Autoscaler(Scale(1, 8, down_seconds=10.0))
     for now in range(100):
-        assert scaler.wanted(float(now), 4, [Load(waiting=1)], away=True) == 4
-    assert scaler.wanted(100.0, 4, [Load(waiting=1)] * 4) == 4
-    assert scaler.wanted(111.0, 4, [Load(waiting=1)] * 4) == 1
+        assert scaler.wanted(float(now), 4, [ReplicaLoad(waiting=1)], away=True) == 4
+    assert scaler.wanted(100.0, 4, [ReplicaLoad(waiting=1)] * 4) == 4
+    assert scaler.wanted(111.0, 4, [ReplicaLoad(waiting=1)] * 4) == 1
 
 
 def test_a_cluster_that_is_started_anew_or_beside_has_its_own_state(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from objectstore import Blob, FileStore
 from runtime import Runtime
 from runtime.cluster.serving import ClusterClient, Controller, Scale
-from runtime.cluster.serving.autoscaling import Autoscaler, Load
+from runtime.cluster.serving.autoscaling import Autoscaler, ReplicaLoad
 from runtime.cluster.serving.bodies import Homes, Members, MemberState
 from runtime.cluster.serving.front import Front
 from runtime.cluster.serving.haproxy import configuration
@@ -313,30 +313,31 @@ def test_to_zero_and_back_within_a_second(tmp_path: Path, folder: Path) -> None:
 
 def test_more_replicas_for_queues_processors_and_missed_deadlines() -> None:
     scale = Scale(1, 4, up_seconds=1.0, down_seconds=5.0)
-    for load in (Load(waiting=9), Load(busy=1.5)):
+    for load in (ReplicaLoad(waiting=9), ReplicaLoad(busy=1.5)):
         scaler, now = Autoscaler(scale), 0.0
         assert scaler.wanted(now, 1, [load]) == 1  # not at once
         assert scaler.wanted(now + 1.1, 1, [load]) == 3
-        assert scaler.wanted(now + 1.2, 3, [Load()] * 3) == 3
-        assert scaler.wanted(now + 7.0, 3, [Load()] * 3) == 1
+        assert scaler.wanted(now + 1.2, 3, [ReplicaLoad()] * 3) == 3
+        assert scaler.wanted(now + 7.0, 3, [ReplicaLoad()] * 3) == 1
     scaler = Autoscaler(scale)
-    scaler.wanted(0.0, 2, [Load(requests=100, missed=0)] * 2)
+    scaler.wanted(0.0, 2, [ReplicaLoad(requests=100, missed=0)] * 2)
     wanted = [
-        scaler.wanted(n / 2, 2, [Load(requests=200 * n, missed=9 * n)] * 2) for n in (1, 2, 3, 4)
+        scaler.wanted(n / 2, 2, [ReplicaLoad(requests=200 * n, missed=9 * n)] * 2)
+        for n in (1, 2, 3, 4)
     ]
     assert wanted[-1] == 3
-    assert Autoscaler(scale).wanted(0.0, 9, [Load(waiting=99)]) == 4
+    assert Autoscaler(scale).wanted(0.0, 9, [ReplicaLoad(waiting=99)]) == 4
 
 
 def test_none_without_requests_and_one_when_woken() -> None:
     scaler = Autoscaler(Scale(0, 2, zero_seconds=10.0, down_seconds=1.0))
     assert scaler.wanted(0.0, 1, []) == 1  # it starts
-    assert scaler.wanted(9.0, 1, [Load()]) == 1
-    assert scaler.wanted(10.0, 1, [Load()]) == 0
+    assert scaler.wanted(9.0, 1, [ReplicaLoad()]) == 1
+    assert scaler.wanted(10.0, 1, [ReplicaLoad()]) == 0
     assert scaler.wanted(11.0, 0, []) == 0
     scaler.woken(50.0)
     assert scaler.wanted(50.1, 1, []) == 1
-    assert scaler.wanted(59.0, 1, [Load()]) == 1
+    assert scaler.wanted(59.0, 1, [ReplicaLoad()]) == 1
     with pytest.raises(ClusterError, match="few to many"):
         Scale(3, 2)
 

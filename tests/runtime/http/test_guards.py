@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flour.core.errors import ParameterError
 from runtime.http.guard import guards
-from runtime.http.guard.guards import Crowd, Rates, Tokens
+from runtime.http.guard.guards import Crowd, Rates, TokenFile
 from runtime.http.wire.messages import Request
 
 ALICE, BOB = "a" * 20, "b" * 20
@@ -38,13 +38,13 @@ def file(tmp_path: Path) -> Path:
 
 class TestTokens:
     def test_known_clients_come_in(self, file: Path) -> None:
-        tokens = Tokens(file)
+        tokens = TokenFile(file)
         assert tokens(ask(token=ALICE)) is None
         assert tokens.client(ask(token=BOB)) == ("bob", True)
 
     @pytest.mark.parametrize("token", [None, "", "wrong", ALICE[:-1], ALICE + "a", "é" * 9])
     def test_others_stay_outside(self, file: Path, token: str | None) -> None:
-        refused = Tokens(file)(ask(token=token))
+        refused = TokenFile(file)(ask(token=token))
         assert refused is not None
         assert refused.status == 401
         assert dict(refused.headers) == {"WWW-Authenticate": "Bearer"}
@@ -53,41 +53,41 @@ class TestTokens:
 
     def test_a_pipe_is_not_waited_for(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(guards, "_CHECK_SECONDS", 0.0)
-        tokens = Tokens(file)
+        tokens = TokenFile(file)
         file.unlink()
         os.mkfifo(file)
         assert tokens(ask(token=ALICE)) is None, "the former tokens stay valid"
         with pytest.raises(ParameterError, match="not a file of tokens") as refused:
-            Tokens(file)
+            TokenFile(file)
         assert refused.value.found == "not a regular file"
 
     def test_two_clients_have_two_tokens(self, file: Path) -> None:
         file.write_text(f"alice {ALICE} predict\nbob {ALICE}\n")
         with pytest.raises(ParameterError, match="another client has this token") as refused:
-            Tokens(file)
+            TokenFile(file)
         assert (refused.value.where, refused.value.found) == (f"{file}:2", "bob")
 
     def test_other_schemes_are_not_known(self, file: Path) -> None:
         def said(what: str) -> Request:
             return Request("GET", "/v2/models", "", {b"authorization": what.encode()}, b"")
 
-        assert Tokens(file)(said(f"Basic {ALICE}")) is not None
-        assert Tokens(file)(said(f"bearer   {ALICE} ")) is None
+        assert TokenFile(file)(said(f"Basic {ALICE}")) is not None
+        assert TokenFile(file)(said(f"bearer   {ALICE} ")) is None
 
     def test_health_is_open(self, file: Path) -> None:
-        tokens = Tokens(file)
+        tokens = TokenFile(file)
         for path in ("/v2/health/live", "/v2/health/ready/"):
             assert tokens(ask(path)) is None
         assert tokens(ask("/v2/health/live/../models")) is not None
 
     def test_anonymous_clients_where_they_may(self, file: Path) -> None:
-        tokens = Tokens(file, required=False)
+        tokens = TokenFile(file, required=False)
         assert tokens(ask()) is None
         assert tokens.client(ask()) == ("10.0.0.1", False)
         assert tokens(ask(token="wrong")) is not None
 
     def test_a_new_file_counts(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        tokens = Tokens(file)
+        tokens = TokenFile(file)
         now = monotonic()
         monkeypatch.setattr(guards, "monotonic", lambda: now + 10)
         new = file.with_name("new")
@@ -99,7 +99,7 @@ class TestTokens:
     def test_a_damaged_file_changes_nothing(
         self, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        tokens = Tokens(file)
+        tokens = TokenFile(file)
         now = monotonic()
         monkeypatch.setattr(guards, "monotonic", lambda: now + 10)
         file.write_bytes(b"\xff\xfe")
@@ -115,10 +115,10 @@ class TestTokens:
         path = tmp_path / "tokens"
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         with pytest.raises(ParameterError) as caught:
-            Tokens(path)
+            TokenFile(path)
         assert ALICE not in str(caught.value)
         with pytest.raises(ParameterError, match="cannot be read"):
-            Tokens(tmp_path / "none")
+            TokenFile(tmp_path / "none")
 
 
 class Clock:
@@ -132,7 +132,7 @@ class Clock:
 class TestRates:
     def test_the_known_may_ask_more(self, file: Path) -> None:
         clock = Clock()
-        rates = Rates(Tokens(file).client, anonymous=2, known=10, clock=clock)
+        rates = Rates(TokenFile(file).client, anonymous=2, known=10, clock=clock)
         assert [rates(ask()) is None for _ in range(3)] == [True, True, False]
         assert [rates(ask(token=ALICE)) is None for _ in range(11)] == [True] * 10 + [False]
         assert rates(ask(token=BOB)) is None

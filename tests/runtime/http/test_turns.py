@@ -12,7 +12,7 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
-from runtime.http.guard.turns import Turns
+from runtime.http.guard.turns import ClientTurns
 from runtime.http.wire.messages import TIMEOUT_HEADER, Request
 from scheduler import DeadlineExceeded, Overloaded
 from tests.runtime.http.client import Client
@@ -30,7 +30,7 @@ class Work:
     """Requests at work in turns: who began, in order, and how many there were at once."""
 
     def __init__(self, at_once: int) -> None:
-        self.turns = Turns(at_once)
+        self.turns = ClientTurns(at_once)
         self.began: list[str] = []
         self.now = self.most = 0
 
@@ -119,7 +119,7 @@ def server() -> Iterator[Server]:
 
 
 def test_over_http_a_refusal_says_when_to_come_again(server: Server) -> None:
-    server.service._turns = Turns(1)
+    server.service._turns = ClientTurns(1)
     server.service._turns._rates["/predict/shift"] = 1.0  # seconds for a byte
     server.service._turns._free = 0  # another is at work
     body = json.dumps(np.zeros((60_000, 4)).tolist()).encode()

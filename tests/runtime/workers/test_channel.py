@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from flour.core.errors import ParameterError
 from runtime.errors import ChannelClosed
-from runtime.workers.channel import Channel, Refused
+from runtime.workers.channel import Channel, RemoteError
 from runtime.workers.mirror import WorkerPeers
 from runtime.workers.supervisor import gathered
 
@@ -68,13 +68,13 @@ def test_errors_come_with_all_they_say() -> None:
         raise RuntimeError("inner affairs of /etc/secret")
 
     with pair(refuse) as (one, _, _):
-        with pytest.raises(Refused, match=r"no such thing") as caught:
+        with pytest.raises(RemoteError, match=r"no such thing") as caught:
             one.ask("ours").result(60)
         found = caught.value
         assert (found.kind, found.where, found.found, found.hint) == (
             *("ParameterError", "here", "3", "try 4"),
         )
-        with pytest.raises(Refused) as hidden:
+        with pytest.raises(RemoteError) as hidden:
             one.ask("theirs").result(60)
         assert "secret" not in str(hidden.value)
 

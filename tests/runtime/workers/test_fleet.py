@@ -14,9 +14,9 @@ import pytest
 from runtime import Runtime
 from runtime.errors import ChannelClosed, NotInStep, Rejected, UnknownEndpoint
 from runtime.http.wire.interfaces import ModelState
-from runtime.workers.channel import Refused
+from runtime.workers.channel import RemoteError
 from runtime.workers.fleet import Fleet, Member
-from runtime.workers.replica import Replica
+from runtime.workers.replica import ChangeFollower
 from tests.runtime.plans import offset_of
 from tests.runtime.repository.folders import save_plan
 
@@ -27,7 +27,7 @@ class Line:
     """A worker without a process: follows at once, unless it is told to lose a message."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.runtime, self.replica = runtime, Replica(runtime)
+        self.runtime, self.replica = runtime, ChangeFollower(runtime)
         self.deaf = self.dead = False
         self.asked: list[str] = []
 
@@ -41,7 +41,7 @@ class Line:
                 self._follow(kind, json.loads(json.dumps(body)))  # as it comes through a channel
                 made.set_result(None)
             except Exception as problem:  # noqa: BLE001 (it is the asker's answer)
-                made.set_exception(Refused(type(problem).__name__, {"what": str(problem)}))
+                made.set_exception(RemoteError(type(problem).__name__, {"what": str(problem)}))
         return made
 
     def _follow(self, kind: str, body: Any) -> None:
@@ -146,7 +146,7 @@ def test_a_gap_is_noticed(plans: list[Path]) -> None:
             fleet.settle(0.01)
         line.deaf = False
         fleet.register("b", plans[2], "1")
-        assert isinstance(member.last and member.last.exception(), Refused)
+        assert isinstance(member.last and member.last.exception(), RemoteError)
         assert set(line.has()) == {"a", "b"}  # what was tried is there, what was missed is not
         fleet.again(member)
         assert set(line.has()) == {"b"}
@@ -159,7 +159,7 @@ def test_a_plan_that_cannot_be_loaded_reaches_nobody(plans: list[Path], tmp_path
         first, second = Line(one), Line(two)
         joined(fleet, first, second)
         fleet.register("a", plans[1], "1")
-        with pytest.raises(Refused, match="cannot load this"):
+        with pytest.raises(RemoteError, match="cannot load this"):
             fleet.register("a", tmp_path / "nothing.pretzel", "1", replace=True)
         assert first.has() == second.has() == {"a": ("1", {"1": 1.0})}
         assert second.asked.count("change") == 1

@@ -15,7 +15,7 @@ from runtime.workers.slot import (
     QUIET_SECONDS,
     SHORT_LIFE,
     Backoff,
-    Slot,
+    WorkerSlot,
 )
 
 
@@ -35,13 +35,13 @@ def changes() -> list[bool]:
 
 
 @pytest.fixture
-def slot(changes: list[bool]) -> Slot:
+def slot(changes: list[bool]) -> WorkerSlot:
     """A slot whose process takes requests."""
 
     def changed() -> None:
         changes.append(made.ready.is_set())
 
-    made = Slot(
+    made = WorkerSlot(
         0,
         Fleet(),
         [],
@@ -74,7 +74,7 @@ def test_those_that_lived_shortly_are_replaced_more_and_more_slowly() -> None:
     ],
 )
 def test_one_that_is_silent_gets_no_requests_and_is_killed_at_last(
-    slot: Slot, changes: list[bool], seconds: float, killed: int, *, ready: bool
+    slot: WorkerSlot, changes: list[bool], seconds: float, killed: int, *, ready: bool
 ) -> None:
     process: Any = Process()
     slot._unanswered(process, seconds)

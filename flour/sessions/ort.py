@@ -15,31 +15,38 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import OpaqueFailed
 from flour.data.coerce import WHOLE_DTYPES
-from flour.onnx.guards import guard
-from flour.onnx.proving import prove
-from flour.ops.opaque import Opaque
+from flour.sessions.guards import guard
+from flour.sessions.proving import prove
 
 #: The log level of onnxruntime: nothing below fatal, as its errors are raised anyway.
 _FATAL = 4
 
 
-class Held:
-    """A session that is opened at its first run, once for all threads."""
+class LateSession:
+    """A session of a part of a model that is opened at its first run, once for all threads.
 
-    def __init__(self, op: Opaque) -> None:
+    `reads` and `leaves` are its inputs and outputs by name, with the names of their types.
+    """
+
+    def __init__(
+        self,
+        model: NDArray[Any],
+        place: str,
+        reads: Mapping[str, str],
+        leaves: Mapping[str, str],
+        constants: Mapping[str, NDArray[Any]],
+    ) -> None:
         self._lock = threading.Lock()
-        self._op = op
+        self._model, self._place = model, place
         self._session: Any = None
         self._short: Any = None
-        self._constants = {
-            name: blob.array for name, blob in zip(op.names, op.weights, strict=True)
-        }
-        self._reads = tuple(wire.name for wire in op.inputs)
-        self._leaves = [wire.name for wire in op.outputs]
-        self._foreign = any(is_foreign(wire.kind) for wire in (*op.inputs, *op.outputs))
+        self._constants = constants
+        self._reads, self._leaves = tuple(reads), list(leaves)
+        self._foreign = any(map(is_foreign, (*reads.values(), *leaves.values())))
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The outputs for these inputs, or OpaqueFailed."""
@@ -58,7 +65,7 @@ class Held:
             try:
                 results = run(names, feed)
             except Exception as problem:
-                raise failure("onnxruntime cannot run", problem, self._op.place) from problem
+                raise failure("onnxruntime cannot run", problem, self._place) from problem
         return results
 
     def _open(self) -> Any:
@@ -73,11 +80,9 @@ class Held:
             return self._session
 
     def _load(self) -> Any:
-        op = self._op
-        data = op.model.array.tobytes()
-        inputs = {*self._reads, *self._constants}
-        check(data, inputs, set(self._leaves), op.place)
-        return session(data, op.place)
+        data = self._model.tobytes()
+        check(data, {*self._reads, *self._constants}, set(self._leaves), self._place)
+        return session(data, self._place)
 
 
 # --- types that numpy does not have ---------------------------------------------------------------

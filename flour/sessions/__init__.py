@@ -1,0 +1,1 @@
+"""Sessions of onnxruntime, for the parts of models that have no native code."""
