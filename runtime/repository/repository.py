@@ -29,7 +29,7 @@ from runtime.repository.registry import Registry, RoutedRegistry
 from runtime.repository.route_files import RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
-from runtime.service.engines import are_modules
+from runtime.service.engines import are_modules, check_modules
 from runtime.service.private import redacted
 
 QUIET_SECONDS = 1.0
@@ -109,6 +109,9 @@ class Repository(Closing):
         called with each event, on the thread where it happens; `on_line` with each line that the
         other process prints, which otherwise goes to standard error.
         """
+        if not are_modules(allow_python):
+            raise BadConfig("allow_python is a list of modules", found=repr(allow_python)[:80])
+        trust = Trust(trust_pickle, check_modules(allow_python))
         self._staging = Staging(staging, trust_code=trust_code)
         self.folder = folder_of(path, self._staging.directory, max_bytes=max_bytes)
         self.folder.check()
@@ -116,9 +119,6 @@ class Repository(Closing):
         self._unload_removed = unload_removed
         self._quiet_seconds, self._clock = quiet_seconds, clock
         self._on_event = on_event or (lambda _: None)
-        if not are_modules(allow_python):
-            raise BadConfig("allow_python is a list of modules", found=repr(allow_python)[:80])
-        trust = Trust(trust_pickle, tuple(allow_python))
         folder, staged = self.folder, self._staging
         self._importer: ModelImporter = (
             IsolatedImporter(folder, staged, trust, exact=exact, on_line=on_line)

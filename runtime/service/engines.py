@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from importlib.util import find_spec
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from flour.core.errors import check_values, is_count, is_number
+from flour.core.errors import ParameterError, check_values, is_count, is_number
 from flour.core.sparse import Sparse
 from flour.data.batch import Batch
 from oven import Plan
@@ -152,6 +154,23 @@ class _Once:
 def are_modules(names: object) -> bool:
     """Return whether this is a list of names of modules."""
     return isinstance(names, list | tuple) and all(isinstance(n, str) and n for n in names)
+
+
+def check_modules(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, if their modules are here; none is imported, except the packages above it."""
+    for name in names:
+        try:
+            missing = "" if name in sys.modules or find_spec(name) else "it is not found"
+        except Exception as problem:  # noqa: BLE001 (the code of a package above it)
+            missing = f"{type(problem).__name__}: {problem}"[:160]
+        if missing:
+            raise ParameterError(
+                "there is no such module to take coroutines from",
+                where=f"allow_python={name}"[:100],
+                found=missing,
+                hint="install it, or name its directory in PYTHONPATH",
+            )
+    return tuple(names)
 
 
 def check_options(

@@ -118,7 +118,7 @@ def test_only_what_the_module_has_is_found(
 
 def test_modules_that_are_not_named_are_not_imported(tmp_path: Path, module: str) -> None:
     path = written(tmp_path, f"{module}:load")
-    for allowed in ((), ["json"], [module + "x"]):
+    for allowed in ((), ["json"]):
         with Runtime(executors=1, allow_python=allowed) as runtime:
             with pytest.raises(PythonRefused, match="not allowed") as refused:
                 runtime.register("sizes", path)
@@ -129,6 +129,25 @@ def test_modules_that_are_not_named_are_not_imported(tmp_path: Path, module: str
             make(allow_python=module)
     with pytest.raises(FlourError, match="list of modules"):
         Repository(tmp_path / "models", Fleet(), allow_python=module)
+
+
+@pytest.mark.parametrize("name", ["shop_features_gone", "json.gone", "gone.features", "json.tool.x"])
+def test_a_module_that_is_not_here_is_refused_at_the_start(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models").mkdir()
+    makers = (
+        lambda: Runtime(allow_python=["json", name]),
+        lambda: Repository(tmp_path / "models", Fleet(), allow_python=[name]),
+    )
+    for make in makers:
+        with pytest.raises(FlourError, match="no such module") as refused:
+            make()
+        assert f"allow_python={name}" in str(refused.value)
+    for workers in "12":
+        command = ["serve", str(tmp_path / "models"), "--port", "0", "--workers", workers]
+        assert main([*command, "--allow-python", name])
+        assert f"allow_python={name}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("apart", [False, True])
