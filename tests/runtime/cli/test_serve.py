@@ -21,6 +21,7 @@ from runtime.cli.serving import server_settings
 from tests.house import ROOT, until
 from tests.runtime.cli.conftest import Pretzel
 from tests.runtime.repository.folders import age, save_plan
+from tests.runtime.repository.test_graph_folders import graph, model
 
 
 def asked(url: str, body: object = None) -> Any:
@@ -107,6 +108,16 @@ def test_strict_ends_where_something_is_wrong(pretzel: Pretzel, tmp_path: Path) 
     assert ran.code == 1
     assert "refused broken@1" in ran.err
     assert "1 of 1 models cannot be loaded" in ran.err
+
+
+def test_a_graph_that_no_worker_can_link_is_told_of(pretzel: Pretzel, tmp_path: Path) -> None:
+    """The process above them has loaded its file, and links nothing."""
+    graph(tmp_path, "a", "b", 1)
+    model(tmp_path / "b.pretzel", 1000, "y")
+    ran = pretzel("serve", tmp_path, "--strict", "--port", "0", "--workers", "2")
+    assert ran.code == 1
+    assert "refused a@1: worker 0, 1 of 2 lacks it: model 'b' needs x, y" in ran.err
+    assert "1 of 2 models cannot be loaded" in ran.err
 
 
 def test_a_port_that_is_taken(pretzel: Pretzel, server: tuple[object, str], tmp_path: Path) -> None:
