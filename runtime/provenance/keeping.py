@@ -30,7 +30,7 @@ from flour.data.batch import Batch
 from flour.data.coerce import coerce
 from flour.data.frames import frame_columns
 from objectstore import Closing
-from objectstore.atomic import write_file
+from objectstore.atomic import unwritable, write_file
 from runtime.errors import BadCall
 from runtime.provenance.log import AnswerLog
 from runtime.provenance.values import content_of, id_of, packed
@@ -111,6 +111,9 @@ class AnswerKeeper(Closing):
             ("rotate", rotate, is_number(rotate) and rotate, "seconds"),
         )
         check_values(options, "answers cannot be kept like this", name)
+        if problem := unwritable(Path(folder)):
+            hint = "a folder that can be written"
+            raise BadCall("answers cannot be kept here", where=str(folder), found=problem, hint=hint)
         if runtime.keeper(name) is not None:
             raise BadCall(
                 "answers of this endpoint are kept already",
