@@ -26,7 +26,7 @@ from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_
 from runtime.repository.object_storage import folder_of
 from runtime.repository.preparing import LocalImporter, ModelImporter, Trust
 from runtime.repository.registry import Registry, RoutedRegistry
-from runtime.repository.route_files import RouteFiles
+from runtime.repository.route_files import FILE, RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
 from runtime.service.engines import are_modules, check_modules
@@ -154,9 +154,12 @@ class Repository(Closing):
         """All versions, loaded or not; the same object until one of them changes."""
         with self._table:
             if self._index is None:
+                reasons = {} if self._routes is None else self._routes.reasons
+                routes = {n: f"{n}/{FILE} is not followed: {why}" for n, why in reasons.items() if why}
                 lines = [
                     ModelState(
-                        *(name, version, entry.state, entry.reason, name not in self._held),
+                        *(name, version, entry.state, entry.reason or routes.get(name, "")),
+                        name not in self._held,
                         refused=entry.state == UNAVAILABLE and entry.staged is None,
                     )
                     for (name, version), entry in self._entries.items()
@@ -256,10 +259,15 @@ class Repository(Closing):
         """Take over routes that are written in the folder."""
         if self._routes is None:
             return []
-        return [
+        before = dict(self._routes.reasons)
+        events = [
             self._emit("refused" if reason else "routed", _Address(name, ""), reason)
             for name, reason in self._routes.follow(only)
         ]
+        if before != self._routes.reasons:
+            with self._table:
+                self._index = None
+        return events
 
     def _load_group(self, models: Sequence[Model], *, patient: bool) -> list[Event]:
         """Load models that have changed; graphs again once others are there: they may need them."""
