@@ -357,7 +357,7 @@ def _check_coroutine(call: Any, count: int) -> None:
     inside = inspect.unwrap(call)
     while isinstance(inside, partial):
         inside = inspect.unwrap(inside.func)
-    tells = [inside, getattr(type(inside), "__call__", None)]
+    tells = [inside, vars(type(inside)).get("__call__")]
     # `_is_coroutine` is how Cython marks coroutine functions.
     marked = any(getattr(f, "_is_coroutine", False) for f in tells)
     if not marked and not any(map(inspect.iscoroutinefunction, tells)):

@@ -159,7 +159,8 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Output)
         )
         with until_signal() as ended, supervisor:
             for address, reason in (lacking := supervisor.lacking()).items():
-                tell(Event("refused", *address.split("@"), where="", reason=reason))
+                name, _, version = address.partition("@")
+                tell(Event("refused", name, version, "", reason))
             _check_strict(len(lacking), repository, options)
             _follow(repository, options)
             _listening(supervisor.url, fleet.count, options.workers, out)

@@ -47,9 +47,7 @@ class Linked:
 class Links:
     """The graphs of a runtime."""
 
-    def __init__(
-        self, take: Take, others: Callable[[str], list[str]], threads: Threads
-    ) -> None:
+    def __init__(self, take: Take, others: Callable[[str], list[str]], threads: Threads) -> None:
         """`others` has the other versions of a name, in the order in which they are tried."""
         self._take, self._others = take, others
         self._loop, self._threads = LoopThread(), threads
@@ -76,9 +74,11 @@ class Links:
             written = _linked(graph, lambda address: found[address][2].flow)
         except FlourError as problem:
             found, written = self._with_others(graph, [*found], problem)
-            made.problem = f"{problem.what}; it goes on with {', '.join(v[0] for v in found.values())}"
+            made.problem = (
+                f"{problem.what}; it goes on with {', '.join(v[0] for v in found.values())}"
+            )
         made.uses = {address: version[0] for address, version in found.items()}
-        made.tried = {version[0]: version[1] for version in found.values()} | made.tried
+        made.tried.update({v[0]: v[1] for v in found.values() if v[0] not in made.tried})
         written = without_unread(written)
         optimised = _linked(graph, lambda address: found[address][2].optimised)
         optimised = optimised.retype(**written.inputs())
@@ -95,8 +95,9 @@ class Links:
         choices = product(*([each, *self._others(each)] for each in names))
         for chosen in islice(choices, 1, MOST_TRIED):
             found = {name: self._take(each) for name, each in zip(names, chosen, strict=True)}
+            flows: dict[str, Flow] = {name: version[2].flow for name, version in found.items()}
             with suppress(FlourError):
-                return found, _linked(graph, lambda name, found=found: found[name][2].flow)
+                return found, _linked(graph, flows.__getitem__)
         raise problem
 
     def _reaches(self, address: str, name: str, seen: set[str]) -> bool:

@@ -113,7 +113,9 @@ class AnswerKeeper(Closing):
         check_values(options, "answers cannot be kept like this", name)
         if problem := unwritable(Path(folder)):
             hint = "a folder that can be written"
-            raise BadCall("answers cannot be kept here", where=str(folder), found=problem, hint=hint)
+            raise BadCall(
+                "answers cannot be kept here", where=str(folder), found=problem, hint=hint
+            )
         if runtime.keeper(name) is not None:
             raise BadCall(
                 "answers of this endpoint are kept already",

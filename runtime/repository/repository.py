@@ -155,7 +155,9 @@ class Repository(Closing):
         with self._table:
             if self._index is None:
                 reasons = {} if self._routes is None else self._routes.reasons
-                routes = {n: f"{n}/{FILE} is not followed: {why}" for n, why in reasons.items() if why}
+                routes = {
+                    n: f"{n}/{FILE} is not followed: {why}" for n, why in reasons.items() if why
+                }
                 lines = [
                     ModelState(
                         *(name, version, entry.state, entry.reason or routes.get(name, "")),

@@ -198,6 +198,9 @@ class Engines:
         rules: QueueRules | None = None,
         inline_limit: int | None = None,
     ) -> None:
+        fits = inline_limit is None or is_count(inline_limit)
+        told = [("inline_limit", inline_limit, fits, "callers, or None")]
+        check_values(told, "a runtime cannot have such an option", "Runtime")
         self._costs = costs
         self.executors = cores() if executors is None else executors
         self._rules = rules or RULES

@@ -164,8 +164,8 @@ class Experiments:
         it. A segment is a value of a column of the champion's.
         """
         champion = self._endpoints.champions.get(name)
-        known = {segment} if champion is None else column_names(champion.inputs)
-        if segment is not None and segment not in known:
+        known = set[str]() if champion is None else column_names(champion.inputs)
+        if champion is not None and segment is not None and segment not in known:
             raise BadCall(
                 f"there is no column {segment!r} to compare by",
                 where=name,

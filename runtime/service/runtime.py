@@ -129,7 +129,7 @@ class Runtime(RoutedEndpoints):
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         plan, written = (plan, None) if path else self._memory.mapped(plan, background=background)
         notes = self._graphs.notes(linked, plan, notes)
-        model = ModelVersion(name, number, plan, reserved=int(reserve), notes=notes)
+        model = ModelVersion(name, number, plan, reserved=reserve, notes=notes)
         model.residence.path = path
         if written is not None:
             self._memory.own(model, written)

@@ -18,6 +18,8 @@ import pytest
 
 from runtime.cli.errors import CommandError
 from runtime.cli.serving import server_settings
+from runtime.cluster.serving import Scale
+from runtime.errors import ClusterError
 from tests.house import ROOT, until
 from tests.runtime.cli.conftest import Pretzel
 from tests.runtime.repository.folders import age, save_plan
@@ -158,6 +160,15 @@ def test_seconds_of_the_commands_are_finite(text: str, pretzel: Pretzel) -> None
         ran = pretzel(command, *["up"] * (command == "cluster"), "x", f"{option}={text}")
         assert ran.code == 2
         assert f"{text!r} is not a number from 0" in ran.err
+
+
+def test_counts_of_the_commands_have_no_fractions(pretzel: Pretzel) -> None:
+    for option in ("--memory", "--workers", "--executors", "--port", "--set=max_body"):
+        ran = pretzel("serve", "x", f"{option}=1.5")
+        assert ran.code == 2
+        assert "1.5" in ran.err
+    with pytest.raises(ClusterError, match="number of replicas"):
+        Scale(1.5, 3)  # type: ignore[arg-type]  # what is refused
 
 
 @pytest.mark.parametrize(

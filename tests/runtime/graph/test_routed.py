@@ -311,8 +311,24 @@ def test_a_function_that_is_no_coroutine_is_refused_at_the_authors_line() -> Non
         async def __call__(self, age: float) -> list[float]:
             return [age, 1.0]
 
-    builtins = (os.system, time.sleep, partial(time.sleep), len, dict, {}.get, str.upper)
-    for wrong in (blocks, Store, Store().load, partial(blocks, 1.0), [soon, blocks], None, *builtins):
+    builtins: tuple[Any, ...] = (
+        os.system,
+        time.sleep,
+        partial(time.sleep),
+        len,
+        dict,
+        {}.get,
+        str.upper,
+    )
+    for wrong in (
+        blocks,
+        Store,
+        Store().load,
+        partial(blocks, 1.0),
+        [soon, blocks],
+        None,
+        *builtins,
+    ):
         with pytest.raises(flour.FlourError, match="not written with async def") as caught:
             fetched(wrong)
         assert "test_routed.py" in str(caught.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,9 +174,9 @@ def test_a_graph_keeps_the_last_version_that_fits_in_every_process(place: Place)
     with Runtime(executors=1) as other, Repository(place.folder, other) as restarted:
         restarted.load_all()
         for runtime in (place.runtime, other):
-            until(lambda r=runtime: (facts := r.graph("a")) and facts.problem)  # type: ignore[misc]  # a loop's
+            until(partial(_problem, runtime))
             assert runtime.predict("a", ROW)["value"] == [2001.0]
-            assert runtime.graph("a").problem.endswith("; it goes on with b@2")
+            assert _problem(runtime).endswith("; it goes on with b@2")
         with Server(other, ServerSettings(port=0), repository=restarted) as server:
             (line, *_) = Client(server.port).post("/v2/repository/index", {}).json
         assert line["state"] == "READY"
@@ -186,7 +187,13 @@ def test_a_graph_keeps_the_last_version_that_fits_in_every_process(place: Place)
     model(place.folder / "b" / "5" / "m.pretzel", 6000.0)
     place.poll()
     until(lambda: place.value("a") == 6001)
-    assert not place.runtime.graph("a").problem
+    assert not _problem(place.runtime)
+
+
+def _problem(runtime: Runtime) -> str:
+    facts = runtime.graph("a")
+    assert facts is not None
+    return facts.problem
 
 
 def test_a_worker_that_comes_has_all_before_it_takes_requests(tmp_path: Path) -> None:

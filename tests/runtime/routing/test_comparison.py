@@ -134,7 +134,11 @@ def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
         runtime.route("m", "m@1", shadow="m@3")
         comparison = runtime.compare("m")
         assert "no shadow was asked" in str(comparison)
-        for wrong, hint in (("x2", r"columns: X(.|\n)*did you mean 'X'"), ("nope", "columns: X"), (5, "5")):
+        for wrong, hint in (
+            ("x2", r"columns: X(.|\n)*did you mean 'X'"),
+            ("nope", "columns: X"),
+            (5, "5"),
+        ):
             with pytest.raises(BadCall, match=hint):
                 runtime.compare("m", segment=wrong)  # type: ignore[arg-type]  # what is refused
         runtime.predict("m", row)
