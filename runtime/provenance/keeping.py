@@ -95,8 +95,9 @@ class AnswerKeeper(Closing):
         rotate: float = 86400.0,
     ) -> None:
         known = column_names(runtime.find(name).inputs)
+        place = isinstance(folder, str | Path)
         options = (
-            ("folder", folder, isinstance(folder, str | Path), "a directory"),
+            ("folder", folder, place and not unwritable(Path(folder)), "a directory to write in"),
             ("inputs", inputs, isinstance(inputs, bool), "True or False"),
             ("sample", sample, is_number(sample) and 0 < sample <= 1, "a share of calls"),
             ("most_bytes", most_bytes, is_number(most_bytes) and most_bytes, "bytes of all files"),
@@ -111,11 +112,6 @@ class AnswerKeeper(Closing):
             ("rotate", rotate, is_number(rotate) and rotate, "seconds"),
         )
         check_values(options, "answers cannot be kept like this", name)
-        if problem := unwritable(Path(folder)):
-            hint = "a folder that can be written"
-            raise BadCall(
-                "answers cannot be kept here", where=str(folder), found=problem, hint=hint
-            )
         if runtime.keeper(name) is not None:
             raise BadCall(
                 "answers of this endpoint are kept already",

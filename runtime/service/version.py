@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 INLINE_BYTES = 1 << 20
 INLINE_SECONDS = 50e-6
 #: Notes that are numbers, for front ends: seconds, and counts.
-_SECONDS = ("batch_wait", "batch_objective")
-_NUMBERS = (*_SECONDS, "batch_rows", "cache_bytes")
+_NUMBERS = dict.fromkeys(("batch_wait", "batch_objective"), is_number)
+_NUMBERS |= dict.fromkeys(("batch_rows", "cache_bytes"), is_count)
 #: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
 #: what is due, is a fifth of such a call.
 COARSE_SECONDS = 20e-6
@@ -179,13 +179,8 @@ class ModelVersion:
         self.reserved = int(reserved)
         #: For front ends; see Runtime.register.
         self.notes: Mapping[str, object] = dict(notes or {})
-        told = [
-            (name, value, is_number(value), "a number, 0 or more")
-            if name in _SECONDS
-            else (name, value, is_count(value), "an integer, 0 or more")
-            for name, value in self.notes.items()
-            if name in _NUMBERS
-        ]
+        numbers = [(name, self.notes[name]) for name in _NUMBERS if name in self.notes]
+        told = ((n, v, _NUMBERS[n](v), "0 or more, and whole if it counts") for n, v in numbers)
         check_values(told, "a note is not of its type", self.owner, BadRegistration)
         #: Columns whose values are not to be seen, by its own notes and by those of all versions
         #: that are registered under its name; see runtime.service.private.
