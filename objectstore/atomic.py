@@ -56,6 +56,18 @@ def make_directory(path: Path, *, durable: bool = True) -> None:
             _sync_directory(path.parent)
 
 
+def unwritable(directory: Path) -> str:
+    """Why no file can be written in a directory, which is made if it is not there; else empty."""
+    from tempfile import TemporaryFile  # most programs write no such directory
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=directory).close()
+    except OSError as problem:
+        return problem.strerror or type(problem).__name__
+    return ""
+
+
 def _try_to_write(path: Path, chunks: Sequence[Chunk], *, durable: bool) -> bool:
     temporary = path.parent / f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

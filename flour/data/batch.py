@@ -296,8 +296,10 @@ def read_batch(inputs: Mapping[str, Type], data: object) -> Batch:
 
 
 def is_value(value: object) -> bool:
-    """True if this is one value and not a column of them: a Decimal and pandas.NA are."""
+    """True if this is one value and not a column of them: a Decimal, pandas.NA, np.array(1.0)."""
     if value is None or isinstance(value, str | bytes | bool | int | float | np.generic):
+        return True
+    if isinstance(value, np.ndarray) and not value.ndim:
         return True
     return not any(hasattr(value, name) for name in ("__len__", "__iter__", "__array__"))
 

@@ -15,6 +15,7 @@ from flour.core.types import Text
 
 def as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
     """The values as `dtype`, where that loses nothing; `path` is their location in the data."""
+    values = _unwrapped(values)
     if dtype == "string":
         return _strings(values, path)
     if values.dtype.kind == "O" and np.dtype(dtype).kind in "iu":
@@ -28,6 +29,16 @@ def as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
     if np.dtype(dtype).kind in "iub" and values.dtype != dtype:
         _whole(values, dtype, path)
     return values.astype(dtype, copy=False)
+
+
+def _unwrapped(values: NDArray[Any]) -> NDArray[Any]:
+    """The cells of an object array, without arrays of no dimensions around some of them."""
+    if values.dtype.kind != "O" or np.ndarray not in set(map(type, values.flat)):
+        return values
+    cells = np.empty_like(values)
+    for where, value in np.ndenumerate(values):
+        cells[where] = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
+    return cells
 
 
 def _whole(values: NDArray[Any], dtype: str, path: str) -> None:
@@ -133,7 +144,7 @@ def is_missing(value: object) -> bool:
 
 def documents(column: NDArray[Any], kind: Text, path: str) -> NDArray[Any]:
     """The column's documents; what is already a str is never decoded."""
-    decoded = column.astype(object)
+    decoded = _unwrapped(column.astype(object))
     for i, value in enumerate(decoded):
         if not isinstance(value, str):
             decoded[i] = document(value, kind, f"{path}[{i}]")

@@ -79,7 +79,7 @@ class Numbers:
         return self._apply("Both", (y,))
 
     def box_cox(self, exponents: ArrayLike) -> Flow:
-        """The Box-Cox power transform, an exponent a column, in float64; NaN below zero."""
+        """The Box-Cox power transform, in float64; NaN below zero."""
         return self._apply("BoxCox", (), exponents)
 
     def cast(self, dtype: str) -> Flow:
@@ -323,5 +323,5 @@ class Numbers:
         return self._apply("UndoYeoJohnson", (), exponents)
 
     def yeo_johnson(self, exponents: ArrayLike) -> Flow:
-        """The Yeo-Johnson power transform, an exponent a column, in the wider float width."""
+        """The Yeo-Johnson power transform, in the wider float width."""
         return self._apply("YeoJohnson", (), exponents)

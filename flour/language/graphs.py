@@ -382,17 +382,16 @@ def fetch(  # noqa: PLR0913 (each has a default)
 def _check_coroutine(call: Any, count: int) -> None:
     """Refuse a function that is not written with `async def`: it would block the event loop.
 
-    Also one that does not take as many values as it is to be called with.
-
-    What is not written in Python, or is a method of such a class, is known when it is called.
+    Also one that does not take as many values as it is to be called with. Code that is not Python's
+    does not tell what it answers, so a builtin that can be awaited is marked as such, or wrapped.
     """
     inside = inspect.unwrap(call)
     while isinstance(inside, partial):
         inside = inspect.unwrap(inside.func)
-    if not inspect.isroutine(inside):
-        inside = type(inside).__call__
-    python = inspect.isfunction(inside) or inspect.ismethod(inside)
-    if not callable(call) or (python and not inspect.iscoroutinefunction(inside)):
+    tells = [inside, vars(type(inside)).get("__call__")]
+    # `_is_coroutine` is how Cython marks coroutine functions.
+    marked = any(getattr(f, "_is_coroutine", False) for f in tells)
+    if not marked and not any(map(inspect.iscoroutinefunction, tells)):
         raise ParameterError(
             "a fetch calls a coroutine function",
             where=str(here()),

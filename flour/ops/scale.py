@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from flour.core.check import expect
 from flour.core.emission import Emitter, ScalarValue
 from flour.core.native import expression
 from flour.core.op import Array
-from flour.core.types import FLOATS, Scalar, Type, Vector
+from flour.core.types import EXPECTED, FLOATS, LARGEST, Extent, Scalar, Type, Vector
 from flour.core.words import Number, cast, like, number, one, zero
 from flour.language.adapters import Fitted, Importer, adapts
 from flour.language.flow import Flow
@@ -66,11 +67,20 @@ def one_if_tiny(x: Number, limit: float) -> Number:
     return where(logical_or(x < number(limit, x.dtype), x == 0), one(x), x)
 
 
-class YeoJohnson(FloatElementwise):
-    """The Yeo-Johnson power transform, an exponent a column, in the wider float width."""
+class Power(FloatElementwise, abstract=True):
+    """A power transform, an exponent a column; numbers near the end of the range overflow."""
 
     exponents: Array
     monotone = True
+
+    def extent(self, inputs: Sequence[Extent], kinds: Sequence[Type]) -> Extent:
+        (x,) = inputs
+        ends = x._replace(largest=LARGEST) if EXPECTED <= x.largest < LARGEST else x
+        return super().extent([ends], kinds)
+
+
+class YeoJohnson(Power):
+    """The Yeo-Johnson power transform, in the wider float width."""
 
     def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1), x.shape)
@@ -108,11 +118,8 @@ def yeo_johnson(x: Number, power: Number, tiny: Number) -> Number:
 _LARGE = 709.78
 
 
-class BoxCox(FloatElementwise):
-    """The Box-Cox power transform, an exponent a column, in float64; NaN below zero."""
-
-    exponents: Array
-    monotone = True
+class BoxCox(Power):
+    """The Box-Cox power transform, in float64; NaN below zero."""
 
     def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)

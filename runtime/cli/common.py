@@ -88,6 +88,8 @@ def size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 500M or 2G")
+    if not match[2] and not float(match[1]).is_integer():
+        raise argparse.ArgumentTypeError(f"{text!r} is a fraction of a byte; write it like 1.5G")
     return int(float(match[1]) * (1 << _POWERS[match[2].lower()]))
 
 

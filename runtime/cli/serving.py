@@ -140,6 +140,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: CommandOu
 
 def _several(settings: ServerSettings, options: argparse.Namespace, out: CommandOutput) -> None:
     """Serve from worker processes, which this one supervises."""
+    from runtime.repository import Event
     from runtime.workers import Fleet, Supervisor
 
     fleet, tell = Fleet(), teller(out)
@@ -157,6 +158,10 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Command
             options.workers, fleet, repository, common, on_event=worker_teller(out)
         )
         with until_signal() as ended, supervisor:
+            for address, reason in (lacking := supervisor.lacking()).items():
+                name, _, version = address.partition("@")
+                tell(Event("refused", name, version, "", reason))
+            _check_strict(len(lacking), repository, options)
             _follow(repository, options)
             _listening(supervisor.url, fleet.count, options.workers, out)
             compiling.follow(supervisor.compiling, out)
@@ -219,7 +224,10 @@ def _load(repository: Repository, options: argparse.Namespace) -> None:
 
     events = repository.load_all()
     import_process.drop()
-    refused = sum(event.kind == "refused" for event in events)
+    _check_strict(sum(event.kind == "refused" for event in events), repository, options)
+
+
+def _check_strict(refused: int, repository: Repository, options: argparse.Namespace) -> None:
     if refused and options.strict:
         raise CommandError(
             f"{refused} of {len(repository.index())} models cannot be loaded",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Any
 
 from flour.core.errors import FlourError
@@ -21,6 +23,8 @@ from runtime.graph.threads import Threads
 Take = Callable[[str], tuple[str, str, Any]]
 #: The digest of what answers under an address now; None where nothing does.
 Digest = Callable[[str], str | None]
+#: Choices of versions that a graph is tried with where those in service do not fit it.
+MOST_TRIED = 64
 
 
 @dataclass(eq=False)
@@ -43,8 +47,10 @@ class Linked:
 class Links:
     """The graphs of a runtime."""
 
-    def __init__(self, take: Take, threads: Threads) -> None:
-        self._take, self._loop, self._threads = take, LoopThread(), threads
+    def __init__(self, take: Take, others: Callable[[str], list[str]], threads: Threads) -> None:
+        """`others` has the other versions of a name, in the order in which they are tried."""
+        self._take, self._others = take, others
+        self._loop, self._threads = LoopThread(), threads
         self._lock = threading.Lock()
         self._graphs: dict[str, Linked] = {}
 
@@ -52,7 +58,7 @@ class Links:
         """The plan of a graph that is to be registered as `owner`."""
         made = Linked(owner, graph, options)
         name = _name(owner)
-        found: dict[str, Any] = {}
+        found: dict[str, tuple[str, str, Any]] = {}
         for address in addresses(graph):
             if address == owner or self._reaches(address, name, set()):
                 raise BadRegistration(
@@ -62,12 +68,37 @@ class Links:
                     + ("" if address == name else f", which leads to {name!r}"),
                     hint="a graph has no cycles; a version can be pinned: name@version",
                 )
-            made.uses[address], made.tried[address], found[address] = self._take(address)
-        written = without_unread(_linked(graph, lambda address: found[address].flow))
-        optimised = _linked(graph, lambda address: found[address].optimised)
+            found[address] = self._take(address)
+            made.tried[address] = found[address][1]
+        try:
+            written = _linked(graph, lambda address: found[address][2].flow)
+        except FlourError as problem:
+            found, written = self._with_others(graph, [*found], problem)
+            made.problem = (
+                f"{problem.what}; it goes on with {', '.join(v[0] for v in found.values())}"
+            )
+        made.uses = {address: version[0] for address, version in found.items()}
+        made.tried.update({v[0]: v[1] for v in found.values() if v[0] not in made.tried})
+        written = without_unread(written)
+        optimised = _linked(graph, lambda address: found[address][2].optimised)
         optimised = optimised.retype(**written.inputs())
         plan = graph_plan(written, optimised, owner, self._loop, self._threads, **options)
         return plan, made
+
+    def _with_others(
+        self, graph: Flow, names: Sequence[str], problem: FlourError
+    ) -> tuple[dict[str, tuple[str, str, Any]], Flow]:
+        """Link a graph with other versions of the names it follows, as those in service do not fit.
+
+        Every process takes the same ones, also one that starts when the graph cannot follow.
+        """
+        choices = product(*([each, *self._others(each)] for each in names))
+        for chosen in islice(choices, 1, MOST_TRIED):
+            found = {name: self._take(each) for name, each in zip(names, chosen, strict=True)}
+            flows: dict[str, Flow] = {name: version[2].flow for name, version in found.items()}
+            with suppress(FlourError):
+                return found, _linked(graph, flows.__getitem__)
+        raise problem
 
     def _reaches(self, address: str, name: str, seen: set[str]) -> bool:
         """True if following an address leads to this name."""

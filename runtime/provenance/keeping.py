@@ -30,7 +30,7 @@ from flour.data.batch import Batch
 from flour.data.coerce import coerce
 from flour.data.frames import frame_columns
 from objectstore import Closing
-from objectstore.atomic import write_file
+from objectstore.atomic import unwritable, write_file
 from runtime.errors import BadCall
 from runtime.provenance.log import AnswerLog
 from runtime.provenance.values import content_of, id_of, packed
@@ -95,8 +95,9 @@ class AnswerKeeper(Closing):
         rotate: float = 86400.0,
     ) -> None:
         known = column_names(runtime.find(name).inputs)
+        place = isinstance(folder, str | Path)
         options = (
-            ("folder", folder, isinstance(folder, str | Path), "a directory"),
+            ("folder", folder, place and not unwritable(Path(folder)), "a directory to write in"),
             ("inputs", inputs, isinstance(inputs, bool), "True or False"),
             ("sample", sample, is_number(sample) and 0 < sample <= 1, "a share of calls"),
             ("most_bytes", most_bytes, is_number(most_bytes) and most_bytes, "bytes of all files"),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flour.core.errors import FlourError
+from flour.core.errors import FlourError, is_number
 from runtime.repository import formats
 from runtime.repository.errors import BadConfig, UnsafePath, UnsupportedModel
 from runtime.repository.files import Folder, shown
@@ -54,9 +54,10 @@ def model(folder: Folder, directory: Path, into: Findings) -> None:
         form = formats.of(folder, file) if set(formats.by_name(file)) & set(forms) else forms[0]
         # Settings of batching and of the result cache.
         rows, wait = (settings.get(key) or 0 for key in ("max_batch_size", "max_batch_time"))
-        if not all(type(each) in (int, float) and 0 <= each < _MOST for each in (rows, wait)):
+        fine = is_number(rows) and is_number(wait) and max(rows, wait) < _MOST
+        if not fine or not float(rows).is_integer():
             raise BadConfig(
-                "max_batch_size and max_batch_time are numbers from 0 to a million",
+                "max_batch_size and max_batch_time are an integer and seconds, from 0 to a million",
                 where=shown(path),
                 found=f"{rows!r} and {wait!r}"[:60],
             )

@@ -132,7 +132,9 @@ class Configured:
             return [version for version in versions if version in numbers]
         latest = rule.one("latest")
         count = latest.one("num_versions") if isinstance(latest, Message) else 1
-        return versions[-max(count if isinstance(count, int) else 1, 1) :]
+        if not isinstance(count, int | None):
+            raise BadConfig("num_versions is an integer", where=self._where, found=str(count)[:60])
+        return versions[-max(count or 1, 1) :]
 
 
 def model(folder: Folder, directory: Path, into: Findings) -> None:
@@ -147,13 +149,14 @@ def model(folder: Folder, directory: Path, into: Findings) -> None:
                 "the model's name must be that of its folder", where=shown(path), found=named[:60]
             )
         configured = Configured(config, shown(path))
+        there = [each.name for each in folder.entries(directory) if _is_version(each.name)]
+        versions = configured.chosen(sorted(there, key=int))
     except FlourError as problem:
         into.trouble(name, "", path, problem, stamp)
         return
-    versions = [each.name for each in folder.entries(directory) if _is_version(each.name)]
-    if not versions:
+    if not there:
         into.trouble(name, FIRST_VERSION, directory, "there is no folder for a version", stamp)
-    for version in configured.chosen(sorted(versions, key=int)):
+    for version in versions:
         _add(folder, directory / version, (name, version), configured, into)
 
 

@@ -26,10 +26,10 @@ from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_
 from runtime.repository.object_storage import folder_of
 from runtime.repository.preparing import LocalImporter, ModelImporter, Trust
 from runtime.repository.registry import Registry, RoutedRegistry
-from runtime.repository.route_files import RouteFiles
+from runtime.repository.route_files import FILE, RouteFiles
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
-from runtime.service.engines import are_modules
+from runtime.service.engines import are_modules, check_modules
 from runtime.service.private import redacted
 
 QUIET_SECONDS = 1.0
@@ -109,6 +109,9 @@ class Repository(Closing):
         called with each event, on the thread where it happens; `on_line` with each line that the
         other process prints, which otherwise goes to standard error.
         """
+        if not are_modules(allow_python):
+            raise BadConfig("allow_python is a list of modules", found=repr(allow_python)[:80])
+        trust = Trust(trust_pickle, check_modules(allow_python))
         self._staging = Staging(staging, trust_code=trust_code)
         self.folder = folder_of(path, self._staging.directory, max_bytes=max_bytes)
         self.folder.check()
@@ -116,9 +119,6 @@ class Repository(Closing):
         self._unload_removed = unload_removed
         self._quiet_seconds, self._clock = quiet_seconds, clock
         self._on_event = on_event or (lambda _: None)
-        if not are_modules(allow_python):
-            raise BadConfig("allow_python is a list of modules", found=repr(allow_python)[:80])
-        trust = Trust(trust_pickle, tuple(allow_python))
         folder, staged = self.folder, self._staging
         self._importer: ModelImporter = (
             IsolatedImporter(folder, staged, trust, exact=exact, on_line=on_line)
@@ -154,9 +154,14 @@ class Repository(Closing):
         """All versions, loaded or not; the same object until one of them changes."""
         with self._table:
             if self._index is None:
+                reasons = {} if self._routes is None else self._routes.reasons
+                routes = {
+                    n: f"{n}/{FILE} is not followed: {why}" for n, why in reasons.items() if why
+                }
                 lines = [
                     ModelState(
-                        *(name, version, entry.state, entry.reason, name not in self._held),
+                        *(name, version, entry.state, entry.reason or routes.get(name, "")),
+                        name not in self._held,
                         refused=entry.state == UNAVAILABLE and entry.staged is None,
                     )
                     for (name, version), entry in self._entries.items()
@@ -256,10 +261,15 @@ class Repository(Closing):
         """Take over routes that are written in the folder."""
         if self._routes is None:
             return []
-        return [
+        before = dict(self._routes.reasons)
+        events = [
             self._emit("refused" if reason else "routed", _NamedVersion(name, ""), reason)
             for name, reason in self._routes.follow(only)
         ]
+        if before != self._routes.reasons:
+            with self._table:
+                self._index = None
+        return events
 
     def _load_group(self, models: Sequence[Model], *, patient: bool) -> list[Event]:
         """Load models that have changed; graphs again once others are there: they may need them."""

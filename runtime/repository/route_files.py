@@ -43,7 +43,8 @@ class RouteFiles:
         self._folder, self._runtime, self._lost = folder, runtime, lost
         #: The files as they were written or read last. Changes of the runtime take turns.
         self._stamps: dict[str, tuple[Print, ...]] = {}
-        self._told: dict[str, str] = {}
+        #: Why the routes of endpoints are not followed as they are written, for the index.
+        self.reasons: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         runtime.on_route = self._write
         self._begun: set[str] = set()
@@ -60,7 +61,7 @@ class RouteFiles:
             if not self.has(name) and _is_plain(name):
                 if self._folder.stamp(self._folder.root / name / FILE) == ():
                     self._runtime.unmute(name)
-                elif not self._told.get(name):
+                elif not self.reasons.get(name):
                     self._runtime.mute(name, f"{name}/{FILE} is not read yet")
 
     def follow(self, only: str | None = None) -> Iterator[tuple[str, str]]:
@@ -72,7 +73,9 @@ class RouteFiles:
             if not self.has(name):  # it is new, or was unloaded meanwhile
                 self._stamps.pop(name, None)
                 self._begun.discard(name)
-            if self._folder.stamp(path) not in ((), self._stamps.get(name)):
+            if (stamp := self._folder.stamp(path)) == ():
+                self.reasons.pop(name, None)
+            elif stamp != self._stamps.get(name):
                 yield from self._follow(name, path)
             if name not in self._begun and self.has(name):
                 self._begun.add(name)
@@ -86,9 +89,9 @@ class RouteFiles:
         except Explained as problem:
             reason = reason_of(problem)
             self._runtime.mute(name, reason)
-        if not reason or reason != self._told.get(name):
+        told, self.reasons[name] = self.reasons.get(name), reason
+        if not reason or reason != told:
             yield name, reason
-        self._told[name] = reason
 
     def _resume(self, name: str, path: Path) -> Iterator[tuple[str, str]]:
         """Go on with the rollout that a former process wrote down, or end it where that fails."""

@@ -18,6 +18,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from operator import index
 from typing import Any
 
 from runtime.errors import BadRegistration
@@ -104,12 +105,12 @@ def _facts(change: Change) -> dict[str, Any]:
 def _change(data: Mapping[str, Any], where: str) -> Change:
     undone_to = data.get("undone_to")
     return Change(
-        int(data["number"]),
+        index(data["number"]),
         str(data["action"]),
         from_data(data["route"], where),
         str(data["who"]),
         float(data["when"]),
-        None if undone_to is None else int(undone_to),
+        None if undone_to is None else index(undone_to),
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from flour.core.errors import is_count
+from runtime.errors import BadCall
 from scheduler import Overloaded
 
 Submit = Callable[[Any], Future[Any]]
@@ -18,6 +20,8 @@ def answers(submit: Submit, blocks: Iterable[Any], ahead: int) -> Iterator[Any]:
     Where the queue has no room, the next block waits for the first of ours. A caller that stops
     early leaves no call behind.
     """
+    if not is_count(ahead, 1):
+        raise BadCall("ahead is a number of blocks", found=repr(ahead)[:60])
     waiting: deque[Future[Any]] = deque()
     try:
         for block in blocks:

@@ -37,6 +37,8 @@ class Call(NamedTuple):
         """The options of a caller, checked."""
         if outputs is None and timeout is None and priority is None and engine is None:
             return PLAIN if blocking else NONBLOCKING
+        if priority is not None and not hasattr(priority, "__index__"):
+            raise BadCall("a priority is an integer", found=repr(priority)[:60])
         deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
         names, where = _outputs(version, outputs), _engine(engine)
         return cls(names, timeout, deadline, priority or 0, where, blocking)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from importlib.util import find_spec
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from flour.core.errors import check_values, is_count, is_number
+from flour.core.errors import ParameterError, check_values, is_count, is_number
 from flour.core.sparse import Sparse
 from flour.data.batch import Batch
 from oven import Plan
@@ -154,6 +156,23 @@ def are_modules(names: object) -> bool:
     return isinstance(names, list | tuple) and all(isinstance(n, str) and n for n in names)
 
 
+def check_modules(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, if their modules are here; none is imported, except the packages above it."""
+    for name in names:
+        try:
+            missing = "" if name in sys.modules or find_spec(name) else "it is not found"
+        except Exception as problem:  # noqa: BLE001 (the code of a package above it)
+            missing = f"{type(problem).__name__}: {problem}"[:160]
+        if missing:
+            raise ParameterError(
+                "there is no such module to take coroutines from",
+                where=f"allow_python={name}"[:100],
+                found=missing,
+                hint="install it, or name its directory in PYTHONPATH",
+            )
+    return tuple(names)
+
+
 def check_options(
     executors: object, memory_budget: object, trust_code: object, allow_python: object
 ) -> None:
@@ -179,6 +198,9 @@ class Engines:
         rules: QueueRules | None = None,
         inline_limit: int | None = None,
     ) -> None:
+        fits = inline_limit is None or is_count(inline_limit)
+        told = [("inline_limit", inline_limit, fits, "callers, or None")]
+        check_values(told, "a runtime cannot have such an option", "Runtime")
         self._costs = costs
         self.executors = cores() if executors is None else executors
         self._rules = rules or RULES

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from threading import Lock, RLock
 from typing import Any
 
-from flour.core.errors import check_names, is_number
+from flour.core.errors import check_names, is_number, nearest
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
@@ -16,6 +16,7 @@ from runtime.service.endpoint import Endpoints
 from runtime.service.extension_points import extension
 from runtime.service.following import Claim, Judged, Noting, Report, is_late
 from runtime.service.mirrors import Mirrors
+from runtime.service.private import column_names
 from runtime.service.private_answers import WithoutPrivate
 from runtime.service.version import ModelVersion
 
@@ -160,8 +161,17 @@ class Experiments:
         """How the shadow's answers differ from the champion's, from the first call of this on.
 
         It goes on counting until it is closed; one of another `tolerance` or `segment` is beside
-        it.
+        it. A segment is a value of a column of the champion's.
         """
+        champion = self._endpoints.champions.get(name)
+        known = set[str]() if champion is None else column_names(champion.inputs)
+        if champion is not None and segment is not None and segment not in known:
+            raise BadCall(
+                f"there is no column {segment!r} to compare by",
+                where=name,
+                found="columns: " + ", ".join(sorted(known)),
+                hint=nearest(segment, known),
+            )
         if not is_number(tolerance) or tolerance < 0:
             raise BadCall("a tolerance is a number, 0 or more", where=name, found=repr(tolerance))
         key = tolerance, segment

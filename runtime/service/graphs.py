@@ -77,7 +77,7 @@ class Graphs:
         if self._links is None:
             from runtime.graph.links import Links
 
-            self._links = Links(self._find, self._engines)
+            self._links = Links(self._find, self._others, self._engines)
         plan, linked = self._links.plan(owner, graph, **options)
         made: Any = plan  # a GraphPlan has what the runtime asks of a plan
         return made, linked
@@ -86,6 +86,12 @@ class Graphs:
         """What answers under an address: its own address, digest and plan."""
         version = self._endpoints.find(address)
         return version.owner, _known_by(version), self._take(version)
+
+    def _others(self, name: str) -> list[str]:
+        """The versions of a name beside the one in service: those before it, newest first."""
+        versions = [each.owner for each in self._endpoints.all() if each.name == name]
+        place = versions.index(self._endpoints.find(name).owner) if versions else 0
+        return versions[:place][::-1] + versions[place + 1 :]
 
     def notes(
         self, linked: Linked | None, plan: Plan, given: Mapping[str, object] | None
@@ -110,6 +116,8 @@ class Graphs:
             self._links.remove(version.owner)
         else:
             self._links.add(linked)
+            if linked.problem:
+                log.warning("graph %s cannot follow its models: %s", linked.owner, linked.problem)
         self.changed()
 
     def check_fits(self, owner: str, plan: Plan) -> None:
@@ -166,7 +174,7 @@ class Graphs:
                     self._follower = None
                     return
             for linked in stale:
-                linked.tried = {address: self._digest(address) for address in linked.uses}
+                linked.tried = {address: self._digest(address) for address in linked.tried}
                 self._link_again(linked)
 
     def _link_again(self, linked: Linked) -> None:

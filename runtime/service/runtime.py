@@ -35,7 +35,7 @@ from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture, done
-from runtime.service.engines import Answers, Engines, check_options, shaped
+from runtime.service.engines import Answers, Engines, check_modules, check_options, shaped
 from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
 from runtime.service.graphs import DRAIN_SECONDS, Graphs, is_graph, waits
 from runtime.service.materialise import Materialiser
@@ -82,7 +82,7 @@ class Runtime(RoutedEndpoints):
         """
         check_options(executors, memory_budget, trust_code, allow_python)
         self._own_store, self._trust_code = store is None, trust_code
-        self._allow_python = allow_python
+        self._allow_python = check_modules(allow_python)
         self.store = MemoryStore() if store is None else store
         self._costs = Costs()
         self._engines = Engines(executors, self._costs, rules=rules, inline_limit=inline_limit)
@@ -129,7 +129,7 @@ class Runtime(RoutedEndpoints):
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         plan, written = (plan, None) if path else self._memory.mapped(plan, background=background)
         notes = self._graphs.notes(linked, plan, notes)
-        model = ModelVersion(name, number, plan, reserved=int(reserve), notes=notes)
+        model = ModelVersion(name, number, plan, reserved=reserve, notes=notes)
         model.residence.path = path
         if written is not None:
             self._memory.own(model, written)

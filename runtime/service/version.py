@@ -20,7 +20,7 @@ from time import perf_counter, thread_time
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from flour.core.errors import check_values, is_number
+from flour.core.errors import check_values, is_count, is_number
 from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
 from oven import Plan
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 #: like single rows; so do those that were seen to take no longer than INLINE_SECONDS.
 INLINE_BYTES = 1 << 20
 INLINE_SECONDS = 50e-6
-#: Notes that are numbers, for front ends.
-_NUMBERS = ("batch_wait", "batch_objective", "batch_rows", "cache_bytes")
+#: Notes that are numbers, for front ends: seconds, and counts.
+_NUMBERS = dict.fromkeys(("batch_wait", "batch_objective"), is_number)
+_NUMBERS |= dict.fromkeys(("batch_rows", "cache_bytes"), is_count)
 #: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
 #: what is due, is a fifth of such a call.
 COARSE_SECONDS = 20e-6
@@ -172,11 +173,14 @@ class ModelVersion:
         self.waits = plan.waits
         #: Whether the time of a row depends on how long it is.
         self.grows = any(isinstance(kind, Text | Pairs | Tokens) for kind in self.inputs.values())
-        self.reserved = reserved
+        fits = isinstance(reserved, bool) or is_count(reserved)
+        option = [("reserve", reserved, fits, "executors, or True for one")]
+        check_values(option, "a version cannot have such an option", self.owner, BadRegistration)
+        self.reserved = int(reserved)
         #: For front ends; see Runtime.register.
         self.notes: Mapping[str, object] = dict(notes or {})
         numbers = [(name, self.notes[name]) for name in _NUMBERS if name in self.notes]
-        told = ((name, value, is_number(value), "a number, 0 or more") for name, value in numbers)
+        told = ((n, v, _NUMBERS[n](v), "0 or more, and whole if it counts") for n, v in numbers)
         check_values(told, "a note is not of its type", self.owner, BadRegistration)
         #: Columns whose values are not to be seen, by its own notes and by those of all versions
         #: that are registered under its name; see runtime.service.private.

@@ -188,7 +188,7 @@ class WorkerSlot:
 
     def _watch(self, process: subprocess.Popen[bytes], member: Member) -> int:
         asked, answer = time.monotonic(), member.line.ask("state")
-        reported = False
+        told: str | None = ""
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(BEAT_SECONDS)
@@ -197,9 +197,9 @@ class WorkerSlot:
                 continue
             self._answered(member, answer)
             behind = self._missed_changes(member, answer)
-            if behind and not reported:
+            if behind and behind != told:
                 self._on_event(WorkerEvent("behind", self.number, process.pid, behind))
-            reported = bool(behind)
+            told = told if behind is None else behind
             asked, answer = time.monotonic(), member.line.ask("state")
 
     def _unanswered(self, process: subprocess.Popen[bytes], seconds: float) -> None:
@@ -215,15 +215,18 @@ class WorkerSlot:
         if answer.exception() is None and member.opened and not leaving:
             self.set_ready(ready=True)
 
-    def _missed_changes(self, member: Member, answer: Future[Any]) -> str:
-        """The changes that a worker has failed to follow, which are sent again; empty if none."""
+    def _missed_changes(self, member: Member, answer: Future[Any]) -> str | None:
+        """The changes that a worker has failed to follow, which are sent again; empty if none.
+
+        None where that is not known yet.
+        """
         try:
             state = answer.result()
         except FlourError:  # it ends
-            return ""
+            return None
         last = member.last
         if not member.serving or last is None or not last.done():
-            return ""
+            return None
         failed: dict[str, str] = state["failed"]
         if not failed and last.exception() is None:
             return ""

@@ -220,6 +220,16 @@ class Supervisor:
         left = (Compiling(*each["compiling"]) for each in states.values())
         return max(left, default=None)
 
+    def lacking(self) -> dict[str, str]:
+        """By address, the versions that workers could not load: which workers, and why."""
+        states = self._all_asked(self._slots, "state", None, _STATE_SECONDS).result()
+        lacks: dict[str, str] = {}
+        for address in dict.fromkeys(each for state in states.values() for each in state["failed"]):
+            without = sorted(number for number in states if address in states[number]["failed"])
+            reason = states[without[0]]["failed"][address]
+            lacks[address] = f"worker {', '.join(without)} of {self.count} lacks it: {reason}"
+        return lacks
+
     def _all_asked(
         self, slots: Sequence[WorkerSlot], kind: str, body: object, seconds: float
     ) -> Future[Any]:

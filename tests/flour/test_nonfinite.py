@@ -378,3 +378,29 @@ def test_a_kernel_that_overflows_is_refused_where_it_is_centred(degree: int, dty
             with pytest.raises(InputError, match="KernelCenterer refuses") as refused:
                 plan.run(rows)
             assert str(refused.value.where).startswith(where)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize(
+    "model", [naive_bayes.GaussianNB(), linear_model.LogisticRegression()], ids=["bayes", "linear"]
+)
+def test_powers_of_numbers_near_the_end_of_the_range(model: Any, *, scaled: bool) -> None:
+    """They overflow with one sign and stay numbers with the other, as exponents have it."""
+    signed = np.random.default_rng(0).normal(size=(90, 3))
+    made = make_pipeline(pre.PowerTransformer(standardize=scaled), model)
+    made.fit(signed, signed.sum(axis=1) > 0)
+    plan, outcomes = oven.bake(flour.from_sklearn(made)), set()
+    for far in (-1e300, 1e300, 1e308, -1e308):
+        row = np.array([[far, 0.0, 0.0]])
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                want = made.predict_proba(row)
+            except ValueError:
+                outcomes.add("refused")
+                with pytest.raises(InputError, match=r"refuses infinity\n.*\$\[0\]\[0\]"):
+                    plan.run(row)
+                continue
+        outcomes.add("answered")
+        np.testing.assert_allclose(plan.run(row)["probabilities"], want, rtol=1e-9)
+    assert outcomes == {"refused", "answered"}

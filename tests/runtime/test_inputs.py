@@ -78,6 +78,19 @@ def test_single_rows(runtime: Runtime, engine: str | None) -> None:
         assert answers["city"] == "Rome"
 
 
+@pytest.mark.parametrize("wrap", [np.array, lambda cell: np.array(cell, object), np.asarray])
+def test_cells_may_be_arrays_without_dimensions(runtime: Runtime, wrap: Any) -> None:
+    rows = [{name: wrap(cell) for name, cell in row.items()} for row in ROWS]
+    lists = [[row["age"], row["income"], row["city"]] for row in rows]
+    for block in (rows, lists, {name: [row[name] for row in rows] for name in COLUMNS}):
+        check_block(runtime.predict("record", block))
+    for single in (rows[0], lists[0]):
+        assert runtime.predict("record", single)["both"].tolist() == [62.0, 5.0]
+    assert runtime.predict("scalar", wrap(4.0))["twice"] == 8.0
+    with pytest.raises(WrongDtype, match="expected strings"):
+        runtime.predict("record", {**ROWS[0], "city": np.array("2020-01-01", "M8[D]")})
+
+
 def test_several_inputs(runtime: Runtime) -> None:
     one = runtime.predict("two", {"x": [1.0, 2.0], "w": 3.0})
     np.testing.assert_array_equal(one["sum"], [2.0, 4.0])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import oven
-from flour.core.errors import InputError
+from flour.core.errors import InputError, ParameterError
 from objectstore import FileStore, MemoryStore
 from runtime import Runtime
 from runtime.errors import (
@@ -164,6 +164,17 @@ def test_calls_that_cannot_be(runtime: Runtime) -> None:
     for timeout in wrong:
         with pytest.raises(BadCall, match="number of seconds"):
             runtime.predict("a", ROW, timeout=timeout)
+    fraction: Any = 1.5
+    with pytest.raises(BadCall, match="a priority is an integer"):
+        runtime.predict("a", ROW, priority=fraction)
+    with pytest.raises(BadCall, match="ahead is a number of blocks"):
+        list(runtime.predict_batch("a", [BLOCK], ahead=fraction))
+    wrong = [{"reserve": 1.5}, {"notes": {"batch_rows": 1.5}}, {"notes": {"cache_bytes": 1.5}}]
+    for given in wrong:
+        with pytest.raises(BadRegistration, match=r"=1\.5"):
+            runtime.register("b", shift(5.0), **given)
+    with pytest.raises(ParameterError, match="inline_limit: callers"):
+        Runtime(inline_limit=fraction)
 
 
 @pytest.mark.parametrize("engine", [None, "inline", "batch"])

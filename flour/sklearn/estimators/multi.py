@@ -165,10 +165,9 @@ def _one_vs_one(fit: Fitted, x: Flow, to: Importer) -> Outputs:
 def _output_code(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     children = members(fit, x, to)
     confidences = beside([_confidence(child) for child in children], x, to).cast("float64")
-    book = np.asarray(fit.code_book_, np.float64)
-    # The nearest row of the code book: |x|^2 is the same for all of them.
-    distance = confidences.linear(-2 * book, np.einsum("ij,ij->i", book, book))
-    return {"label": distance.arg_min().take(fit.classes_)}
+    # |x|^2 is the same for all rows of the book, but rounding with it decides between equal ones.
+    distances = confidences.squared_distances(np.asarray(fit.code_book_, np.float64))
+    return {"label": distances.arg_min().take(fit.classes_)}
 
 
 @adapts("sklearn.semi_supervised.SelfTrainingClassifier")

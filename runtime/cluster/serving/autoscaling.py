@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from flour.core.errors import is_count
 from runtime.errors import ClusterError
 
 
@@ -45,7 +46,8 @@ class Scale:
     """Time without a request after which no replica is left, if `least` is 0."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.least <= self.most or self.most < 1:
+        counts = is_count(self.least) and is_count(self.most, 1)
+        if not counts or self.least > self.most:
             raise ClusterError(
                 "a cluster has a number of replicas, or from few to many",
                 found=f"{self.least}..{self.most}",

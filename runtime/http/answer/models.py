@@ -135,8 +135,13 @@ async def _index(service: HandlerContext, *, ready: bool) -> Response:
     states = _registered(service)
     if repository is not None:
         states = await asyncio.to_thread(repository.index)
-    listed = [each for each in states if not ready or each.state == "READY"]
-    return json([IndexEntry(each.name, each.version, each.state, each.reason) for each in listed])
+    listed = []
+    for each in states:
+        if not ready or each.state == "READY":
+            graph = None if each.reason else service.runtime.graph(f"{each.name}@{each.version}")
+            reason = each.reason if graph is None else graph.problem
+            listed.append(IndexEntry(each.name, each.version, each.state, reason))
+    return json(listed)
 
 
 def _registered(service: HandlerContext) -> Iterable[ModelState]:

@@ -5,11 +5,11 @@ Observers that are off are not attached, so they cost nothing.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
 from flour.core.errors import ParameterError
+from objectstore.atomic import unwritable
 from runtime.http.guard.clients import sender
 from runtime.http.routes import HandlerContext
 from runtime.http.watch.access_log import STANDARD_ERROR, AccessLog, open_target
@@ -23,10 +23,10 @@ def check(settings: ServerSettings) -> None:
     """Raise if what is to be written cannot be, or the package for tracing is missing."""
     if settings.answers:
         folder = Path(settings.answers)
-        there = next(each for each in (folder, *folder.parents) if each.exists())
-        if str(folder) == STANDARD_ERROR or not (there.is_dir() and os.access(there, os.W_OK)):
+        what = "this is standard error" if str(folder) == STANDARD_ERROR else unwritable(folder)
+        if what:
             where, hint = f"ServerSettings.answers: {folder}", "a folder that can be written"
-            raise ParameterError("answers cannot be kept here", where=where, hint=hint)
+            raise ParameterError("answers cannot be kept here", where=where, found=what, hint=hint)
     if settings.access_log not in {"", STANDARD_ERROR}:
         open_target(str(settings.access_log)).close()
     if settings.tracing:

@@ -18,6 +18,7 @@ from sklearn.multioutput import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from tests.estimators import check
 
@@ -105,6 +106,16 @@ def test_one_against_the_rest_with_regressors() -> None:
 def test_output_codes(size: float, labels: Any) -> None:
     made = OutputCodeClassifier(LogisticRegression(), code_size=size, random_state=0)
     check(made.fit(X, labels), X)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_codes_at_one_distance_the_originals_is_taken(seed: int) -> None:
+    """Trees answer few different probabilities, so that rounding decides."""
+    whole, labels = X.round(0), np.arange(len(X)) % 3
+    tree = DecisionTreeClassifier(max_depth=2, random_state=0)
+    made = OutputCodeClassifier(tree, code_size=1.0, random_state=seed).fit(whole, labels)
+    for rows in (whole, whole.astype(np.float32)):
+        check(made, rows)
 
 
 def test_self_training() -> None:

@@ -18,9 +18,12 @@ import pytest
 
 from runtime.cli.errors import CommandError
 from runtime.cli.serving import server_settings
+from runtime.cluster.serving import Scale
+from runtime.errors import ClusterError
 from tests.house import ROOT, until
 from tests.runtime.cli.conftest import Pretzel
 from tests.runtime.repository.folders import age, save_plan
+from tests.runtime.repository.test_graph_folders import graph, model
 
 
 def asked(url: str, body: object = None) -> Any:
@@ -109,6 +112,16 @@ def test_strict_ends_where_something_is_wrong(pretzel: Pretzel, tmp_path: Path) 
     assert "1 of 1 models cannot be loaded" in ran.err
 
 
+def test_a_graph_that_no_worker_can_link_is_told_of(pretzel: Pretzel, tmp_path: Path) -> None:
+    """The process above them has loaded its file, and links nothing."""
+    graph(tmp_path, "a", "b", 1)
+    model(tmp_path / "b.pretzel", 1000, "y")
+    ran = pretzel("serve", tmp_path, "--strict", "--port", "0", "--workers", "2")
+    assert ran.code == 1
+    assert "refused a@1: worker 0, 1 of 2 lacks it: model 'b' needs x, y" in ran.err
+    assert "1 of 2 models cannot be loaded" in ran.err
+
+
 def test_a_port_that_is_taken(pretzel: Pretzel, server: tuple[object, str], tmp_path: Path) -> None:
     save_plan(tmp_path / "a.pretzel", 1.0)
     port = re.findall(r"\d+", server[1])[-1]
@@ -147,6 +160,15 @@ def test_seconds_of_the_commands_are_finite(text: str, pretzel: Pretzel) -> None
         ran = pretzel(command, *["up"] * (command == "cluster"), "x", f"{option}={text}")
         assert ran.code == 2
         assert f"{text!r} is not a number from 0" in ran.err
+
+
+def test_counts_of_the_commands_have_no_fractions(pretzel: Pretzel) -> None:
+    for option in ("--memory", "--workers", "--executors", "--port", "--set=max_body"):
+        ran = pretzel("serve", "x", f"{option}=1.5")
+        assert ran.code == 2
+        assert "1.5" in ran.err
+    with pytest.raises(ClusterError, match="number of replicas"):
+        Scale(1.5, 3)  # type: ignore[arg-type]  # what is refused
 
 
 @pytest.mark.parametrize(

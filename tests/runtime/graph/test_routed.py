@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Iterator
 from functools import partial, wraps
 from typing import Any
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
@@ -309,7 +311,24 @@ def test_a_function_that_is_no_coroutine_is_refused_at_the_authors_line() -> Non
         async def __call__(self, age: float) -> list[float]:
             return [age, 1.0]
 
-    for wrong in (blocks, Store().load, partial(blocks, 1.0), [soon, blocks], None):
+    builtins: tuple[Any, ...] = (
+        os.system,
+        time.sleep,
+        partial(time.sleep),
+        len,
+        dict,
+        {}.get,
+        str.upper,
+    )
+    for wrong in (
+        blocks,
+        Store,
+        Store().load,
+        partial(blocks, 1.0),
+        [soon, blocks],
+        None,
+        *builtins,
+    ):
         with pytest.raises(flour.FlourError, match="not written with async def") as caught:
             fetched(wrong)
         assert "test_routed.py" in str(caught.value)
@@ -318,7 +337,7 @@ def test_a_function_that_is_no_coroutine_is_refused_at_the_authors_line() -> Non
     def traced(*given: float) -> Any:
         return soon(*given)
 
-    for fine in (Store(), partial(soon), traced):
+    for fine in (Store(), Store().__call__, partial(soon), traced, AsyncMock()):
         fetched(fine, name="fine")
 
 

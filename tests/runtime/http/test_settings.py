@@ -500,6 +500,7 @@ def test_every_setting_has_a_probe_and_no_probe_is_of_one_that_is_gone() -> None
         ({"tokens": "empty"}, "a file of tokens has a client"),
         ({"answers": "empty"}, "answers cannot be kept here"),
         ({"answers": "empty/below"}, "answers cannot be kept here"),
+        ({"answers": "/proc/answers"}, "answers cannot be kept here"),
     ],
 )
 def test_what_is_missing_is_said_when_the_server_is_made(
@@ -510,7 +511,7 @@ def test_what_is_missing_is_said_when_the_server_is_made(
     for make in (lambda made: Server(house.runtime, made), check):
         with pytest.raises(ParameterError, match=said) as refused:
             make(ServerSettings(**found))  # type: ignore[arg-type]  # of these names
-        assert str(house.place) in str(refused.value.where)
+        assert str(next(iter(found.values()))) in str(refused.value.where)
 
 
 def test_a_token_has_sixteen_characters(house: House) -> None:

@@ -272,6 +272,8 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
             runtime.keep("f", 5)  # type: ignore[arg-type]  # what is refused
         with pytest.raises(ParameterError, match=r"options are inputs, sample, (.|\n)*'sample'\?"):
             runtime.keep("f", tmp_path, samplez=1)
+        with pytest.raises(ParameterError, match="folder: a directory to write in"):
+            runtime.keep("f", "/proc/answers")
         runtime.keep("f", tmp_path)
         with pytest.raises(BadCall, match="kept already"):
             runtime.keep("f", tmp_path / "other")

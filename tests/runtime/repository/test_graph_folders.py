@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import pytest
 import flour
 import oven
 from runtime import Runtime
+from runtime.http import Server, ServerSettings
 from runtime.repository.repository import Repository
 from runtime.workers.fleet import Fleet
+from tests.house import until
+from tests.runtime.http.client import Client
 from tests.runtime.workers.test_fleet import Line, joined
 
 GRAPH = """
@@ -159,6 +163,37 @@ def test_a_model_that_does_not_fit_its_graph_does_not_take_its_place(place: Plac
     model(place.folder / "b.pretzel", 3000)
     assert place.poll() == {("b", "replaced")}
     assert place.value("b") == 3000
+
+
+def test_a_graph_keeps_the_last_version_that_fits_in_every_process(place: Place) -> None:
+    """Also in one that starts when the newest version does not fit; it says so."""
+    graph(place.folder, "a", "b", 1)
+    for version, more in ((1, ""), (2, ""), (3, "y"), (4, "z")):
+        model(place.folder / "b" / str(version) / "m.pretzel", 1000.0 * version, *more)
+    place.load()
+    with Runtime(executors=1) as other, Repository(place.folder, other) as restarted:
+        restarted.load_all()
+        for runtime in (place.runtime, other):
+            until(partial(_problem, runtime))
+            assert runtime.predict("a", ROW)["value"] == [2001.0]
+            assert _problem(runtime).endswith("; it goes on with b@2")
+        with Server(other, ServerSettings(port=0), repository=restarted) as server:
+            (line, *_) = Client(server.port).post("/v2/repository/index", {}).json
+        assert line["state"] == "READY"
+        assert "needs x, z" in line["reason"]
+    model(place.folder / "b" / "2" / "m.pretzel", 5000.0)
+    place.poll()
+    until(lambda: place.value("a") == 5001)
+    model(place.folder / "b" / "5" / "m.pretzel", 6000.0)
+    place.poll()
+    until(lambda: place.value("a") == 6001)
+    assert not _problem(place.runtime)
+
+
+def _problem(runtime: Runtime) -> str:
+    facts = runtime.graph("a")
+    assert facts is not None
+    return facts.problem
 
 
 def test_a_worker_that_comes_has_all_before_it_takes_requests(tmp_path: Path) -> None:

@@ -127,6 +127,11 @@ def test_versions_that_are_served(tmp_path: Path, runtime: Runtime) -> None:
     assert set(third.endpoints()[0].versions) == {"1", "2"}
     second.close()
     third.close()
+    fil(place, "xgboost_json", 1)
+    with (place / "config.pbtxt").open("a", encoding="utf-8") as file:
+        file.write("version_policy: { latest: { num_versions: 1.5 } }\n")
+    with Runtime() as fourth:
+        assert "num_versions is an integer" in reason(loaded(tmp_path, fourth))
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,21 @@ def test_mlserver(tmp_path: Path, facts: dict[str, Any], expected: dict[str, Any
         assert notes(runtime, "m") == expected
 
 
-@pytest.mark.parametrize("wrong", ['"many"', "-1", "true", "Infinity", "NaN", "[1]"])
-def test_mlserver_nonsense(tmp_path: Path, wrong: str) -> None:
+_WRONG = ['"many"', "-1", "true", "Infinity", "NaN", "[1]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("max_batch_size", "1.5"), *(("max_batch_time", each) for each in _WRONG)]
+)
+def test_mlserver_nonsense(tmp_path: Path, name: str, wrong: str) -> None:
     place = tmp_path / "m"
     mlserver(place, "mlserver_xgboost.XGBoostModel")
     path = place / "model-settings.json"
-    path.write_text(path.read_text("utf-8")[:-1] + f', "max_batch_time": {wrong}}}', "utf-8")
+    path.write_text(path.read_text("utf-8")[:-1] + f', "{name}": {wrong}}}', "utf-8")
     xgb("number").save_model(place / "model.json")
     with Runtime() as runtime, Repository(tmp_path, runtime) as models:
         (event,) = models.load_all()
-        assert (event.kind, "max_batch_time" in event.reason) == ("refused", True)
+        assert (event.kind, name in event.reason) == ("refused", True)
 
 
 def test_triton_and_a_change_of_the_configuration_alone(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_edits_are_followed(folder: Path, runtime: Runtime) -> None:
             ('champion = "m@1"\nweight = 5', "no part 'weight'"),
             ('champion = "m@1"\nsplit = 5', "not of its type"),
             ('champion = "m@1"\n[[history]]\nnumber = "x"', "damaged"),
+            ('champion = "m@1"\n[[history]]\nnumber = 1.5', "damaged"),
             ("", "names its champion"),
         ):
             file.write_text(text)
@@ -102,10 +103,21 @@ def test_edits_are_followed(folder: Path, runtime: Runtime) -> None:
             assert reason in event.reason
             assert repository.poll() == ()  # it is told once
             assert runtime.history("m") == before
+            index = repository.index()
+            assert [each.state for each in index] == ["READY"] * len(index)
+            assert all(
+                f"m/endpoint.toml is not followed: {event.reason}" == e.reason for e in index
+            )
+        file.rename(file.with_suffix(".away"))
+        assert repository.poll() == ()
+        assert not any(each.reason for each in repository.index())
+        file.with_suffix(".away").rename(file)
+        assert [each.kind for each in repository.poll()] == ["refused"]
         with pytest.raises(BadCall, match="edited and not read"):
             runtime.promote("m", "m@2")
         file.write_text('champion = "m@2"')
         assert [each.kind for each in repository.poll()] == ["routed"]
+        assert not any(each.reason for each in repository.index())
         assert runtime.find("m").owner == "m@2"
         assert runtime.rollback("m").champion == "m@1"
 

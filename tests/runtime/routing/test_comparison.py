@@ -11,6 +11,7 @@ import pytest
 
 import flour
 from runtime import Runtime
+from runtime.errors import BadCall
 from runtime.routing.comparison import SEGMENTS, Compared, Comparison
 from runtime.routing.pairs import Pair
 from tests.house import until
@@ -133,6 +134,13 @@ def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
         runtime.route("m", "m@1", shadow="m@3")
         comparison = runtime.compare("m")
         assert "no shadow was asked" in str(comparison)
+        for wrong, hint in (
+            ("x2", r"columns: X(.|\n)*did you mean 'X'"),
+            ("nope", "columns: X"),
+            (5, "5"),
+        ):
+            with pytest.raises(BadCall, match=hint):
+                runtime.compare("m", segment=wrong)  # type: ignore[arg-type]  # what is refused
         runtime.predict("m", row)
         until(lambda: comparison.to_dict()["pairs"] == 1)
         assert runtime.compare("m") is comparison
