@@ -25,6 +25,7 @@ from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
 from oven.codegen.stages import LABELS, PYTHON, Stage, Value
 from oven.compiler import driver, gil_yield
+from oven.compiler.machine import Compiler
 from oven.entry.array_call import open_array_call
 from oven.entry.array_entry import Call, around, weakly
 from oven.entry.builtin import compiled
@@ -71,8 +72,9 @@ class Plan:
         exact: bool = False,
         background: Background = None,
         check: Callable[[Sequence[Stage]], None] | None = None,
+        compiler: Compiler = "pretzel",
     ) -> None:
-        program = PlanProgram(lambda: (flow, optimised), exact=exact)
+        program = PlanProgram(lambda: (flow, optimised), exact=exact, compiler=compiler)
         if check is not None:  # before anything is compiled for them
             check(program.stages)
         self._begin(program, Facts.of(flow, optimised, exact=exact), None, background, check)
@@ -109,6 +111,8 @@ class Plan:
         self._background, self._check = background, check
         #: The named inputs and their types.
         self.inputs, self.exact = facts.inputs, facts.exact
+        #: What compiles its stages.
+        self.compiler = program.compiler
         #: The node of each output, which code computes or looks labels up by.
         self.leaves: Mapping[str, Node] = facts.leaves
         #: The labels of the columns of probabilities, where the plan looks labels up.
@@ -460,7 +464,8 @@ class Plan:
 
     def _baked_for(self, kinds: Mapping[str, Type]) -> Plan:
         flow = self.flow.retype(**kinds)
-        made = bakers[-1](flow, exact=self.exact, background=self._background)
+        bake = partial(bakers[-1], exact=self.exact, compiler=self.compiler)
+        made = bake(flow, background=self._background)
         if self._check is not None:
             self._check(made.stages)
         return made
@@ -568,7 +573,14 @@ class Plan:
 class Bake(Protocol):
     """`oven.bake`: the plan of a program."""
 
-    def __call__(self, flow: Flow, *, exact: bool = False, background: Background = None) -> Plan:
+    def __call__(
+        self,
+        flow: Flow,
+        *,
+        exact: bool = False,
+        background: Background = None,
+        compiler: Compiler = "pretzel",
+    ) -> Plan:
         """Bake a program."""
 
 
