@@ -25,7 +25,6 @@ from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
 from oven.codegen.stages import LABELS, PYTHON, Stage, Value
 from oven.compiler import driver, gil_yield
-from oven.compiler.machine import Compiler
 from oven.entry.array_call import open_array_call
 from oven.entry.array_entry import Call, around, weakly
 from oven.entry.builtin import compiled
@@ -36,7 +35,7 @@ from oven.entry.tables import PlanSteps
 from oven.entry.usual import usual_code
 from oven.errors import NoCompiler
 from oven.plans.background import BY_DEFAULT, Background, Needed, Pending, at_hand
-from oven.plans.program import PlanProgram
+from oven.plans.program import Compiler, PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
 from oven.run.native_run import NativeRun, RowsRefused

@@ -9,7 +9,8 @@ from flour.language.flow import Flow
 from oven.codegen.ports import find_ports
 from oven.codegen.stages import Stage, cut
 from oven.compiler import machine
-from oven.compiler.machine import Compiler
+
+Compiler = machine.Compiler
 
 
 class PlanProgram:
