@@ -32,9 +32,6 @@ _TABLE = [case for case in RUNNABLE if case.native]
 _FEW = {"Sum", "Modulo", "Cast", "Sigmoid", "Linear"}
 _CASES = list({case.op.name: case for case in _TABLE if case.op.name in _FEW}.values())
 
-#: Operators whose answers may differ in bits, and why.
-DIFFERENT: dict[str, str] = {}
-
 
 @pytest.mark.parametrize(
     "case",
