@@ -11,6 +11,7 @@ from oven import debug
 from oven.plans import program_image
 from oven.plans.background import Background
 from oven.plans.plan import Plan, reporters
+from oven.plans.program import Compiler
 from oven.plans.program_image import ProgramImage
 
 
@@ -20,6 +21,7 @@ def bake(
     exact: bool = False,
     background: Background = None,
     on_missing: OnMissing = "refuse",
+    compiler: Compiler = "pretzel",
 ) -> Plan:
     """The plan of a program.
 
@@ -28,12 +30,18 @@ def bake(
     operators' definitions: `plan.tier` says which, `plan.wait()` waits, and `background=False`
     compiles before this returns; an executor compiles on its threads. With `on_missing="answer"`,
     rows that the program refuses for NaN or infinity are computed.
+
+    With `compiler="numba"`, numba compiles the source of every stage and, from their source in
+    Python, the functions that it calls; they have the same bits, and take ten times as long. Words
+    of single instructions are LLVM's in both, and so are the passes. Plans share what calls their
+    stages, the entries and the loop over tiles: `PRETZEL_COMPILER=numba` has numba compile these,
+    too. Saved plans do not remember it.
     """
     _check(flow)
     if not refuses(on_missing):
         flow = without_checks(flow)
     with paused_collector():
-        return _bake(flow, exact=exact, background=background)
+        return _bake(flow, exact=exact, background=background, compiler=compiler)
 
 
 def link(
@@ -54,21 +62,23 @@ def rewritten(flow: Flow, *, exact: bool = True) -> Flow:
     return optimise(flow, exact=exact)
 
 
-def _bake(flow: Flow, *, exact: bool, background: Background) -> Plan:
+def _bake(flow: Flow, *, exact: bool, background: Background, compiler: Compiler) -> Plan:
     flow = without_unread(flow)
     if debug.asked():
         from oven.optimise.rewrite import trace
 
         traced = trace(flow, exact)
-        plan = Plan(flow, traced.flow, exact=exact, background=background)
+        plan = Plan(flow, traced.flow, exact=exact, background=background, compiler=compiler)
         for report in reporters:
             report(plan, traced)
         return plan
-    image = ProgramImage(flow, exact=exact) if program_image.KEPT[0] else None
+    kept = program_image.KEPT[0] and compiler == "pretzel"
+    image = ProgramImage(flow, exact=exact) if kept else None
     known = None if image is None else image.plan(background=background)
     if known is not None:
         return known
-    plan = Plan(flow, rewritten(flow, exact=exact), exact=exact, background=background)
+    runs = rewritten(flow, exact=exact)
+    plan = Plan(flow, runs, exact=exact, background=background, compiler=compiler)
     if image is not None:
         image.keep(plan)
     return plan

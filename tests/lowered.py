@@ -32,7 +32,8 @@ def by_numba(source: str, name: str) -> Native:
 def numba_address(source: str, name: str) -> int:
     """The address of the function that numba made."""
     text, unique = _renamed(source, name, "numba")
-    return machine.load(_code(llvm.parse_assembly(numba_compiler.ir_text(text, unique))), unique)
+    module = native.optimised(llvm.parse_assembly(numba_compiler.ir_text(text, unique)))
+    return machine.load(_code(module), unique)
 
 
 def _code(module: llvm.ModuleRef) -> bytes:

@@ -112,7 +112,8 @@ def made_of(*inputs: str | bytes) -> str:
 @cache
 def compilers() -> str:
     """Text of what machine code depends on besides its source and the processor."""
-    return f"{_FORMAT} {machine.version()} {_vocabulary()}"
+    asked = os.environ.get("PRETZEL_COMPILER", "")  # for code of all kinds
+    return f"{_FORMAT} {machine.version()} {asked} {_vocabulary()}"
 
 
 def toolchain() -> str:

@@ -9,8 +9,9 @@ import threading
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from flour.core.errors import ParameterError
 from oven.compiler import levels
@@ -23,6 +24,26 @@ except (ImportError, OSError):  # it, or a library of its own, is missing: defin
     llvmlite = None
 
 _lock = threading.Lock()
+#: What compiles code: our lowering, or numba.
+Compiler = Literal["pretzel", "numba"]
+#: Begins the source that numba is to compile: so its code has keys of its own.
+BY_NUMBA = "# compiled by numba\n"
+
+
+def compiler(chosen: Compiler = "pretzel") -> Compiler:
+    """The compiler that is chosen; or PRETZEL_COMPILER, which is for all code of the process."""
+    name = os.environ.get("PRETZEL_COMPILER") or chosen
+    if name not in get_args(Compiler):
+        names = ", ".join(get_args(Compiler))
+        raise ParameterError(
+            "there is no such compiler", found=repr(name)[:80], hint=f"one of {names}"
+        )
+    if name == "numba" and find_spec("numba") is None:
+        raise NoCompiler(
+            "numba is to compile, and is not installed",
+            hint="pip install numba, or leave the compiler as it is: pretzel",
+        )
+    return "numba" if name == "numba" else "pretzel"
 
 
 class Aim(NamedTuple):

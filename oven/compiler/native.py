@@ -45,31 +45,36 @@ def vocabulary() -> dict[str, Intrinsic | int]:
 
 
 def compile_source(source: str, name: str) -> Code:
-    """Object code of the function `name` in the source, for C to call."""
-    by_numba = False
+    """Object code of the function `name` in the source, for C to call.
+
+    numba compiles what is marked for it, and what our lowering refuses.
+    """
+    symbol, text, refused = name, "", ""
+    if not source.startswith(machine.BY_NUMBA) and machine.compiler() == "pretzel":
+        try:
+            symbol, text = ir_text(source, name)
+        except Mismatch as problem:
+            refused = str(problem)
+    by_numba = not text
     try:
-        symbol, text = ir_text(source, name)
-        module = optimised(llvm.parse_assembly(text))
+        module = optimised(llvm.parse_assembly(text or _by_numba(source, name, refused)))
     except RuntimeError as problem:
         raise CompileError.of(name, source, str(problem)) from problem
-    except Mismatch as problem:
-        symbol, module = name, llvm.parse_assembly(_by_numba(source, name, problem))
-        by_numba = True
     code = machine.target_machine().emit_object(module)
     return Code(symbol, bytes(code), str(module), source, by_numba)
 
 
-def _by_numba(source: str, name: str, problem: Mismatch) -> str:
-    """LLVM IR of what our lowering refuses: numba knows more of Python, and takes far longer."""
+def _by_numba(source: str, name: str, refused: str) -> str:
+    """LLVM IR by numba, which knows more of Python than our lowering, and takes far longer."""
     try:
         from oven.compiler import numba_compiler
 
         text = numba_compiler.ir_text(source, name)
     except ImportError as missing:
-        raise NoCompiler.without("numba", str(problem)) from missing
-    except Mismatch:
-        raise CompileError.of(name, source, str(problem)) from problem
-    debug.say(1, f"numba compiles {name}: {problem}")
+        raise NoCompiler.without("numba", refused) from missing
+    except Mismatch as problem:
+        raise CompileError.of(name, source, refused or str(problem)) from problem
+    debug.say(1, f"numba compiles {name}{': ' if refused else ''}{refused}")
     return text
 
 

@@ -1,14 +1,16 @@
-"""The same sources compiled by numba: for what our lowering refuses, and to compare with in tests.
+"""numba as the compiler of native code: where it is chosen, and for what our lowering refuses.
 
-Our own lowering (`oven.compiler.lowering`) is ten times as fast and knows less of Python. An
-operator from outside the project may use more; then numba compiles its source. Intrinsics of fixed
-types are the same code in both; functions in Python are compiled by numba; what has types that
-follow from its arguments (`min`, `abs`, `math.sqrt`) is numba's own.
+Our own lowering (`oven.compiler.lowering`) is ten times as fast and knows less of Python, which
+operators from outside the project may use. Both read the same source, and LLVM's passes are the
+same, so answers have the same bits. Intrinsics of fixed types are the same code in both; functions
+in Python are compiled by numba; what has types that follow from its arguments (`min`, `abs`,
+`math.sqrt`), and operators, are numba's own.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from inspect import Parameter, Signature
@@ -19,6 +21,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils, config
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic, models, overload, register_model
 
@@ -172,16 +175,31 @@ define i64 @{name}({given}) {{
 
 
 def ir_text(source: str, name: str) -> str:
-    """The function as LLVM IR that numba has optimised, for C to call."""
+    """The function as LLVM IR that is not optimised yet, for C to call.
+
+    numba's own passes are left out: those of our lowering follow, so both have the same.
+    """
     space = dict(_vocabulary())
     exec(compile(source, f"<{name}>", "exec"), space)  # noqa: S102 (vetted: one plain function)
     count = space[name].__code__.co_argcount
     signature = types.int64(*[types.int64] * count)
     options = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    try:
-        made = njit(signature, **options)(space[name]).overloads[signature.args]
-    except NumbaError as problem:
-        raise Mismatch(str(problem)) from problem
+    with global_compiler_lock:
+        before, config.OPT = config.OPT, 0
+        try:
+            made = njit(signature, **options)(space[name]).overloads[signature.args]
+        except NumbaError as problem:
+            raise Mismatch(str(problem)) from problem
+        finally:
+            config.OPT = before
     given = ", ".join(f"i64 %a{place}" for place in range(count))
     symbol, text = made.fndesc.llvm_func_name, made.library.get_llvm_str()
-    return str(text) + _FOR_C.format(name=name, symbol=symbol, given=given)
+    text = _EXPORTED.sub(r"\1internal ", _WIDTHS.sub("", str(text), count=1))
+    return text + _FOR_C.format(name=name, symbol=symbol, given=given)
+
+
+#: What numba exports is for its own calls, and our code has no widths either (native.ir_text).
+_EXPORTED = re.compile(
+    r"^(define |@\S+ = )(?:linkonce_odr |linkonce |common )?(?=i32 @|global )", re.MULTILINE
+)
+_WIDTHS = re.compile(r"-n[\d:]+(?=[^\"\n]*\"$)", re.MULTILINE)

@@ -56,6 +56,8 @@ def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object 
 def _stages(plan: Plan, form: str) -> str:
     rows = [_stage_row(plan, number, stage) for number, stage in enumerate(plan.stages)]
     head = f"{len(rows)} stages, {len(_black(plan))} of them black; {_tier(plan)}"
+    if plan.compiler != "pretzel":
+        head += f"; compiled by {plan.compiler}"
     if unicode := characters.version(plan.flow):
         head += f"; characters of Unicode {unicode}"
     if form == "html":

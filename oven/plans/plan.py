@@ -35,7 +35,7 @@ from oven.entry.tables import PlanSteps
 from oven.entry.usual import usual_code
 from oven.errors import NoCompiler
 from oven.plans.background import BY_DEFAULT, Background, Needed, Pending, at_hand
-from oven.plans.program import PlanProgram
+from oven.plans.program import Compiler, PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
 from oven.run.native_run import NativeRun, RowsRefused
@@ -71,8 +71,9 @@ class Plan:
         exact: bool = False,
         background: Background = None,
         check: Callable[[Sequence[Stage]], None] | None = None,
+        compiler: Compiler = "pretzel",
     ) -> None:
-        program = PlanProgram(lambda: (flow, optimised), exact=exact)
+        program = PlanProgram(lambda: (flow, optimised), exact=exact, compiler=compiler)
         if check is not None:  # before anything is compiled for them
             check(program.stages)
         self._begin(program, Facts.of(flow, optimised, exact=exact), None, background, check)
@@ -109,6 +110,8 @@ class Plan:
         self._background, self._check = background, check
         #: The named inputs and their types.
         self.inputs, self.exact = facts.inputs, facts.exact
+        #: What compiles its stages.
+        self.compiler = program.compiler
         #: The node of each output, which code computes or looks labels up by.
         self.leaves: Mapping[str, Node] = facts.leaves
         #: The labels of the columns of probabilities, where the plan looks labels up.
@@ -460,7 +463,8 @@ class Plan:
 
     def _baked_for(self, kinds: Mapping[str, Type]) -> Plan:
         flow = self.flow.retype(**kinds)
-        made = bakers[-1](flow, exact=self.exact, background=self._background)
+        bake = partial(bakers[-1], exact=self.exact, compiler=self.compiler)
+        made = bake(flow, background=self._background)
         if self._check is not None:
             self._check(made.stages)
         return made
@@ -568,7 +572,14 @@ class Plan:
 class Bake(Protocol):
     """`oven.bake`: the plan of a program."""
 
-    def __call__(self, flow: Flow, *, exact: bool = False, background: Background = None) -> Plan:
+    def __call__(
+        self,
+        flow: Flow,
+        *,
+        exact: bool = False,
+        background: Background = None,
+        compiler: Compiler = "pretzel",
+    ) -> Plan:
         """Bake a program."""
 
 

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from flour.language.flow import Flow
 from oven.codegen.ports import find_ports
 from oven.codegen.stages import Stage, cut
+from oven.compiler import machine
+
+Compiler = machine.Compiler
 
 
 class PlanProgram:
     """A program as it was written, as it runs, and in stages."""
 
-    __slots__ = ("_exact", "_flows", "_read", "_stages")
+    __slots__ = ("_exact", "_flows", "_read", "_stages", "compiler")
 
-    def __init__(self, read: Callable[[], tuple[Flow, Flow]], *, exact: bool) -> None:
+    def __init__(
+        self,
+        read: Callable[[], tuple[Flow, Flow]],
+        *,
+        exact: bool,
+        compiler: Compiler = "pretzel",
+    ) -> None:
         self._read, self._exact = read, exact
+        self.compiler = machine.compiler(compiler)
         self._flows: tuple[Flow, Flow] | None = None
         self._stages: tuple[Stage, ...] | None = None
 
@@ -36,5 +47,10 @@ class PlanProgram:
         """What runs together."""
         if self._stages is None:
             roots = tuple(self.flows[1].outputs.values())
-            self._stages = tuple(cut(roots, find_ports(roots), exact=self._exact))
+            stages = cut(roots, find_ports(roots), exact=self._exact)
+            mark = machine.BY_NUMBA if self.compiler == "numba" else ""
+            self._stages = tuple(
+                replace(each, source=mark + each.source) if mark and each.source else each
+                for each in stages
+            )
         return self._stages

@@ -39,6 +39,7 @@ from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
 from objectstore.archive import array_at, opened, write
 from objectstore.mapping import AT_ONCE, frozen_bytes, read_only, release, settle
 from oven import debug
+from oven.compiler import machine
 from oven.errors import CompileError, DamagedPlan
 from oven.plans import characters, image_cache
 from oven.plans import training as told
@@ -142,9 +143,13 @@ def _remember(plan: Plan, path: str | Path) -> None:
 
 
 def _write_image(plan: Plan, archive: Archive, entry: Entry | None) -> None:
-    """Write a plan's image, unless there is one; not of a plan whose loading has to warn."""
+    """Write a plan's image, unless there is one; not of a plan whose loading has to warn.
+
+    Nor of one that numba was to compile: that is not in the file.
+    """
     silent = archive.manifest.get("unicode") in (None, characters.VERSION)
-    if entry is not None and entry.image is None and silent:
+    usual = plan.compiler == machine.compiler()
+    if entry is not None and entry.image is None and silent and usual:
         made = image_of(plan, archive)
         if made is not None:
             image_cache.write(entry.name, made.to_bytes())

@@ -13,14 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import oven
-from flour.core.sparse import densify
-from oven.compiler import cache, machine, native
+from oven.compiler import machine, native
 from oven.compiler.kinds import Mismatch
 from oven.errors import CompileError
 from tests import lowered
-from tests.cases import Case
-from tests.columns import assert_close
-from tests.flour.test_cases import columns
 from tests.oven.test_cases import RUNNABLE, program
 from tests.small_programs import Writer
 
@@ -318,7 +314,7 @@ def test_what_numba_refuses_too_has_our_message() -> None:
 
 # --- the code of operators ------------------------------------------------------------------------
 
-#: One case of each operator by name: numba takes a second for each.
+#: One case of each operator by name; tests/oven/test_numba.py compares what numba makes of all.
 _OPERATORS = list({case.op.name: case for case in RUNNABLE if case.native}.values())
 
 
@@ -333,27 +329,3 @@ def test_our_lowering_takes_the_code_of_every_operator() -> None:
     for source, name in sources.items():
         native.ir_text(source, name)
     assert len(sources) > len(_OPERATORS) // 2
-
-
-@pytest.mark.parametrize("case", _OPERATORS[::4], ids=[case.name for case in _OPERATORS[::4]])
-def test_operators_answer_as_numba_compiles_them(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To the bit where sums are added in order: no tolerance is allowed then."""
-    ours = _answer(case)
-    compiled = []
-
-    def address(source: str, name: str) -> int:
-        compiled.append(lowered.numba_address(source, name))
-        return compiled[-1]
-
-    monkeypatch.setattr(cache, "address", address)
-    by_numba = _answer(case)
-    assert bool(compiled) == any(stage.source for stage in oven.bake(program(case)).stages)
-    assert_close(densify(ours), densify(by_numba), min(case.tolerance, 1e-12), case.name)
-
-
-def _answer(case: Case) -> object:
-    drawn = columns(case, 200, odd=case.odd, seed=3)
-    given = {f"x{place}": value for place, value in enumerate(drawn)}
-    return oven.bake(program(case), exact=True).run_columns(given, 200)["output"]
