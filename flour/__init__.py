@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from flour.core.errors import FlourError
 from flour.core.model_formats import FORMATS, ModelFormat, importing, register
+from flour.core.modules import imported
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from flour.language.flow import Flow, outputs, where
 from flour.language.sources import (
@@ -29,7 +30,6 @@ from flour.language.sources import (
     tokens,
     vector,
 )
-from flour.modules import imported
 
 if TYPE_CHECKING:
     from flour.boosters.lightgbm import from_lightgbm

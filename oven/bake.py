@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from flour.core.errors import TypeMismatch
+from flour.core.modules import paused_collector
 from flour.core.types import Later
 from flour.language.flow import Flow, without_unread
-from flour.modules import paused_collector
 from flour.ops.require import OnMissing, refuses, without_checks
 from oven import debug
 from oven.plans import program_image

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flour.core.code_users import code_users
+from flour.core.modules import imported
 from flour.core.provenance import belongs_to_us
-from flour.modules import imported
 from runtime.service.extension_points import declare
 
 if TYPE_CHECKING:

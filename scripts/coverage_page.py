@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from flour.core.modules import load_adapter
 from flour.language.adapters import ADAPTERS, NOT_NATIVE, public_name
-from flour.modules import load_adapter
 
 NATIVE, PLANNED, REFUSED = "native", "planned", "refused"
 #: What takes documents or words.

@@ -3,7 +3,7 @@
 Pages that are named are written, and no others: those about ONNX take their time.
 
 flour/language/fluent.py        one typed method per operator, so that editors complete them
-flour/modules_index.py          which module has an operator, or an adapter
+flour/core/modules_index.py          which module has an operator, or an adapter
 oven/optimise/rules_index.py    which operators a program has where a rule can apply
 docs/12-operators.md   every operator, with what it means
 docs/25-rules.md       the table of rewrite rules
@@ -25,9 +25,9 @@ sys.path.insert(0, str(ROOT))
 
 from operators_page import snake  # noqa: E402 (as above)
 
+from flour.core.modules import load_adapter, load_onnx  # noqa: E402 (as above)
 from flour.core.op import REGISTRY, Op  # noqa: E402 (the checkout comes first)
 from flour.language.adapters import ADAPTERS  # noqa: E402 (as above)
-from flour.modules import load_adapter, load_onnx  # noqa: E402 (as above)
 from flour.onnx import registry  # noqa: E402 (as above)
 
 load_adapter("")
@@ -218,7 +218,7 @@ def main() -> int:
     asked = [each for each in sys.argv[1:] if not each.startswith("-")]
     sources = {
         **fluent(),
-        "flour/modules_index.py": modules_index(),
+        "flour/core/modules_index.py": modules_index(),
         "oven/optimise/rules_index.py": rules_index(),
     }
     targets = {name: formatted(text) for name, text in sources.items()}

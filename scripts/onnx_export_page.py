@@ -16,9 +16,9 @@ from onnx import ModelProto
 
 import flour
 from flour.core.errors import UnsupportedSetting
+from flour.core.modules import load_operator
 from flour.core.source import Source
 from flour.language.flow import source
-from flour.modules import load_operator
 from flour.onnx.export.writer import FORMS, load, reason
 from tests.cases import CASES, Case
 

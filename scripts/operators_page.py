@@ -10,8 +10,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from flour import Flow
+from flour.core.modules import load_operator
 from flour.core.op import REGISTRY, Op
-from flour.modules import load_operator
 
 INTRODUCTION = """# Operators
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import flour
-from flour import modules_index
+from flour.core import modules_index
+from flour.core.modules import load_adapter, load_onnx
 from flour.core.op import REGISTRY, operator
 from flour.language.adapters import ADAPTERS, adapts
-from flour.modules import load_adapter, load_onnx
 from flour.onnx import registry
 from flour.sklearn.validation import PICKS
 from oven.optimise.rules import RULES
@@ -28,10 +28,10 @@ HINT = "run scripts/generate.py, which writes the indexes"
 EACH_MODULE = """
 import json, os, sys
 import flour
-from flour.modules import imported
+from flour.core.modules import imported
 from flour.core.op import REGISTRY
 from flour.language.adapters import ADAPTERS
-from flour.modules_index import ADAPTERS as OF_ADAPTERS, ONNX, OPERATORS
+from flour.core.modules_index import ADAPTERS as OF_ADAPTERS, ONNX, OPERATORS
 missing = []
 for module in sorted({*OPERATORS.values(), *OF_ADAPTERS.values(), *ONNX.values()}):
     read, write = os.pipe()
@@ -63,7 +63,7 @@ print(*sys.modules)
 """
 STALE = """
 import sys
-import flour.modules_index as index
+import flour.core.modules_index as index
 how = sys.argv[1]
 for table in (index.OPERATORS, index.ADAPTERS, index.ONNX):
     if how == "empty":
@@ -163,7 +163,7 @@ def test_an_adapter_from_outside_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_import_leaves_the_collector_as_it_was() -> None:
     code = (
         "import gc, flour\n"
-        "from flour.modules import imported\n"
+        "from flour.core.modules import imported\n"
         "imported('flour.ops.spline'); assert gc.isenabled()\n"
         "gc.disable(); imported('flour.ops.svm'); assert not gc.isenabled()\n"
     )

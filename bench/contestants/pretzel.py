@@ -40,7 +40,7 @@ class Pretzel(Contestant):
 
     def start(self) -> None:
         """Import what loading plans needs, and make the runtime."""
-        from flour.modules import load_operator
+        from flour.core.modules import load_operator
         from runtime import Runtime
 
         load_operator("")

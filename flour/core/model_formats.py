@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import ModuleType
 
-from flour.modules import imported
+from flour.core.modules import imported
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from flour.core.callables import Function
 from flour.core.callables import found as found_function
 from flour.core.chunked_array import Pieces, in_pieces
 from flour.core.errors import DamagedProgram, FlourError, ParameterError, nearest
+from flour.core.modules import load_operator
 from flour.core.raw_columns import Made, merged, merged_all
 from flour.core.types import ANYTHING, Extent, Type, extent_of, union
-from flour.modules import load_operator
 from objectstore import Blob, StoreError, Strings, combine
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from flour.core import provenance
 from flour.core.callables import Function
 from flour.core.errors import UnsupportedSetting
+from flour.core.modules import load_adapter
 from flour.core.op import belongs_to_flour
 from flour.core.types import Record, Scalar, Type, Vector
 from flour.language.flow import Flow
-from flour.modules import load_adapter
 
 
 class Fitted(Protocol):

@@ -16,11 +16,11 @@ import numpy as np
 
 from flour.core.callables import Allowed, allowing
 from flour.core.errors import DamagedProgram, ParameterError
+from flour.core.modules import load_operator
 from flour.core.node import Node, node
 from flour.core.op import Parameter, from_data, to_data
 from flour.core.provenance import Origin, here
 from flour.language.flow import Flow, with_origins
-from flour.modules import load_operator
 from objectstore import Archive, Blob, Strings
 from objectstore.archive import opened, write
 from objectstore.layout import MAGIC

@@ -18,6 +18,7 @@ import numpy as np
 from flour.core.callables import Function, called, function
 from flour.core.check import is_string
 from flour.core.errors import ParameterError, TypeMismatch
+from flour.core.modules import load_operator
 from flour.core.node import node
 from flour.core.op import REGISTRY
 from flour.core.provenance import here
@@ -25,7 +26,6 @@ from flour.language.flow import Flow, outputs
 from flour.language.late import deferred, has_later, output_nodes
 from flour.language.signs import Operand
 from flour.language.sources import type_of
-from flour.modules import load_operator
 
 P = ParamSpec("P")
 R = TypeVar("R")

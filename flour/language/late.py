@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from flour.core.errors import ParameterError, TypeMismatch
+from flour.core.modules import load_operator
 from flour.core.node import Node, node
 from flour.core.op import REGISTRY
 from flour.core.provenance import here
 from flour.core.types import Later
 from flour.language.flow import Flow
-from flour.modules import load_operator
 
 #: Attributes that work on a flow whatever its types are.
 _AS_USUAL = frozenset({"digest", "inputs", "named", "node", "nodes", "on", "origins", "rebuilt"})

@@ -11,11 +11,11 @@ import numpy as np
 
 from flour.core import provenance
 from flour.core.errors import FlourError, OpaqueFailed, ParameterError
+from flour.core.modules import paused_collector
 from flour.core.reference import evaluate
 from flour.core.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
 from flour.language.flow import Flow, outputs, source
 from flour.language.sources import concat
-from flour.modules import paused_collector
 from flour.onnx.errors import NotNative, TooLarge
 from flour.onnx.model import GraphDef, GraphPort, ModelDef, NodeDef
 from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, PendingNodes

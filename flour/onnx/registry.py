@@ -18,8 +18,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.modules import load_onnx
 from flour.language.flow import Flow
-from flour.modules import load_onnx
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
 from flour.onnx.tensor import Tensor, native_dtype

@@ -21,6 +21,7 @@ from flour.core.errors import (
     UnknownEstimator,
     UnsupportedSetting,
 )
+from flour.core.modules import paused_collector
 from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.sparse import densify
@@ -35,7 +36,6 @@ from flour.language.adapters import (
     public_name,
 )
 from flour.language.flow import Flow, outputs, source, without_unread
-from flour.modules import paused_collector
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.pickles.standins import Global, StandIn
 from flour.sklearn import versions

@@ -19,11 +19,11 @@ from weakref import ref
 
 import oven
 from flour.core.errors import FlourError, OpaqueFailed
+from flour.core.modules import paused_collector
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
 from flour.core.types import Record, Text, Vector
 from flour.language.flow import Flow
-from flour.modules import paused_collector
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.initializers import with_initializers
 from flour.onnx.reading import opened, raw

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flour.modules import imported
+from flour.core.modules import imported
 
 _places: dict[str, str] = {}
 

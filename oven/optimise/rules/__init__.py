@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pkgutil import iter_modules
 
-from flour.modules import imported
+from flour.core.modules import imported
 from oven.optimise.rule import Rule
 
 

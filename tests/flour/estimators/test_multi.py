@@ -83,9 +83,11 @@ def test_one_against_the_rest_or_another(several: Any, labels: Any, model: Any) 
     check(several(model).fit(X, labels), X)
 
 
-def test_one_against_the_rest_with_several_labels_a_row() -> None:
+def test_one_against_the_rest_with_several_labels_a_row_or_regressors() -> None:
     check(OneVsRestClassifier(LogisticRegression()).fit(X, FLAGS), X)
     check(OneVsRestClassifier(scaled(LogisticRegression())).fit(STORED.toarray(), FLAGS), X)
+    check(OneVsRestClassifier(Ridge()).fit(X, FOUR), X)
+    check(OneVsRestClassifier(Ridge()).fit(X, TWO), X)
 
 
 def test_one_against_the_rest_with_a_label_that_never_changes() -> None:
@@ -94,11 +96,6 @@ def test_one_against_the_rest_with_a_label_that_never_changes() -> None:
     with pytest.warns(UserWarning, match="present in all"):
         made = OneVsRestClassifier(LogisticRegression()).fit(X, flags)
     check(made, X)
-
-
-def test_one_against_the_rest_with_regressors() -> None:
-    check(OneVsRestClassifier(Ridge()).fit(X, FOUR), X)
-    check(OneVsRestClassifier(Ridge()).fit(X, TWO), X)
 
 
 @pytest.mark.parametrize("size", [0.5, 1.5, 4.0])

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from flour.modules import load_onnx
+from flour.core.modules import load_onnx
 from flour.onnx.registry import ADAPTERS
 from flour.sessions.guards import guard
 from tests.house import ROOT

@@ -118,9 +118,11 @@ def test_classifiers(name: str, target: str) -> None:
     _check(_fitted(_CLASSIFIERS[name](), _TRAIN, labels), _NEW, share=_share(name))
 
 
-@pytest.mark.parametrize("name", sorted(set(_REGRESSORS) - _PARTLY))
-def test_regressors(name: str) -> None:
-    _check(_fitted(_REGRESSORS[name](), _TRAIN, _NUMBER), _NEW, share=_share(name))
+@pytest.mark.parametrize("name", sorted({*_REGRESSORS, *_SEVERAL} - _PARTLY))
+def test_regressors_of_one_target_or_several(name: str) -> None:
+    for known, target in ((_REGRESSORS, _NUMBER), (_SEVERAL, _MANY)):
+        if name in known:
+            _check(_fitted(known[name](), _TRAIN, target), _NEW, share=_share(name))
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -145,11 +147,6 @@ def test_bins_of_numbers_that_are_none() -> None:
     fitted = _fitted(preprocessing.KBinsDiscretizer(3, encode="ordinal"), _TRAIN)
     data = np.where(_NEW > 1, np.inf, np.where(_NEW < -1, np.nan, _NEW)).astype(np.float32)
     _check(fitted, data, share=_WITHIN)
-
-
-@pytest.mark.parametrize("name", sorted(_SEVERAL))
-def test_regressors_of_several_targets(name: str) -> None:
-    _check(_fitted(_SEVERAL[name](), _TRAIN, _MANY), _NEW, share=_share(name))
 
 
 @pytest.mark.parametrize("kind", [tree.DecisionTreeClassifier, ensemble.ExtraTreesClassifier])

@@ -247,7 +247,7 @@ def test_weights_elsewhere_and_adapters_from_outside_have_no_images(
 
 
 _OUTSIDE = """
-from flour.modules import load_onnx
+from flour.core.modules import load_onnx
 from flour.onnx.registry import from_outside, onnx_op
 load_onnx("")
 before = from_outside()

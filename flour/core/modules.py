@@ -1,6 +1,6 @@
 """Modules of ours, imported when they are first needed: which one has an operator, or an adapter.
 
-flour/modules_index.py is written by scripts/generate.py. Where it does not know a name, or is out
+scripts/generate.py writes flour/core/modules_index.py. Where it does not know a name, or is out
 of date, every module is imported: slower, and the same result.
 """
 
@@ -42,21 +42,21 @@ def imported(name: str) -> ModuleType:
 
 def load_operator(name: str) -> None:
     """Import the module of the operator of this name; without a name, every operator."""
-    from flour.modules_index import OPERATORS
+    from flour.core.modules_index import OPERATORS
 
     _load(OPERATORS, name, _FOLDERS[:1])
 
 
 def load_adapter(name: str) -> None:
     """Import the module that adapts the class of this dotted name; without a name, every one."""
-    from flour.modules_index import ADAPTERS
+    from flour.core.modules_index import ADAPTERS
 
     _load(ADAPTERS, name, _FOLDERS[:-1])
 
 
 def load_onnx(name: str) -> None:
     """Import the adapters of this "domain:operator" of ONNX; without a name, every one."""
-    from flour.modules_index import ONNX
+    from flour.core.modules_index import ONNX
 
     _load(ONNX, name, _FOLDERS[-1:])
 
