@@ -498,7 +498,6 @@ def test_every_setting_has_a_probe_and_no_probe_is_of_one_that_is_gone() -> None
         ({"tokens": "."}, "not a file of tokens"),
         ({"access_log": "none/log"}, "the access log cannot be written"),
         ({"tokens": "empty"}, "a file of tokens has a client"),
-        ({"answers": "empty"}, "answers cannot be kept here"),
         ({"answers": "empty/below"}, "answers cannot be kept here"),
         ({"answers": "/proc/answers"}, "answers cannot be kept here"),
     ],
