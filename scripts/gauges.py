@@ -51,6 +51,7 @@ BOUNDS = {
     "lines of a function: longest": Bound(60, 60),
     "functions without annotations": Bound(0, 0),
     "class names with two meanings": Bound(38, 0),
+    "Plan: public methods": Bound(34, 12),
     "parameters: bare Any": Bound(275, 100),
     "tests: private reaches": Bound(0, 0),
     "request: files": Bound(11, 6),
@@ -76,6 +77,7 @@ def measured(root: Path) -> dict[str, float]:
         **_of_imports(root),
         **_of_functions(functions),
         "class names with two meanings": len(ambiguous(paths)),
+        **_of_class(root / "oven/plans/plan.py", "Plan"),
         "tests: lines": sum(_lines(path) for path in (root / "tests").rglob("*.py")),
         "tests: private reaches": len(private_reaches(root, (*PACKAGES, "bench"))),
         **_of_suite(root / SUITE_TIMES),
@@ -96,6 +98,20 @@ def _of_files(files: list[list[str]]) -> dict[str, float]:
         "product: files": len(files),
         **_lengths("lines of a file", [len(each) for each in files if each]),
     }
+
+
+def _of_class(path: Path, name: str) -> dict[str, float]:
+    """Return how many methods and properties of a class have names without an underscore."""
+    body = parsed(path).body if path.exists() else []
+    methods = {
+        each.name
+        for found in body
+        if isinstance(found, ast.ClassDef) and found.name == name
+        for each in found.body
+        if isinstance(each, Function)
+    }
+    count = sum(not each.startswith("_") for each in methods)
+    return {f"{name}: public methods": count}
 
 
 def _lines(path: Path) -> int:

@@ -24,6 +24,7 @@ from objectstore import Blob
 from oven.codegen.stages import Stage, Value, is_text, row_bytes
 from oven.codegen.string_cells import TextCells
 from oven.plans.plan import Plan
+from oven.plans.values import interpret, native_column, output_value
 from oven.run.columns import given as column_of
 from oven.run.columns import lengths, settled, unfilled
 from oven.run.native_run import room_bytes
@@ -329,12 +330,12 @@ def run(
     values: dict[Value, Any] = {}
     for stage in plan.stages if stages is None else stages:
         if stage.source:
-            given = {v: plan.native_column(v, values, columns) for v in stage.inputs}
+            given = {v: native_column(v, values, columns) for v in stage.inputs}
             values |= run_stage(stage, given, rows)
         else:
-            values |= plan.interpret(stage.nodes[0], values, columns)
+            values |= interpret(stage.nodes[0], values, columns)
     return {
-        name: plan.output(item, values, columns) for name, item in plan.optimised.outputs.items()
+        name: output_value(item, values, columns) for name, item in plan.optimised.outputs.items()
     }
 
 

@@ -34,6 +34,7 @@ from flour.data.coerce import WHOLE_DTYPES, coerce
 from flour.ops.csv import ParseCsv
 from oven.codegen.stages import Stage, Value
 from oven.plans.plan import Plan
+from oven.plans.values import by_definition, interpret, native_column, output_value
 from oven.run.native_run import NativeRun, RowsRefused
 
 SAMPLE_ROWS = 256
@@ -70,7 +71,7 @@ def measure(plan: Plan, data: object = None) -> Timed:
     else:
         columns, rows = coerce(plan.inputs, data)
     values: dict[Value, Any] = {}
-    times = tuple(_stage_time(plan, stage, values, columns, rows) for stage in plan.stages)
+    times = tuple(_stage_time(stage, values, columns, rows) for stage in plan.stages)
     whole = _best(lambda: plan.run_columns(columns, rows))[0]
     return Timed(rows, "random" if data is None else "given", times, whole)
 
@@ -100,31 +101,31 @@ def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSp
         for stage, run in zip(plan.stages, runs, strict=True):
             began = perf_counter()
             if run is None:
-                values |= plan.interpret(stage.nodes[0], values, columns)
+                values |= interpret(stage.nodes[0], values, columns)
             else:
-                given = {value: plan.native_column(value, values, columns) for value in run.inputs}
+                given = {value: native_column(value, values, columns) for value in run.inputs}
                 values |= run.run(given, rows)
             spans.append(StageSpan(stage, began, perf_counter()))
         outputs_by_name = {
-            name: plan.output(item, values, columns) for name, item in outputs.items()
+            name: output_value(item, values, columns) for name, item in outputs.items()
         }
     except RowsRefused:
-        outputs_by_name = plan.by_definition(columns)
+        outputs_by_name = by_definition(plan.optimised, columns)
     answers = {name: public(value, outputs[name].type) for name, value in outputs_by_name.items()}
     return answers, rows, tuple(spans)
 
 
 def _stage_time(
-    plan: Plan, stage: Stage, values: dict[Value, Any], columns: Mapping[str, Any], rows: int
+    stage: Stage, values: dict[Value, Any], columns: Mapping[str, Any], rows: int
 ) -> StageTime:
     """Run one stage, whose inputs are in `values`; its outputs are added to them."""
     if stage.source:
         run = NativeRun.of([stage], stage.outputs)
-        arguments = {value: plan.native_column(value, values, columns) for value in stage.inputs}
+        arguments = {value: native_column(value, values, columns) for value in stage.inputs}
         seconds, results = _best(lambda: run.run(arguments, rows))
         read = [*arguments.values(), *results.values()]
     else:
-        seconds, results = _best(lambda: plan.interpret(stage.nodes[0], values, columns))
+        seconds, results = _best(lambda: interpret(stage.nodes[0], values, columns))
         read = [values[value] for value in stage.inputs if value in values] + [*results.values()]
     values |= results
     parameters = {item.digest: item.nbytes for item in stage.parameters()}

@@ -29,6 +29,7 @@ from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
 from oven.compiler import shared_rows
 from oven.plans.background import Needed, Pending
+from oven.plans.values import by_definition, interpret, native_column, output_value
 from oven.run.helpers import Division, Told
 from oven.run.native_run import NativeRun, RowsRefused
 
@@ -57,15 +58,15 @@ class Execution:
         self.rows = self._laid.rows if self._laid else self._coerced()
         #: Whether all rows have to go in one chunk, as their answers depend on each other.
         self.uncut = self._plan.mixes_rows
-        #: The memory that a chunk's steps have to be given to work in.
-        self.memory_bytes = self._plan.memory_bytes
         self._outputs = self._plan.leaves
         self._steps: Sequence[NativeRun | Stage] = self._plan.steps
+        runs = [step for step in self._steps if isinstance(step, NativeRun)]
+        #: The memory that a chunk's steps have to be given to work in.
+        self.memory_bytes = max((run.memory_bytes for run in runs), default=0)
         wanted = set(self._outputs.values())
         self._made: dict[Value, NDArray[Any]] = {
             item: step.blank(item, self.rows)
-            for step in self._steps
-            if isinstance(step, NativeRun)
+            for step in runs
             for item in step.outputs
             if item in wanted and item not in step.stored
         }
@@ -106,7 +107,7 @@ class Execution:
         if not all(isinstance(each, Port) and not each.fields for each in step.inputs):
             return None
         columns = self.columns
-        given = {value: self._plan.native_column(value, {}, columns) for value in step.inputs}
+        given = {value: native_column(value, {}, columns) for value in step.inputs}
         return step.bound(given, self._made)
 
     def chunk(self, start: int, stop: int) -> Chunk:
@@ -120,14 +121,14 @@ class Execution:
     def step(self, number: int, chunk: Chunk, memory: object = None) -> None:
         """Take a chunk through one step; the last one leaves its rows of the answer.
 
-        `memory` is a writable buffer of `plan.memory_bytes` for native code.
+        `memory` is a writable buffer of `memory_bytes` for native code.
         """
         if number < len(self._steps):
             step = self._steps[number]
             if isinstance(step, NativeRun):
                 self._native(step, chunk, memory)
             else:
-                chunk.values |= self._plan.interpret(step.nodes[0], chunk.values, chunk.columns)
+                chunk.values |= interpret(step.nodes[0], chunk.values, chunk.columns)
         if number == self.steps - 1:
             self._leave(chunk)
 
@@ -149,7 +150,7 @@ class Execution:
         try:
             told = step.together(self._given(step, chunk), self.rows, into, division)
         except RowsRefused:
-            self._refused = self._plan.by_definition(self.columns)
+            self._refused = by_definition(self._plan.optimised, self.columns)
             return Told(0.0, 0.0, 1, 0)
         if told is None:
             return None
@@ -164,15 +165,15 @@ class Execution:
         """The columns that a step reads, for the rows of a chunk."""
         if self._laid is not None:
             return {v: self._laid.columns[v][chunk.start : chunk.stop] for v in step.inputs}
-        return {v: self._plan.native_column(v, chunk.values, chunk.columns) for v in step.inputs}
+        return {v: native_column(v, chunk.values, chunk.columns) for v in step.inputs}
 
     def _native(self, step: NativeRun, chunk: Chunk, memory: object) -> None:
-        plan, values = self._plan, chunk.values
+        values = chunk.values
         if self._bound is not None:
             try:
                 self._bound(chunk.start, chunk.stop - chunk.start, memory)
             except RowsRefused:
-                self._refused = plan.by_definition(self.columns)
+                self._refused = by_definition(self._plan.optimised, self.columns)
             return
         into: dict[Value, NDArray[Any]] = {
             item: self._made[item][chunk.start : chunk.stop]
@@ -183,14 +184,14 @@ class Execution:
             values |= step.run(self._given(step, chunk), chunk.stop - chunk.start, into, memory)
         except RowsRefused:
             # The definition says what is wrong with which row, or knows an answer after all.
-            self._refused = plan.by_definition(self.columns)
+            self._refused = by_definition(self._plan.optimised, self.columns)
             values |= dict.fromkeys(step.outputs)
 
     def _leave(self, chunk: Chunk) -> None:
         """Keep the outputs that are not in their place yet."""
         if self._refused is None:
             for name, parts in self._parts.items():
-                value = self._plan.output(self._outputs[name], chunk.values, chunk.columns)
+                value = output_value(self._outputs[name], chunk.values, chunk.columns)
                 parts.append((chunk.start, value))
 
     def finish(self) -> dict[str, Any]:
@@ -203,7 +204,7 @@ class Execution:
         item = self._outputs[name]
         if item in self._made:
             columns = {} if self._laid is not None else self.columns
-            return self._plan.output(item, self._made, columns)
+            return output_value(item, self._made, columns)
         return _joined([part for _, part in sorted(self._parts[name], key=itemgetter(0))])
 
 

@@ -13,16 +13,14 @@ import numpy as np
 from flour.core.errors import FlourError
 from flour.core.node import Node
 from flour.core.op import Columns, Parameter
-from flour.core.reference import apply_op, evaluate, public
+from flour.core.reference import public
 from flour.core.source import Source
-from flour.core.sparse import Sparse
-from flour.core.types import Type, Vector
+from flour.core.types import Type
 from flour.data.batch import BatchReader, array_dtype, is_by_columns, row_count
 from flour.data.coerce import coerce, native_types
 from flour.data.nulls import has_nulls, known_missing_of
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
-from oven.codegen.ports import Port, pack
 from oven.codegen.stages import LABELS, PYTHON, Stage, Value
 from oven.compiler import driver, gil_yield
 from oven.entry.array_call import open_array_call
@@ -37,11 +35,11 @@ from oven.errors import NoCompiler
 from oven.plans.background import BY_DEFAULT, Background, Needed, Pending, at_hand
 from oven.plans.program import Compiler, PlanProgram
 from oven.plans.skeleton import Facts, one_run, stage_kinds
+from oven.plans.values import by_definition, interpret, native_column, output_value
 from oven.plans.widening import widens_exactly
 from oven.run.native_run import NativeRun, RowsRefused
 
 if TYPE_CHECKING:
-    from objectstore import Store
     from oven.optimise.rewrite import RewriteTrace
     from oven.plans.execution import Execution
     from oven.plans.skeleton import RestoredPlan
@@ -303,7 +301,7 @@ class Plan:
         batch = self.reader.read(data)
         if not batch.is_block:
             return self.answer(batch.block if has_nulls(data) else data)
-        call = self.own_entry()
+        call = self._call or self._open()
         return dict(zip(self._names, call(batch.data)))  # noqa: B905 (checking would cost as much)
 
     def entry(self) -> Call:
@@ -353,11 +351,9 @@ class Plan:
         """The entry for an array's own type, if that is another plan's and is there."""
         coming = self._by_dtype.get(array_dtype(data))
         plan = None if coming is None else coming.here
-        return plan.own_entry() if plan is not None and plan.ready else None
-
-    def own_entry(self) -> Call:
-        """The entry that the plan keeps: it is not good without the plan."""
-        return self._call or self._open()
+        if plan is None or not plan.ready:
+            return None
+        return plan._call or plan._open()  # noqa: SLF001 (this is the class)
 
     def begin(self, data: object) -> Execution:
         """A run over this data that can be done in chunks, by several threads."""
@@ -365,12 +361,6 @@ class Plan:
 
         self.wait()
         return Execution(self, data)
-
-    @property
-    def memory_bytes(self) -> int:
-        """The memory native code needs to work in, whatever the number of rows."""
-        runs = [step for step in self.steps if isinstance(step, NativeRun)]
-        return max((run.memory_bytes for run in runs), default=0)
 
     @property
     def row_work(self) -> int | None:
@@ -479,51 +469,18 @@ class Plan:
         steps = self._native
         if steps is None:  # still compiling, or there is no compiler
             self._bound.check()
-            return self.by_definition(columns)
+            return by_definition(self.optimised, columns)
         try:
             values: dict[Value, Any] = {}
             for step in steps:
                 if isinstance(step, NativeRun):
-                    given = {v: self.native_column(v, values, columns) for v in step.inputs}
+                    given = {v: native_column(v, values, columns) for v in step.inputs}
                     values |= step.run(given, rows)
                 else:
-                    values |= self.interpret(step.nodes[0], values, columns)
-            return {name: self.output(item, values, columns) for name, item in self.leaves.items()}
+                    values |= interpret(step.nodes[0], values, columns)
+            return {name: output_value(item, values, columns) for name, item in self.leaves.items()}
         except RowsRefused:
-            return self.by_definition(columns)  # which says what is wrong, and where
-
-    def by_definition(self, columns: Columns) -> dict[str, Columns]:
-        """Every output from the operators' definitions, which say which row is wrong."""
-        roots = self.optimised.outputs.values()
-        known = evaluate(roots, columns, self.optimised.origins())
-        return {name: known[item] for name, item in self.optimised.outputs.items()}
-
-    def native_column(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
-        """A column for native code."""
-        return pack(value, columns) if isinstance(value, Port) else values[value]
-
-    def interpret(
-        self, item: Node, values: Mapping[Value, Any], columns: Columns
-    ) -> dict[Value, Any]:
-        """The value of a node without native code, from its definition."""
-        inputs = [self._value(source, values, columns) for source in item.inputs]
-        with np.errstate(all="ignore"):
-            return {item: apply_op(item, inputs)}
-
-    def _value(self, item: Node, values: Mapping[Value, Any], columns: Columns) -> Any:
-        """The value of any node that is an input, was picked from one, or has been computed."""
-        if item in values:
-            return values[item]
-        if isinstance(item.op, Source):
-            return columns[item.op.label]
-        return apply_op(item, [self._value(source, values, columns) for source in item.inputs])
-
-    def output(self, item: Node, values: Mapping[Value, Any], columns: Columns) -> Any:
-        """An output from the values that have been computed, stored as its type says."""
-        value = self._value(item, values, columns)
-        if isinstance(item.type, Vector) and item.type.sparse and not isinstance(value, Sparse):
-            return Sparse.of(value)
-        return value
+            return by_definition(self.optimised, columns)  # which says what is wrong, and where
 
     # --- looking and keeping -------------------------------------------------------------------
 
@@ -545,10 +502,6 @@ class Plan:
         nodes = (item for flow in (self.optimised, self.flow) for item in flow.nodes())
         named = {parameter for item in nodes for parameter in item.op.parameters()}
         return frozenset(named.union(*(stage.parameters() for stage in self.stages)))
-
-    def put_into(self, store: Store, owner: str) -> None:
-        """Let `owner` hold this plan's parameters in a store, which then accounts for them."""
-        store.hold(owner, self.parameters())
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         """The function that reads the plan's file with all checks, and the file."""

@@ -33,6 +33,7 @@ from oven.codegen.string_cells import TextCells
 from oven.compiler import cache, driver, levels, machine, packs
 from oven.plans import program_image
 from oven.plans.plan import Plan
+from oven.plans.values import by_definition, native_column
 from oven.run.columns import given, settled
 from oven.run.native_run import NativeRun
 from oven.run.run_signature import TableLayout, aligned
@@ -173,8 +174,8 @@ class Trial:
         if not isinstance(run, NativeRun):
             self.left_out.add(name)
             return
-        wanted = plan.by_definition(known)
-        values = {value: plan.native_column(value, {}, known) for value in run.inputs}
+        wanted = by_definition(plan.optimised, known)
+        values = {value: native_column(value, {}, known) for value in run.inputs}
         read = [given(values[value], value, stored=stored) for value, stored in run.form.read]
         lengths = run._lengths(read)
         longest = int(lengths.max(initial=0))

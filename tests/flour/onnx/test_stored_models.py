@@ -84,7 +84,7 @@ def test_weight_sets_of_one_pipeline_share_vocabulary_and_code() -> None:
     assert len(vocabularies) < len(plans), "weight sets of one vocabulary share its bytes"
     store = MemoryStore()
     for path, plan in zip(paths, plans, strict=True):
-        plan.put_into(store, path.stem)
+        store.hold(path.stem, plan.parameters())
     for path in paths:
         # Class labels, tables of letters, automata: all of it is there once.
         assert store.shared_bytes(path.stem) > 4 * store.own_bytes(path.stem)

@@ -82,7 +82,7 @@ def test_chunks_give_the_whole(name: str, bounds: list[int]) -> None:
     work = plan.begin(data)
     assert work.rows == 140
     with ThreadPoolExecutor(3) as threads:
-        through(work, bounds, threads, plan.memory_bytes)
+        through(work, bounds, threads, work.memory_bytes)
     agree(work.finish(), plan.run(data))
 
 
@@ -92,7 +92,7 @@ def test_data_of_another_width_runs_on_the_variant() -> None:
     narrow = data.astype(np.float32)
     work = plan.begin(narrow)
     with ThreadPoolExecutor(1) as threads:
-        through(work, [0, 3, 140], threads, plan.for_dtypes(narrow).memory_bytes)
+        through(work, [0, 3, 140], threads, work.memory_bytes)
     agree(work.finish(), plan.run(narrow))
 
 
@@ -101,7 +101,7 @@ def test_no_rows() -> None:
     plan = oven.bake(flow)
     work = plan.begin(data[:0])
     with ThreadPoolExecutor(1) as threads:
-        through(work, [0, 0], threads, plan.memory_bytes)
+        through(work, [0, 0], threads, work.memory_bytes)
     agree(work.finish(), plan.run(data[:0]))
 
 

@@ -273,7 +273,7 @@ def test_a_plan_names_every_parameter_it_refers_to() -> None:
 def test_an_owner_that_lets_go_frees_what_was_its_own() -> None:
     store = MemoryStore()
     for name in ("scaled_logistic", "layers"):
-        oven.bake(PROGRAMS[name]()[0]).put_into(store, name)
+        store.hold(name, oven.bake(PROGRAMS[name]()[0]).parameters())
     own = store.own_bytes("layers")
     assert store.release("layers") == own > 0
     assert set(store.holdings()) == {"scaled_logistic"}

@@ -146,7 +146,7 @@ def test_plans_share_what_they_have_in_common() -> None:
     for number in range(250):
         flow = x.linear(shared, np.full(50, float(number))).tanh().linear(also, [float(number)])
         plans.append(oven.bake(flow, exact=True))
-        plans[-1].put_into(store, f"tenant-{number}")
+        store.hold(f"tenant-{number}", plans[-1].parameters())
     unique = {item.digest: item.nbytes for plan in plans for item in plan.parameters()}
     report = store.report()
     assert report.unique_bytes == sum(unique.values())
@@ -198,7 +198,7 @@ def test_a_store_keeps_one_copy_for_all_plans_loaded_into_it(tmp_path: Path) -> 
     with FileStore(tmp_path / "store", durable=False) as store:
         loaded = [oven.load(tmp_path / f"{name}.plan", store=store) for name in "abc"]
         for name, one in zip("abc", loaded, strict=True):
-            one.put_into(store, name)
+            store.hold(name, one.parameters())
             same(one.run(data), want)
         assert digests <= set(store.digests())
         assert store.report().unique_bytes == sum(
