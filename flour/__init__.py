@@ -96,7 +96,6 @@ for _point, _places in {
     "onnx_adapters": ("flour.modules:load_onnx",),
     "opaque_session": ("flour.onnx.ort:Held",),
     "onnx_model": ("flour.onnx.export.writer:to_onnx",),
-    "onnx_outline": ("flour.onnx.reading:read_model",),
     "native_plan": ("oven:bake",),
     "load_plan": ("oven:load",),
     "late_flow": ("flour.language.late:LateFlow",),

@@ -16,8 +16,8 @@ from flour.core.provenance import belongs_to_us
 if TYPE_CHECKING:
     from runtime.dropin import Compiled, compile  # noqa: A004 (runtime.compile)
     from runtime.onnx.session import InferenceSession
+    from runtime.runtime import Runtime
     from runtime.service.endpoint import Endpoint
-    from runtime.service.runtime import Runtime
     from runtime.service.stats import RuntimeStats
 
 __all__ = ["Compiled", "Endpoint", "InferenceSession", "Runtime", "RuntimeStats", "compile"]
@@ -25,21 +25,13 @@ __all__ = ["Compiled", "Endpoint", "InferenceSession", "Runtime", "RuntimeStats"
 belongs_to_us(__file__)
 
 declare("code_users", "runtime.warming:use")
-declare("watch", "runtime.watch:Watch")
-declare("tap", "runtime.watch:Tap")
-declare("keep", "runtime.provenance:AnswerKeeper")
-declare("arrow_sink", "runtime.bulk.arrow_sink:ArrowSink")
-declare("rollout", "runtime.rollout:rollout")
-declare("resume_rollout", "runtime.rollout:resume")
-declare("report", "runtime.rollout:report")
-declare("tally", "runtime.rollout:tally")
 
 _LATER = {
     "Compiled": "runtime.dropin",
     "compile": "runtime.dropin",
     "Endpoint": "runtime.service.endpoint",
     "InferenceSession": "runtime.onnx.session",
-    "Runtime": "runtime.service.runtime",
+    "Runtime": "runtime.runtime",
     "RuntimeStats": "runtime.service.stats",
 }
 

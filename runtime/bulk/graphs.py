@@ -10,7 +10,7 @@ from flour.language.graph_file import TEXT
 from oven import Plan
 from runtime.errors import BadCall
 from runtime.repository.repository import Repository
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 from runtime.service.version import ModelVersion
 
 
@@ -24,7 +24,7 @@ def graph_plan(source: Flow | Path) -> Plan:
     else:
         runtime = Runtime()  # what it names is in another one, or in a folder
         runtime.register("graph", source, background=False)
-        version = runtime.find("graph")
+        version = runtime.endpoints.find("graph")
     return answers_blocks(version.plan)
 
 
@@ -33,7 +33,7 @@ def in_folder(root: Path, address: str, *, trust_pickle: bool = False) -> ModelV
     runtime = Runtime()  # it stays open, as a graph may wait on its event loop
     with Repository(root, runtime, trust_pickle=trust_pickle) as folder:
         events = [each for each in folder.load_all() if f"{each.name}@{each.version}" == address]
-    version = runtime.versions().get(address)
+    version = runtime.endpoints.versions().get(address)
     if version is None or version.plan is None:
         raise BadCall(
             "this graph cannot be opened",

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import oven
 from flour.core.errors import FlourError
-from flour.core.extension_points import extension
 from flour.core.op import Columns, Parameter
 from flour.core.reference import public
 from flour.core.source import Source
@@ -170,8 +169,9 @@ class GraphPlan:
     def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
         """The graph's steps, and then each of its plans as plans explain themselves."""
         if stage in ("logical", "optimised") or form == "html":
-            text: str = extension("show")(self.flow, form)
-            return text
+            from flour.language.show_html import show
+
+            return show(self.flow, form)
         parts = [draw(self.graph)]
         for number, plan in self._plans.items():
             parts += [f"--- step {number}", plan.explain(stage, form, data)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from flour.core.extension_points import extension
 from flour.sklearn.versions import version_in
 
 _XGBOOST = re.compile(rb'"version":\s*\[\s*(\d+),\s*(\d+),\s*(\d+)')
@@ -39,7 +38,9 @@ def _skops(raw: bytes) -> dict[str, str]:
 
 
 def _onnx(raw: bytes) -> dict[str, str]:
-    model = extension("onnx_outline")(raw)
+    from flour.onnx.reading import read_model
+
+    model = read_model(raw)
     opsets = {
         f"operators of {name or 'onnx'}": str(number) for name, number in model.opsets.items()
     }

@@ -11,8 +11,8 @@ is the definition. A runtime has this function once it has the first such entry.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from oven.entry.generator import Template
 from oven.entry.interpreter import slots
 from oven.entry.parts import PARTS
 from runtime.routing.mirror import Mirror
+from runtime.routing.pairs import Answers
 from runtime.service.entry import InlineEntry
 from runtime.service.version import ModelVersion
 
@@ -266,14 +267,30 @@ _STYLE = any_arguments(
     "The outputs by name: see Runtime.predict.",
 )
 
-Predict = Callable[..., dict[str, Any]]
+
+class Predict(Protocol):
+    """How `Runtime.predict` is called."""
+
+    def __call__(  # noqa: PLR0913 (each has a default)
+        self,
+        name: str,
+        data: object,
+        *,
+        outputs: str | Iterable[str] | None = None,
+        timeout: float | None = None,
+        priority: int | None = None,
+        engine: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tenant: str = "",
+    ) -> Answers:
+        """The outputs by name; see Runtime.predict."""
 
 
 def open_native_predict(
     routes: dict[str, ModelVersion],
     mirrors: dict[str, Mirror],
     general: Predict,
-    timed: Predict,
+    timed: Callable[[ModelVersion, object, int], Answers],
     mirrored: Callable[[Mirror, object, dict[str, Any]], object],
 ) -> Predict | None:
     """`predict` over these routes, or None where this interpreter can have no such function.

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
-from flour.core.extension_points import extension
 
 #: Columns that become series of metrics, and texts that are told apart.
 _SERIES = 100
@@ -58,8 +57,9 @@ def sink(to: object, names: dict[str, str]) -> Sink:
 
 
 def _arrow(to: Path | BinaryIO, *, parquet: bool) -> Sink:
-    made: Sink = extension("arrow_sink")(to, parquet=parquet)
-    return made
+    from runtime.watch.arrow_sink import ArrowSink
+
+    return ArrowSink(to, parquet=parquet)
 
 
 def _ending(path: Path) -> str:

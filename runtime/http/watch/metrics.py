@@ -58,7 +58,7 @@ class Metrics:
 
     def _snapshot(self) -> Snapshot:
         service, stats = self._service, self._service.runtime.stats()
-        versions = service.runtime.versions()
+        versions = service.runtime.endpoints.versions()
         self.meters.forget(versions.keys())
         waiting = Family(
             "pretzel_http_requests_waiting", "gauge", "Requests whose answers are awaited."

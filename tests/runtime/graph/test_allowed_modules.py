@@ -105,7 +105,7 @@ def test_only_what_the_module_has_is_found(
     with Runtime(executors=1, allow_python=[module]) as runtime:
         with pytest.raises(PythonRefused, match=said):
             runtime.register("sizes", path)
-        assert not runtime.endpoints()
+        assert not runtime.endpoints
 
 
 def test_modules_that_are_not_named_are_not_imported(tmp_path: Path, module: str) -> None:

@@ -15,6 +15,7 @@ import oven
 from runtime import Runtime
 from runtime.http.answer.noted import Noted
 from runtime.watch import training_of
+from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.watch.watching import watches_of
 
 ROW = flour.record(age=float, ssn=float)
@@ -34,7 +35,7 @@ def noted(runtime: Runtime, tmp_path: Path) -> Iterator[Noted]:
     made = Noted(runtime, str(tmp_path))
     yield made
     made.close()
-    assert not [each for each in runtime.versions().values() if each.watcher is not None]
+    assert not [each for each in runtime.endpoints.versions().values() if each.watcher is not None]
 
 
 def soon(true: Any) -> None:
@@ -49,7 +50,7 @@ def test_a_version_is_watched_while_it_is_in_service(runtime: Runtime) -> None:
     training = training_of(oven.bake(PROGRAM), ROWS)
     wanted = {"segments": ["age // 10"], "outliers": [], "drift": True}
     runtime.register("m", PROGRAM, notes={"watch": wanted, "training": training})
-    first = runtime.find("m@1")
+    first = runtime.endpoints.find("m@1")
     soon(lambda: watches_of(first))
     (watch,) = watches_of(first)
     runtime.predict("m", ROWS, engine="inline")
@@ -57,7 +58,7 @@ def test_a_version_is_watched_while_it_is_in_service(runtime: Runtime) -> None:
     assert sum(cell.rows for cell in watch.cells()) == 100
     assert {each.column for each in watch.drift()} == {"age", "ssn"}
     runtime.register("m", flour.outputs(score=ROW["age"] * 0.25))
-    soon(lambda: not watches_of(first) and not watches_of(runtime.find("m")))
+    soon(lambda: not watches_of(first) and not watches_of(runtime.endpoints.find("m")))
     runtime.switch("m", "1")
     soon(lambda: watches_of(first))
     runtime.unregister("m")
@@ -67,12 +68,12 @@ def test_a_version_is_watched_while_it_is_in_service(runtime: Runtime) -> None:
 @pytest.mark.usefixtures("noted")
 def test_answers_are_kept_as_long_as_notes_say_so(runtime: Runtime, tmp_path: Path) -> None:
     runtime.register("m", PROGRAM, notes={"keep": {"subject": "ssn"}})
-    soon(lambda: runtime.keeper("m") is not None)
+    soon(lambda: runtime.routes.keeper("m") is not None)
     answer: Any = runtime.predict("m", ONE)
     assert runtime.why(answer.id).agrees()
     assert (tmp_path / "m-0" / "plans").is_dir()
     runtime.register("m", PROGRAM, "1", replace=True)
-    soon(lambda: runtime.keeper("m") is None)
+    soon(lambda: runtime.routes.keeper("m") is None)
     assert not hasattr(runtime.predict("m", ONE), "id")
 
 
@@ -107,11 +108,11 @@ def test_nothing_is_looked_at_while_nothing_changes(
     noted.close()
     seen: list[str] = []
 
-    def endpoints() -> tuple[()]:
+    def endpoints(_: Endpoints) -> Iterator[Endpoint]:
         seen.append("looked")
-        return ()
+        return iter(())
 
-    monkeypatch.setattr(runtime, "endpoints", endpoints)
+    monkeypatch.setattr(Endpoints, "__iter__", endpoints)
     noted.look()
     assert not seen
     runtime.register("n", PROGRAM)

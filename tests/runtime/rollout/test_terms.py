@@ -79,7 +79,7 @@ def test_terms_that_cannot_be(
     with pytest.raises(FlourError, match=said):
         begun(runtime, clock, **terms)
     assert runtime.predict("m", ROW)["label"] == 1.0
-    assert not runtime.has_route("m") or not runtime.history("m")[-1].route.split
+    assert not runtime.routes.has_route("m") or not runtime.routes.history("m")[-1].route.split
 
 
 @pytest.mark.parametrize("key", ["usr", "User", "amout"])
