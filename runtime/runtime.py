@@ -130,7 +130,7 @@ class Runtime:
         self.experiments = self.routes.experiments
         self.direct = Direct(
             *(self._engines, self._policy, self._costs, self._catalog),
-            *(self._memory, self._materialiser, self.graphs),
+            *(self._memory, self._materialiser, self.graphs, self.endpoints),
         )
         self._has_native = False
         self._answer_by(self._predict)
@@ -239,6 +239,7 @@ class Runtime:
         timed = self.direct.timed_natively
         native = open_native_predict(self._table, mirrors, self._predict, timed, note)
         if native is not None:
+            self.direct.native = native
             self._answer_by(native)
 
     def _answer_by(self, predict: Predict) -> None:
@@ -540,7 +541,8 @@ class Runtime:
         if self.endpoints.closed:
             return True
         self.endpoints.closed = True
-        self._answer_by(self._predict)  # machine code refers to this runtime
+        self.direct.native = None  # machine code refers to this runtime
+        self._answer_by(self._predict)
         self.routes.close()
         gone = self.endpoints.clear()
         self.graphs.close((DRAIN_SECONDS if timeout is None else timeout) * drain)

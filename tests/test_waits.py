@@ -53,9 +53,6 @@ REASONS: dict[Place, str] = {
     ),
     ("runtime/bulk/spark.py", "_partition", "get"): THREAD,
     **dict.fromkeys(
-        DONE,
-    ),
-    **dict.fromkeys(
         (
             ("oven/explain/report.py", "report", "wait"),
             ("oven/explain/timing.py", "measure", "wait"),

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from flour.data.arrow_strings import with_texts
 from flour.data.batch import Batch
@@ -37,8 +37,7 @@ from scheduler import Awaited
 LONGEST = 500
 
 
-@dataclass(frozen=True, slots=True)
-class InferCall:
+class InferCall(NamedTuple):
     """A call of one version, with its options."""
 
     version: ModelVersion
@@ -116,6 +115,10 @@ class Following:
             self.follow(version, rows, outputs, problem, perf_counter() - start)
             raise
 
+        if type(future) is DoneFuture:
+            self.follow(version, rows, outputs, future.result(), perf_counter() - start)
+            return future
+
         def done(coming: Future[Answers]) -> None:
             if not coming.cancelled():
                 problem = coming.exception()
@@ -130,8 +133,7 @@ class Tallied(Following):
     """Counts calls for a rollout."""
 
     def __init__(self, inner: Answerer, noting: Noting, headers: Mapping[str, str]) -> None:
-        super().__init__(inner)
-        self._noting, self._headers = noting, headers
+        self.inner, self._noting, self._headers = inner, noting, headers
 
     def follow(
         self,
@@ -150,8 +152,7 @@ class Shadowed(Following):
     """Has the shadow of a route asked the same rows."""
 
     def __init__(self, inner: Answerer, mirrors: Mirrors, route: Route) -> None:
-        super().__init__(inner)
-        self._mirrors, self._route = mirrors, route
+        self.inner, self._mirrors, self._route = inner, mirrors, route
 
     def copied(self, data: object) -> object:
         """Plain rows, copied."""
@@ -182,9 +183,7 @@ class Kept(Following):
         self, inner: Answerer, keeper: Keeper, headers: Mapping[str, str], ids: list[str]
     ) -> None:
         """`ids` gets the id of each answer: several, where rows are answered in parts."""
-        super().__init__(inner)
-        self._keeper, self._ids = keeper, ids
-        self._headers = {"x-request-id": (headers.get("x-request-id") or "")[:LONGEST]}
+        self.inner, self._keeper, self._headers, self._ids = inner, keeper, headers, ids
 
     def copied(self, data: object) -> object:
         """Rows that stay when their call is over: texts are copied out of the call's memory."""
@@ -207,18 +206,15 @@ class Kept(Following):
     def _note(
         self, version: ModelVersion, rows: object, outputs: object, answers: Answers
     ) -> Answers:
-        noted = self._keeper.note(version, rows, outputs, answers, self._headers)
+        headers = {"x-request-id": (self._headers.get("x-request-id") or "")[:LONGEST]}
+        noted = self._keeper.note(version, rows, outputs, answers, headers)
         if (found := getattr(noted, "id", None)) is not None:
             self._ids.append(found)
         return noted
 
     def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers with their id."""
-        rows = self.copied(call.data)
-
-        def note(answers: Answers) -> Answers:
-            return self._note(call.version, rows, call.outputs, answers)
-
+        note = partial(self._note, call.version, self.copied(call.data), call.outputs)
         return after(self.inner.answer(call), note)
 
 
@@ -273,7 +269,7 @@ class Parted:
         """A future of one answer to the block."""
         coming = []
         for version, inner, places in self._parts:
-            part = replace(call, version=version, data=taken(call.rows, places))
+            part = call._replace(version=version, data=taken(call.rows, places))
             coming.append((places, inner.answer(part)))
         return together(coming)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
@@ -9,10 +10,11 @@ from flour.data.batch import Batch
 from oven.compiler.gil_yield import WAITING, yield_gil
 from oven.entry.builtin import learn_release
 from runtime.service.answerers import InferCall
-from runtime.service.call import PLAIN, Call
+from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture, done
+from runtime.service.endpoint import Endpoints
 from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
 from runtime.service.graphs import Graphs
@@ -26,7 +28,7 @@ from scheduler import is_executor
 class Direct:
     """Answers calls of versions, and learns from some what they take."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 (what a runtime holds)
         self,
         engines: Engines,
         policy: Policy,
@@ -35,10 +37,13 @@ class Direct:
         memory: Residency,
         materialiser: Materialiser,
         graphs: Graphs,
+        endpoints: Endpoints,
     ) -> None:
         self._engines, self._policy, self._costs = engines, policy, costs
         self._catalog, self._memory, self._materialiser = catalog, memory, materialiser
-        self._graphs = graphs
+        self._graphs, self._endpoints = graphs, endpoints
+        #: Machine code that answers plain calls by address, once there is some.
+        self.native: Callable[[str, object], Answers] | None = None
 
     def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """The outputs by the plan's entry, in their order; None where another way has to be taken.
@@ -54,14 +59,17 @@ class Direct:
 
     def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers; it is done where the caller waits."""
-        version = call.version
-        options = Call.of(
-            *(version, call.outputs, call.timeout, call.priority, call.engine),
-            blocking=call.waits,
-        )
-        if not call.waits:
-            return self.submit(version, call.data, options)
-        return DoneFuture(self.predict(version, call.data, options))
+        version, data, outputs, timeout, priority, engine, waits = call
+        options = PLAIN if waits else NONBLOCKING
+        if not (outputs is None is timeout and priority is None is engine):
+            options = Call.of(version, outputs, timeout, priority, engine, blocking=waits)
+        if not waits:
+            return self.submit(version, data, options)
+        if options is PLAIN and self.native is not None:
+            address = self._endpoints.address(version)
+            if self._endpoints.routes.get(address) is version:
+                return DoneFuture(self.native(address, data))
+        return DoneFuture(self.predict(version, data, options))
 
     def predict(self, version: ModelVersion, data: object, call: Call) -> Answers:
         """The answers, for a caller that waits."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from objectstore import Explained
 from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
@@ -46,17 +46,10 @@ class Serving(Protocol):
     routes: Routes
 
 
-class Opened(NamedTuple):
-    """The way of one request."""
-
-    version: ModelVersion
-    """The version that answers; the first one, where several answer the rows of a block."""
-    answerer: Answerer
-    """The stack to be called with it."""
-    owners: Sequence[str]
-    """The versions that a route chose; none where there is no route but to the champion."""
-    ids: list[str]
-    """The ids of the answers that were kept so far."""
+#: The version that answers a request (the first one, where several answer the rows of a block), the
+#: stack to be called with it, the versions that a route chose (none where there is no route but to
+#: the champion), and a list that gets the ids of answers that are kept.
+Opened = tuple[ModelVersion, Answerer, Sequence[str], list[str]]
 
 
 class Routes(Histories):
@@ -256,35 +249,48 @@ class Routes(Histories):
 
         The names of `headers` are in lower case.
         """
-        headers, ids = headers or _NOTHING, list[str]()
-        parts = self.by_version(name, data, headers, tenant)
-        if parts is None:
-            versions = [self.choose(name, data, headers, tenant)]
+        headers, ids, history = headers or _NOTHING, list[str](), self._histories.get(name)
+        route = None if history is None else history[-1].route
+        parts: Mapping[str, Places] | None = None
+        if route is None:
+            version = self._endpoints.find(name)
+        elif route.reads_rows:
+            parts = self.by_version(name, data, headers, tenant)
+            chosen = None if parts is None else next(iter(parts))
+            version = (
+                self.choose(name, data, headers, tenant)
+                if chosen is None
+                else self._endpoints.find(chosen)
+            )
         else:
-            versions = [self._endpoints.find(owner) for owner in parts]
-        stacks = [self._stack(base, each, name, headers, ids) for each in versions]
-        made, version = stacks[0], versions[0]
+            version = self._endpoints.find(route.choose(data, headers, tenant, ()))
+        made = self._stack(base, version, route, headers, ids)
+        owners: Sequence[str] = () if route is None or route.is_direct else (version.owner,)
         if parts is not None and len(parts) > 1:
-            made = Parted([*zip(versions, stacks, parts.values(), strict=True)])
+            owners = [*parts]
+            made = Parted([
+                (each, self._stack(base, each, route, headers, ids), places)
+                for owner, places in parts.items()
+                for each in (self._endpoints.find(owner),)
+            ])  # fmt: skip
         if tenant and self.by_tenant[version.name] > 0:
             made = Tenanted(made, tenant)
-        owners = () if self.routed(name) is None else [each.owner for each in versions]
-        return Opened(version, made, owners, ids)
+        return version, made, owners, ids
 
     def _stack(
         self,
         base: Answerer,
         version: ModelVersion,
-        name: str,
+        route: Route | None,
         headers: Mapping[str, str],
         ids: list[str],
     ) -> Answerer:
-        """The answerers of a version that a request for `name` has come to, the first one first."""
-        made, history = base, self._histories.get(name)
+        """The answerers of a version that a request has come to, the first one first."""
+        made = base
         if version.private:
             made = Redacted(made)
-        if history is not None:
-            route, noting = history[-1].route, self.experiments.tallies.get(name)
+        if route is not None:
+            noting = self.experiments.tallies.get(version.name)
             if noting is not None:
                 made = Tallied(made, noting, headers)
             if version.owner == route.champion and is_sampled(route):

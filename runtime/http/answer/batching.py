@@ -88,7 +88,7 @@ class _Waiting:
         """The same request with what is left of its time."""
         if self.call.timeout is None:
             return self.call
-        return replace(self.call, timeout=max(0.0, self.arrived + self.call.timeout - now))
+        return self.call._replace(timeout=max(0.0, self.arrived + self.call.timeout - now))
 
 
 class _Batch:

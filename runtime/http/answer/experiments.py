@@ -7,7 +7,7 @@ An endpoint with a route answers with the version that the route chooses by the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -23,7 +23,6 @@ from runtime.http.wire.messages import ANSWER_HEADER, VERSION_HEADER, Answer, Re
 from runtime.routing import Route
 from runtime.routing.written import as_data, from_data
 from runtime.runtime import Runtime
-from runtime.service.routes import Opened
 
 #: The data of a request's body, as the champion reads it.
 Rows = Callable[[HandlerContext, Request], object]
@@ -71,31 +70,31 @@ def _answered(handler: Handler, service: HandlerContext, request: Request, data:
     if version is not None:
         address = f"{address}@{version}"
     tenant = headers.get(service.settings.tenant_header.lower(), "")
-    opened = service.runtime.routes.open(service.answering, address, data, headers, tenant)
-    if opened.owners:
-        request.params = {**request.params, "version": opened.version.version}
-    service = copy(service)
-    service.answering = opened.answerer
+    routes, service = service.runtime.routes, copy(service)
+    opened = routes.open(service.answering, address, data, headers, tenant)
+    chosen, service.answering, owners, ids = opened
+    if owners:
+        request.params = {**request.params, "version": chosen.version}
     answer = handler(service, request)
-    return _told(answer, opened) if isinstance(answer, Response) else _later(answer, opened)
+    return (
+        _told(answer, owners, ids) if isinstance(answer, Response) else _later(answer, owners, ids)
+    )
 
 
-async def _later(coming: Awaitable[Response], opened: Opened) -> Response:
-    return _told(await coming, opened)
+async def _later(coming: Awaitable[Response], owners: Sequence[str], ids: list[str]) -> Response:
+    return _told(await coming, owners, ids)
 
 
-def _told(answer: Response, opened: Opened) -> Response:
+def _told(answer: Response, owners: Sequence[str], ids: list[str]) -> Response:
     """The same answer with the version that gave it, and with the ids of answers that are kept."""
     headers = list(answer.headers)
-    if opened.owners:
-        owners = ", ".join(opened.owners)  # as headers can have it
+    if owners:
+        text = ", ".join(owners)  # as headers can have it
         headers.append(
-            (VERSION_HEADER, owners.encode("latin-1", "backslashreplace").decode("latin-1"))
+            (VERSION_HEADER, text.encode("latin-1", "backslashreplace").decode("latin-1"))
         )
-    if opened.ids and answer.status < 400:
-        headers.append((ANSWER_HEADER, ", ".join(opened.ids)))
-    if len(headers) == len(answer.headers):
-        return answer
+    if ids and answer.status < 400:
+        headers.append((ANSWER_HEADER, ", ".join(ids)))
     return Response(answer.body, answer.status, answer.content_type, tuple(headers))
 
 

@@ -121,7 +121,7 @@ async def _by_documents(
         for at in range(0, call.batch.rows, DOCUMENTS):
             batch = front.version.read(call.batch.data[at : at + DOCUMENTS]).as_block
             timeout = None if deadline is None else left(deadline)
-            part = replace(call, data=batch, timeout=timeout)
+            part = call._replace(data=batch, timeout=timeout)
             made.append(await asyncio.wrap_future(service.answering.answer(part)))
         answers = {name: np.concatenate([each[name] for each in made]) for name in made[0]}
         return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
@@ -193,7 +193,7 @@ def answered(
     deadline = None if call.timeout is None else request.started + call.timeout
     try:
         if deadline is not None:
-            call = replace(call, timeout=left(deadline))
+            call = call._replace(timeout=left(deadline))
         future = service.answering.answer(call)
         if not future.done() or call.batch.rows > MANY_ROWS:
             return _awaited(front, future, request, encode, deadline)

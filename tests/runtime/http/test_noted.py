@@ -14,8 +14,8 @@ import flour
 import oven
 from runtime import Runtime
 from runtime.http.answer.noted import Noted
-from runtime.watch import training_of
 from runtime.service.endpoint import Endpoint, Endpoints
+from runtime.watch import training_of
 from runtime.watch.watching import watches_of
 
 ROW = flour.record(age=float, ssn=float)

@@ -17,8 +17,8 @@ import flour
 from runtime import Runtime
 from runtime.cli import main
 from runtime.http import Server, ServerSettings
-from runtime.service.direct import Direct
 from runtime.repository.repository import Repository
+from runtime.service.direct import Direct
 from tests.runtime.http.client import Client
 from tests.runtime.provenance import planted
 
