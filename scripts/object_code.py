@@ -24,7 +24,11 @@ from tests.cases import CASES  # noqa: E402 (as above)
 def digests(words: list[str]) -> Iterator[str]:
     """Return a line for each stage of each case whose name contains one of these words."""
     for case in CASES:
-        if isinstance(case.op, Source) or not case.native or (words and not any(word in case.name for word in words)):
+        if (
+            isinstance(case.op, Source)
+            or not case.native
+            or (words and not any(word in case.name for word in words))
+        ):
             continue
         flow = case.op(*(source(f"x{i}", kind) for i, kind in enumerate(case.inputs)))
         for exact in (False, True):

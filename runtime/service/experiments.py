@@ -6,18 +6,16 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
+from runtime.routing.history import Histories
 from runtime.routing.pairs import Pair, Pairs
 from runtime.service.endpoint import Endpoints
 from runtime.service.following import Claim, Judged, Noting, Report, is_late
 from runtime.service.private_answers import WithoutPrivate
-
-if TYPE_CHECKING:
-    from runtime.service.routes import Routes
 
 #: Makes what counts requests, of what a rollout wants counted and a function for the agreement.
 Counting = Callable[[Mapping[str, Any], Callable[[], tuple[int, int]]], Noting]
@@ -26,8 +24,11 @@ Counting = Callable[[Mapping[str, Any], Callable[[], tuple[int, int]]], Noting]
 class Experiments:
     """The rollouts and comparisons of a runtime's endpoints; see runtime.rollout.owner."""
 
-    def __init__(self, endpoints: Endpoints, routes: Routes) -> None:
-        self._endpoints, self.routes = endpoints, routes
+    def __init__(
+        self, endpoints: Endpoints, routes: Histories, changed: Callable[[str], object]
+    ) -> None:
+        """`changed` is called when something else follows an endpoint's answers."""
+        self._endpoints, self.routes, self._changed = endpoints, routes, changed
         #: What pairs of answers are handed to, by endpoint.
         self.pairs: dict[str, tuple[Pairs, ...]] = {}
         #: By endpoint and options; "agreement" is that of a rollout, which begins with it.
@@ -80,7 +81,7 @@ class Experiments:
             self.tallies.pop(name, None)
         if known is not None:
             known.end()
-        self.routes.mirrors.refresh(name)
+        self._changed(name)
 
     def reports(self, name: str) -> list[Report]:
         """What this process has counted for the rollout of an endpoint."""
@@ -108,7 +109,7 @@ class Experiments:
             known = self.pairs.get(name, ())
             if not any(each is pairs for each in known):
                 self.pairs[name] = (*known, pairs)
-        self.routes.mirrors.refresh(name)
+        self._changed(name)
         ended = ExitStack()
         ended.callback(self._unobserve, name, pairs)
         return ended
@@ -123,7 +124,7 @@ class Experiments:
             known = self._comparisons.get(name, {})
             for options in [options for options, each in known.items() if each is pairs]:
                 del known[options]
-        self.routes.mirrors.refresh(name)
+        self._changed(name)
 
     def observers(self, name: str) -> tuple[Pairs, ...]:
         """What pairs of an endpoint are handed to, without values that are private now."""

@@ -76,7 +76,7 @@ class Routes(Histories):
         self._keepers: dict[str, Keeper] = {}
         #: Endpoints of whose calls the tenant is wanted, with how many want it.
         self.by_tenant: Counter[str] = Counter()
-        self.experiments = experiments = Experiments(endpoints, self)
+        self.experiments = experiments = Experiments(endpoints, self, self.refresh)
         hand_over = partial(engines.elsewhere, priority=LOWEST)
         self.shadows = Shadows(ask, hand_over, experiments.observers, self._may_wait)
         #: What machine code answers although there is a route.
@@ -186,6 +186,10 @@ class Routes(Histories):
                         each.end()
                 self.mirrors.refresh(name)
             return gone
+
+    def refresh(self, name: str) -> None:
+        """See whether machine code may still answer an endpoint with a shadow."""
+        self.mirrors.refresh(name)
 
     def registered(self, version: ModelVersion) -> None:
         """A version has taken another's place, or has private columns."""
