@@ -26,7 +26,7 @@ from oven import Plan
 from oven.compiler import cache
 from oven.run.helpers import desk
 from oven.run.native_run import thread_bytes
-from runtime.errors import BadRegistration, UnknownEndpoint
+from runtime.errors import BadRegistration
 from runtime.routing.route import Route
 from runtime.service import batches
 from runtime.service.answerers import InferCall
@@ -445,12 +445,12 @@ class Runtime:
         """Return to the route before the last change; after a rollout, that is its last step."""
         return self.routes.rollback(name, who=who)
 
-    def rollout(self, name: str, to: str | None = None, **terms: Any) -> Rollout:
+    def rollout(self, name: str, to: str | None = None, **terms: object) -> Rollout:
         """Give a challenger more of the requests, step by step; see runtime.rollout.rollout."""
         from runtime.rollout import rollout
 
         self._check(f"rollout({name!r})", rollout, terms)
-        return rollout(self.experiments, name, to, **terms)
+        return rollout(self.experiments, name, to, **terms)  # type: ignore[arg-type]  # it checks them
 
     def report(self, name: str, request: str, **values: float) -> bool:
         """Count values of a request that are known later, by its id; False for unknown ids."""
@@ -460,26 +460,26 @@ class Runtime:
 
     # --- watching -------------------------------------------------------------------------------
 
-    def watch(self, name: str, **options: Any) -> Watch:
+    def watch(self, name: str, **options: object) -> Watch:
         """Compare rows in service with reference rows; see runtime.watch.Watch."""
         from runtime.watch import Watch
 
         self._check(f"watch({name!r})", Watch, options)
-        return Watch(self, name, **options)
+        return Watch(self, name, **options)  # type: ignore[arg-type]  # as above
 
-    def tap(self, name: str, step: str, *, sample: float = 0.01, to: Any = None) -> Tap:
+    def tap(self, name: str, step: str, *, sample: float = 0.01, to: object = None) -> Tap:
         """Collect what a step computes for a share of the rows; see runtime.watch.Tap."""
         from runtime.watch import Tap
 
         self.endpoints.check_open()
-        return Tap(self, name, step, sample=sample, to=to)
+        return Tap(self, name, step, sample=sample, to=to)  # type: ignore[arg-type]  # as above
 
-    def keep(self, name: str, folder: str | Path, **options: Any) -> AnswerKeeper:
+    def keep(self, name: str, folder: str | Path, **options: object) -> AnswerKeeper:
         """Keep an endpoint's answers, for `why`; see runtime.provenance.AnswerKeeper."""
         from runtime.provenance import AnswerKeeper
 
         self._check(f"keep({name!r})", AnswerKeeper, options)
-        return AnswerKeeper(self, name, folder, **options)
+        return AnswerKeeper(self, name, folder, **options)  # type: ignore[arg-type]  # as above
 
     def _check(self, where: str, function: Callable[..., object], options: Iterable[str]) -> None:
         self.endpoints.check_open()
@@ -487,14 +487,7 @@ class Runtime:
 
     def why(self, answer: str) -> Any:
         """What is known of an answer that was kept, by its id; see runtime.provenance.Why."""
-        for keeper in self.routes.keepers:
-            if (found := keeper.why(answer)) is not None:
-                return found
-        raise UnknownEndpoint(
-            "no answer of this id is kept",
-            found=str(answer)[:80],
-            hint="it was dropped, erased or damaged, or its folder is not open: keep(name, folder)",
-        )
+        return self.routes.why(answer)
 
     def wait(self, timeout: float | None = None) -> Self:
         """This runtime, as soon as it is ready; TimeoutError if that takes longer."""

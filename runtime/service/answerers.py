@@ -41,24 +41,14 @@ class InferCall(NamedTuple):
     """A call of one version, with its options."""
 
     version: ModelVersion
-    data: object
-    """Rows as they came, or a batch of them."""
+    batch: Any
+    """A batch of rows, or rows as they came."""
     outputs: tuple[str, ...] | None = None
     timeout: float | None = None
     priority: int | None = None
     engine: str | None = None
     waits: bool = False
     """Whether the caller waits, so that its own thread may compute the answers."""
-
-    @property
-    def batch(self) -> Batch:
-        """The rows, read; raises for rows that the version cannot take."""
-        return self.data if isinstance(self.data, Batch) else self.version.read(self.data)
-
-    @property
-    def rows(self) -> Any:
-        """The rows as their owner has them."""
-        return self.data.data if isinstance(self.data, Batch) else self.data
 
 
 class Answerer(Protocol):
@@ -71,6 +61,16 @@ class Answerer(Protocol):
         """A future of the answers; cancelling it gives the call up."""
 
 
+class Done(NamedTuple):
+    """A call that is over: what it was asked, and its answers or its error."""
+
+    version: ModelVersion
+    rows: object
+    outputs: object
+    found: Answers | BaseException
+    seconds: float
+
+
 class Following:
     """Answers as the next answerer does, and follows up each answer and each error."""
 
@@ -81,15 +81,8 @@ class Following:
         """The rows as `follow` gets them, when the call may be over."""
         return None
 
-    def follow(
-        self,
-        version: ModelVersion,
-        rows: object,
-        outputs: object,
-        found: Answers | BaseException,
-        seconds: float,
-    ) -> None:
-        """Do what follows a call that took `seconds`."""
+    def follow(self, done: Done) -> None:
+        """Do what follows a call."""
         raise NotImplementedError
 
     def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
@@ -98,32 +91,32 @@ class Following:
         try:
             outputs = self.inner.quick(version, batch)
         except Exception as problem:
-            self.follow(version, rows, None, problem, perf_counter() - start)
+            self.follow(Done(version, rows, None, problem, perf_counter() - start))
             raise
         if outputs is not None:
             answers = dict(zip(version.outputs, outputs, strict=True))
-            self.follow(version, rows, None, answers, perf_counter() - start)
+            self.follow(Done(version, rows, None, answers, perf_counter() - start))
         return outputs
 
     def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers; a call that is given up is not followed."""
         version, outputs = call.version, call.outputs
-        rows, start = self.copied(call.data), perf_counter()
+        rows, start = self.copied(call.batch), perf_counter()
         try:
             future = self.inner.answer(call)
         except Exception as problem:
-            self.follow(version, rows, outputs, problem, perf_counter() - start)
+            self.follow(Done(version, rows, outputs, problem, perf_counter() - start))
             raise
 
         if type(future) is DoneFuture:
-            self.follow(version, rows, outputs, future.result(), perf_counter() - start)
+            self.follow(Done(version, rows, outputs, future.result(), perf_counter() - start))
             return future
 
         def done(coming: Future[Answers]) -> None:
             if not coming.cancelled():
                 problem = coming.exception()
                 found = coming.result() if problem is None else problem
-                self.follow(version, rows, outputs, found, perf_counter() - start)
+                self.follow(Done(version, rows, outputs, found, perf_counter() - start))
 
         future.add_done_callback(done)
         return future
@@ -135,17 +128,10 @@ class Tallied(Following):
     def __init__(self, inner: Answerer, noting: Noting, headers: Mapping[str, str]) -> None:
         self.inner, self._noting, self._headers = inner, noting, headers
 
-    def follow(
-        self,
-        version: ModelVersion,
-        rows: object,
-        outputs: object,
-        found: Answers | BaseException,
-        seconds: float,
-    ) -> None:
+    def follow(self, done: Done) -> None:
         """Count the call."""
-        problem = found if isinstance(found, BaseException) else None
-        self._noting.note(version.owner, seconds, problem, self._headers)
+        problem = done.found if isinstance(done.found, BaseException) else None
+        self._noting.note(done.version.owner, done.seconds, problem, self._headers)
 
 
 class Shadowed(Following):
@@ -163,17 +149,10 @@ class Shadowed(Following):
         outputs = self._mirrors.together(version.name, self._route, batch)
         return super().quick(version, batch) if outputs is None else outputs
 
-    def follow(
-        self,
-        version: ModelVersion,
-        rows: object,
-        outputs: object,
-        found: Answers | BaseException,
-        seconds: float,
-    ) -> None:
+    def follow(self, done: Done) -> None:
         """Ask the shadow, later."""
-        if isinstance(found, dict | Exception):
-            self._mirrors.ask(self._route, rows, outputs, found, seconds)
+        if isinstance(done.found, dict | Exception):
+            self._mirrors.ask(self._route, done.rows, done.outputs, done.found, done.seconds)
 
 
 class Kept(Following):
@@ -191,17 +170,10 @@ class Kept(Following):
             return data._replace(data=with_texts(kept(data.data)))
         return kept(data)
 
-    def follow(
-        self,
-        version: ModelVersion,
-        rows: object,
-        outputs: object,
-        found: Answers | BaseException,
-        seconds: float,
-    ) -> None:
+    def follow(self, done: Done) -> None:
         """Keep an answer."""
-        if isinstance(found, dict):
-            self._note(version, rows, outputs, found)
+        if isinstance(done.found, dict):
+            self._note(done.version, done.rows, done.outputs, done.found)
 
     def _note(
         self, version: ModelVersion, rows: object, outputs: object, answers: Answers
@@ -214,7 +186,7 @@ class Kept(Following):
 
     def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers with their id."""
-        note = partial(self._note, call.version, self.copied(call.data), call.outputs)
+        note = partial(self._note, call.version, self.copied(call.batch), call.outputs)
         return after(self.inner.answer(call), note)
 
 
@@ -267,9 +239,9 @@ class Parted:
 
     def answer(self, call: InferCall) -> Future[Answers]:
         """A future of one answer to the block."""
-        coming = []
+        coming, rows = [], call.batch.data if isinstance(call.batch, Batch) else call.batch
         for version, inner, places in self._parts:
-            part = call._replace(version=version, data=taken(call.rows, places))
+            part = call._replace(version=version, batch=taken(rows, places))
             coming.append((places, inner.answer(part)))
         return together(coming)
 

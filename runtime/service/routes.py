@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from objectstore import Explained
 from runtime.errors import BadCall, BadRegistration, UnknownEndpoint
@@ -209,10 +209,16 @@ class Routes(Histories):
         """What keeps the answers of an endpoint."""
         return self._keepers.get(name)
 
-    @property
-    def keepers(self) -> list[Keeper]:
-        """Everything that keeps answers, each once."""
-        return [*dict.fromkeys(self._keepers.values())]
+    def why(self, answer: str) -> Any:
+        """What is known of an answer that was kept, by its id."""
+        for keeper in dict.fromkeys(self._keepers.values()):
+            if (found := keeper.why(answer)) is not None:
+                return found
+        raise UnknownEndpoint(
+            "no answer of this id is kept",
+            found=str(answer)[:80],
+            hint="it was dropped, erased or damaged, or its folder is not open: keep(name, folder)",
+        )
 
     def put_keeper(self, name: str, keeper: Keeper | None) -> None:
         """Let an endpoint's answers be kept by this from the next call on, or no more."""

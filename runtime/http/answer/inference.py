@@ -40,7 +40,8 @@ def infer(service: HandlerContext, request: Request) -> Answer:
     name = params["model"]
     if len(params) > 1:
         name = f"{name}@{params['version']}"
-    front = service.runtime.endpoints.find(name).front
+    known = service.runtime.endpoints
+    front = (known.routes.get(name) or known.find(name)).front
     if type(front) is not ModelCodec:
         front = service.front(name)
     request.front = front
@@ -121,7 +122,7 @@ async def _by_documents(
         for at in range(0, call.batch.rows, DOCUMENTS):
             batch = front.version.read(call.batch.data[at : at + DOCUMENTS]).as_block
             timeout = None if deadline is None else left(deadline)
-            part = call._replace(data=batch, timeout=timeout)
+            part = call._replace(batch=batch, timeout=timeout)
             made.append(await asyncio.wrap_future(service.answering.answer(part)))
         answers = {name: np.concatenate([each[name] for each in made]) for name in made[0]}
         return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
