@@ -99,6 +99,7 @@ REASONS: dict[Place, str] = {
             ("runtime/http/answer/result_cache.py", "_keep", "exception"),
             ("runtime/http/answer/result_cache.py", "_keep", "result"),
             ("runtime/http/server.py", "Server._come", "exception"),
+            ("runtime/service/answerers.py", "Following.answer", "result"),
             ("runtime/service/answerers.py", "Following.answer.done", "exception"),
             ("runtime/service/answerers.py", "Following.answer.done", "result"),
             ("runtime/service/answerers.py", "after", "result"),

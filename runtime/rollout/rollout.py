@@ -50,8 +50,7 @@ STATES = OVER | {RUNNING, PAUSED, ABORTING, PROMOTING}
 LOOK_SECONDS, JOURNAL_SECONDS, END_SECONDS, FOLLOW_SECONDS = 1.0, 5.0, 0.5, 0.2
 #: Where so many answers of the challenger all failed, and the champion's did not, that is enough.
 FIRST = 20
-#: Events that are kept for those who look.
-EVENTS = 200
+EVENTS = 200  # kept for those who look
 
 
 class Event(NamedTuple):
@@ -83,6 +82,8 @@ class _Progress:
 
 class Rollout:
     """One rollout of one endpoint. Safe to use from several threads."""
+
+    tally = staticmethod(Tally)  # what counts requests in a process
 
     def __init__(
         self,
@@ -168,10 +169,6 @@ class Rollout:
         limits = [[one.metric, one.seconds] for one in self.criteria if one.seconds is not None]
         parts = {"id": self._id, "owners": list(self._owners), "limits": limits}
         return {**parts, "agreement": self._compared}
-
-    def tally(self, counted: Mapping[str, Any], agreed: Callable[[], tuple[int, int]]) -> Tally:
-        """Make what counts requests in a process."""
-        return Tally(counted, agreed)
 
     def report(self, request: str, values: Mapping[str, float]) -> bool:
         """Count values that became known of a request; whether a process remembers it."""

@@ -20,10 +20,10 @@ import pytest
 import flour
 import oven
 from runtime import Runtime
+from runtime import runtime as service
 from runtime.cli import main
 from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.http import Server, ServerSettings
-from runtime.service import runtime as service
 from scheduler import DeadlineExceeded, Overloaded, QueueRules, is_executor
 from tests.house import until
 from tests.runtime.conftest import Hold
