@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flour.core.extension_points import code_users, declare, imported
+from flour.core.extension_points import code_users, imported
 from flour.core.provenance import belongs_to_us
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from oven import Plan
     from runtime.onnx.session import InferenceSession
+    from runtime.runtime import Runtime
     from runtime.service.endpoint import Endpoint
-    from runtime.service.runtime import Runtime
     from runtime.service.stats import RuntimeStats
 
 __all__ = ["Endpoint", "InferenceSession", "Runtime", "RuntimeStats"]
@@ -34,18 +34,11 @@ def use_code(plans: Sequence[Plan]) -> None:
 
 
 code_users.append(use_code)
-declare("watch", "runtime.watch:Watch")
-declare("tap", "runtime.watch:Tap")
-declare("keep", "runtime.provenance:AnswerKeeper")
-declare("rollout", "runtime.rollout:rollout")
-declare("resume_rollout", "runtime.rollout:resume")
-declare("report", "runtime.rollout:report")
-declare("tally", "runtime.rollout:tally")
 
 _LATER = {
     "Endpoint": "runtime.service.endpoint",
     "InferenceSession": "runtime.onnx.session",
-    "Runtime": "runtime.service.runtime",
+    "Runtime": "runtime.runtime",
     "RuntimeStats": "runtime.service.stats",
 }
 

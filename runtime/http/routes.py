@@ -12,12 +12,13 @@ from urllib.parse import unquote
 from runtime.http.codec.bodies import Ready
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.snapshots import SnapshotSource
-from runtime.http.wire.interfaces import Answering, Attributing, Guard, Observer, Peers, Repository
+from runtime.http.wire.interfaces import Attributing, Guard, Observer, Peers, Repository
 from runtime.http.wire.lag import Lag
 from runtime.http.wire.messages import JSON, Answer, Request
 from runtime.http.wire.problems import HttpError
 from runtime.http.wire.settings import ServerSettings
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
+from runtime.service.answerers import Answerer
 
 
 class HandlerContext:
@@ -26,7 +27,7 @@ class HandlerContext:
     runtime: Runtime
     settings: ServerSettings
     repository: Repository | None
-    answering: Answering
+    answering: Answerer
     guards: list[Guard]
     observers: list[Observer]
     peers: Peers
@@ -62,7 +63,7 @@ def by_route(handler: Handler, following: Handler) -> Handler:
         address = params["model"]
         if "version" in params:
             address = f"{address}@{params['version']}"
-        if address in service.runtime.table:
+        if address in service.runtime.endpoints.routes:
             return handler(service, request)
         return following(service, request)
 

@@ -38,7 +38,7 @@ from runtime.provenance.why import Plans, Why
 from runtime.repeated import Repeated
 from runtime.routing.shadows import kept
 from runtime.service.private import column_names, drop, without
-from runtime.service.runtime import Runtime
+from runtime.service.routes import Serving
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.provenance")
@@ -82,7 +82,7 @@ class AnswerKeeper(Closing):
 
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
-        runtime: Runtime,
+        runtime: Serving,
         name: str,
         folder: str | Path,
         *,
@@ -94,7 +94,7 @@ class AnswerKeeper(Closing):
         private: str = _DROP,
         rotate: float = 86400.0,
     ) -> None:
-        known = column_names(runtime.find(name).inputs)
+        known = column_names(runtime.endpoints.find(name).inputs)
         options = (
             ("folder", folder, isinstance(folder, str | Path), "a directory"),
             ("inputs", inputs, isinstance(inputs, bool), "True or False"),
@@ -111,7 +111,7 @@ class AnswerKeeper(Closing):
             ("rotate", rotate, is_number(rotate) and rotate, "seconds"),
         )
         check_values(options, "answers cannot be kept like this", name)
-        if runtime.keeper(name) is not None:
+        if runtime.routes.keeper(name) is not None:
             raise BadCall(
                 "answers of this endpoint are kept already",
                 where=name,
@@ -135,7 +135,7 @@ class AnswerKeeper(Closing):
         self._blind: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="pretzel-answers", daemon=True)
         self._thread.start()
-        runtime.put_keeper(name, self)
+        runtime.routes.put_keeper(name, self)
 
     # --- on the callers' threads ---------------------------------------------------------------
 
@@ -163,8 +163,8 @@ class AnswerKeeper(Closing):
         name = answer or self.new_id()
         self._waiting += _rows(answers)
         request = headers.get("x-request-id", "") if headers else ""
-        has_route = self._runtime.has_route(self._name)
-        change = self._runtime.history(self._name)[-1].number if has_route else None
+        has_route = self._runtime.routes.has_route(self._name)
+        change = self._runtime.routes.history(self._name)[-1].number if has_route else None
         self._queue.append(
             _Noted(name, time.time(), version, rows, outputs, kept(answers), request, change)
         )
@@ -335,8 +335,8 @@ class AnswerKeeper(Closing):
 
     def close(self) -> None:
         """Keep no more answers, and write what has come."""
-        if self._runtime.keeper(self._name) is self:
-            self._runtime.put_keeper(self._name, None)
+        if self._runtime.routes.keeper(self._name) is self:
+            self._runtime.routes.put_keeper(self._name, None)
         self.end()
 
     def end(self) -> None:

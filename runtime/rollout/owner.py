@@ -1,19 +1,22 @@
-"""The interface by which a rollout sees and changes endpoints: a runtime, or several behind one."""
+"""The interface by which a rollout sees and changes endpoints, of a runtime or of several."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from runtime.routing import Route
-from runtime.routing.history import Routed
+from runtime.routing.history import Histories
 from runtime.service.following import Claim, Judged, Report
 
 Journal = Callable[[str, Mapping[str, Any]], object]
 
 
-class Owner(Routed, Protocol):
-    """Owner of endpoints and routes: a runtime, or the supervisor of several."""
+class Owner(Protocol):
+    """Owner of endpoints and routes: the experiments of a runtime, or the supervisor of several."""
+
+    @property
+    def routes(self) -> Histories:
+        """The routes, which the steps of a rollout change."""
 
     rollouts: dict[str, Judged]
     """The rollouts that there are, or were last, by endpoint."""
@@ -22,12 +25,6 @@ class Owner(Routed, Protocol):
 
     def champion(self, name: str) -> str:
         """The version in service; UnknownEndpoint if there is none."""
-
-    def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
-        """Give an endpoint this route."""
-
-    def promote(self, name: str, version: str | int | None = None, *, who: str = "") -> Route:
-        """Make a version the champion."""
 
     def settle(self, seconds: float) -> None:
         """Wait until all processes have followed the changes so far; raise if one has not."""

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from threading import RLock
 from typing import NamedTuple
 
 from flour.core.errors import nearest
-from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndpoint
+from runtime.errors import (
+    AlreadyTaken,
+    BadRegistration,
+    InService,
+    RuntimeClosed,
+    UnknownEndpoint,
+)
 from runtime.service.private import column_names, spelt
 from runtime.service.version import ModelVersion
 
@@ -31,7 +38,7 @@ class Endpoint(NamedTuple):
 
 
 class Endpoints:
-    """The table. Readers use `routes` without a lock; writers take turns."""
+    """The table of a runtime. Readers use `routes` without a lock; writers take turns."""
 
     def __init__(self) -> None:
         #: "name" (the version in service) and "name@version" to what answers. A name is missing
@@ -49,7 +56,31 @@ class Endpoints:
         self._held: set[str] = set()
         #: How often what is in service may have changed.
         self.changes = 0
+        #: True if the runtime takes no more calls.
+        self.closed = False
         self.lock = RLock()
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        """Every endpoint with its versions, as they are now."""
+        with self.lock:
+            every = [
+                Endpoint(name, self.champions[name].version, tuple(versions))
+                for name, versions in self._versions.items()
+            ]
+        return iter(every)
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    @property
+    def ready(self) -> bool:
+        """Whether no usual call of any version compiles anything, as all code is there."""
+        return all(version.ready for version in self.all())
+
+    def check_open(self) -> None:
+        """Raise RuntimeClosed where no more calls are taken."""
+        if self.closed:
+            raise RuntimeClosed("this runtime was closed", hint="it takes no more calls")
 
     def next_version(self, name: str) -> str:
         """The first number that was not given yet."""
@@ -192,11 +223,17 @@ class Endpoints:
             return gone
 
     def find(self, name: str, version: str | None = None) -> ModelVersion:
-        """What answers under this address, or UnknownEndpoint."""
+        """What answers under this address now (of a route, the champion), or UnknownEndpoint.
+
+        A call of it ends on this version, whatever is switched meanwhile.
+        """
         address = name if version is None else f"{name}@{version}"
-        model = self.routes.get(address) or self.champions.get(address)
-        model = model or self.routes.get(_HELD + address)
+        model = self.routes.get(address)
+        if model is not None:
+            return model
+        model = self.champions.get(address) or self.routes.get(f"{_HELD}{address}")
         if model is None:
+            self.check_open()
             raise self._unknown(name, version)
         if address in self.muted:
             raise self._muted(model)
@@ -248,18 +285,14 @@ class Endpoints:
             self.champions.clear()
             return gone
 
+    def versions(self) -> dict[str, ModelVersion]:
+        """Every registered version, by "name@version"."""
+        return {each.owner: each for each in self.all()}
+
     def all(self) -> list[ModelVersion]:
         """Every version, in the order of their endpoints."""
         with self.lock:
             return [each for versions in self._versions.values() for each in versions.values()]
-
-    def list(self) -> tuple[Endpoint, ...]:
-        """Every endpoint."""
-        with self.lock:
-            return tuple(
-                Endpoint(name, self.champions[name].version, tuple(versions))
-                for name, versions in self._versions.items()
-            )
 
 
 def _registered(names: list[str]) -> str:

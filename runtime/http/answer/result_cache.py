@@ -1,6 +1,6 @@
 """Answers that were given before: for endpoints that ask for it, the least recently used go first.
 
-    answering = Cached(Direct(runtime), usual=1 << 20)
+    answering = Cached(runtime.direct, usual=1 << 20)
 
 An answer is kept under the endpoint, the version, the program behind it and the digest of the
 input, so a new version never answers with what an old one said. It is off unless `usual` or the
@@ -18,8 +18,7 @@ from typing import Any
 
 from flour.data.batch import Batch
 from runtime.http.snapshots import Family
-from runtime.http.wire.interfaces import Answering
-from runtime.http.wire.messages import InferCall
+from runtime.service.answerers import Answerer, InferCall
 from runtime.service.entry import Outputs
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.version import ModelVersion
@@ -65,7 +64,7 @@ class Cached:
     """Answers from what is kept, and keeps what the next in line answers."""
 
     def __init__(
-        self, inner: Answering, usual: int = 0, *, names: Callable[[], set[str]] | None = None
+        self, inner: Answerer, usual: int = 0, *, names: Callable[[], set[str]] | None = None
     ) -> None:
         """Wrap what answers; `names` are the endpoints there are, the others' answers are dropped.
 

@@ -111,7 +111,7 @@ def test_only_what_the_module_has_is_found(
         with pytest.raises(PythonRefused, match=said) as refused:
             runtime.register("sizes", path)
         assert refused.value.where == "graph.toml:5, step 'size'"
-        assert not runtime.endpoints()
+        assert not runtime.endpoints
 
 
 def test_modules_that_are_not_named_are_not_imported(tmp_path: Path, module: str) -> None:
