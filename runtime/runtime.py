@@ -29,7 +29,7 @@ from oven.run.native_run import thread_bytes
 from runtime.errors import BadRegistration
 from runtime.routing.route import Route, addressed
 from runtime.service import batches
-from runtime.service.answerers import InferCall
+from runtime.service.answerers import NOBODY, Asked, InferCall
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
@@ -42,6 +42,7 @@ from runtime.service.memory import Residency
 from runtime.service.native_predict import Predict, open_native_predict
 from runtime.service.policy import Policy
 from runtime.service.routes import Routes
+from runtime.service.stacks import Stacks
 from runtime.service.stats import RuntimeStats, explained, version_stats
 from runtime.service.version import ModelVersion
 from scheduler import Engine, QueueRules, Settings
@@ -53,10 +54,6 @@ if TYPE_CHECKING:
     from runtime.watch import Tap, Watch
 
 RESULT_BYTES = 32 << 20  # what materialisation may keep, unless told otherwise
-
-
-#: The outputs, the timeout, the priority and the engine that a caller wants.
-_Options = tuple[str | Iterable[str] | None, float | None, int | None, str | None]
 
 
 class Runtime:
@@ -132,6 +129,7 @@ class Runtime:
             *(self._engines, self._policy, self._costs, self._catalog),
             *(self._memory, self._materialiser, self.graphs, self.endpoints),
         )
+        self._stacks = Stacks(self.direct, self.endpoints, self.routes)
         self._has_native = False
         self._answer_by(self._predict)
 
@@ -285,29 +283,34 @@ class Runtime:
         """The meaning of `predict`, in Python: by the table, or by the endpoint's stack."""
         version = self._table.get(name)
         if version is None:
-            options = outputs, timeout, priority, engine
-            return self._by_stack(name, data, headers, tenant, options, waits=True).result()
+            answers: Answers = self._by_stack(
+                name, data, headers, tenant, outputs, timeout, priority, engine, True
+            ).result()
+            return answers
         call = PLAIN
         if not (outputs is None is timeout and priority is None is engine):
             call = Call.of(version, outputs, timeout, priority, engine)
         return self.direct.predict(version, data, call)
 
-    def _by_stack(
+    def _by_stack(  # noqa: PLR0913, PLR0917 (what a caller asks for, by place: it takes less time)
         self,
         name: str,
         data: object,
         headers: Mapping[str, str] | None,
         tenant: str,
-        options: _Options,
-        *,
-        waits: bool = False,
+        outputs: str | Iterable[str] | None,
+        timeout: float | None,
+        priority: int | None,
+        engine: str | None,
+        waits: bool = False,  # noqa: FBT001, FBT002 (as above)
     ) -> Future[Answers]:
         """A future by the stack of an endpoint whose name is not in the table."""
-        outputs, timeout, priority, engine = options
-        version, stack, *_ = self.routes.open(self.direct, name, data, headers, tenant)
+        asked = NOBODY if headers is None and not tenant else Asked(headers or {}, tenant)
+        version, stack, _ = self._stacks.open(name, data, asked.headers, tenant)
         if outputs is not None:
             outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-        return stack.answer(InferCall(version, data, outputs, timeout, priority, engine, waits))
+        told = (version, data, outputs, timeout, priority, engine, waits, asked)
+        return stack.answer(tuple.__new__(InferCall, told))
 
     def submit(  # noqa: PLR0913 (each has a default)
         self,
@@ -329,7 +332,7 @@ class Runtime:
         version = name if isinstance(name, ModelVersion) else self._table.get(name)
         if version is None:
             options = outputs, timeout, priority, engine
-            return self._by_stack(str(name), data, headers, tenant, options)
+            return self._by_stack(str(name), data, headers, tenant, *options)
         if version is name:
             self.endpoints.check_open()
         call = NONBLOCKING
@@ -390,7 +393,7 @@ class Runtime:
             if name in self._table:
                 return self.direct.submit(version, data, call)
             options = call.outputs, None, priority, engine
-            return self._by_stack(name, data, headers, tenant, options)
+            return self._by_stack(name, data, headers, tenant, *options)
 
         return batches.answers(submit, blocks, ahead or 2 * self._engines.executors)
 

@@ -60,6 +60,7 @@ class Service(HandlerContext):
     ) -> None:
         self.runtime, self.settings, self.repository = runtime, settings, repository
         self.answering = assembly.layers(answering or runtime.direct, runtime, settings)
+        self.table, self.stacks = runtime.endpoints.routes, None
         self.observers = list(observers)
         self.peers: Peers = peers or Alone(runtime)
         self.waiting = 0

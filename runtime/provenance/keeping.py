@@ -45,6 +45,8 @@ log = logging.getLogger("pretzel.provenance")
 _EVERY, _END_SECONDS = 0.2, 30.0
 #: Rows that may wait to be written.
 _MOST = 1 << 16
+#: Characters to which the names of requests are cut.
+_LONGEST = 500
 _LIBRARIES = ("numpy", "numba", "llvmlite", "sklearn", "lightgbm", "xgboost", "onnx")
 _DROP, _HASH = "drop", "hash"
 
@@ -162,9 +164,8 @@ class AnswerKeeper(Closing):
             return Kept(answers, None)
         name = answer or self.new_id()
         self._waiting += _rows(answers)
-        request = headers.get("x-request-id", "") if headers else ""
-        has_route = self._runtime.routes.has_route(self._name)
-        change = self._runtime.routes.history(self._name)[-1].number if has_route else None
+        request = (headers.get("x-request-id") or "")[:_LONGEST]
+        change = self._runtime.routes.change(self._name)
         self._queue.append(
             _Noted(name, time.time(), version, rows, outputs, kept(answers), request, change)
         )

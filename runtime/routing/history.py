@@ -67,8 +67,13 @@ class Histories:
         self.on_route: Callable[[str, History], object] | None = None
 
     def has_route(self, name: str) -> bool:
-        """Whether an endpoint was given a route, if only a champion."""
+        """True if an endpoint was given a route, if only a champion."""
         return name in self._histories
+
+    def change(self, name: str) -> int | None:
+        """The number of the change of a route that is in force; None without a route."""
+        history = self._histories.get(name)
+        return None if history is None else history[-1].number
 
     def history(self, name: str) -> History:
         """The last thousand changes of an endpoint's route, the oldest first."""

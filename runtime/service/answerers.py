@@ -1,12 +1,13 @@
 """Answerers: an endpoint is a stack of them, each of which holds the next one.
 
-    kept -> shadowed -> tallied -> redacted -> direct
+    tenanted -> kept -> shadowed -> tallied -> redacted -> direct
 
 `Direct` (runtime.service.direct) computes what one version answers and stands at the end; HTTP puts
-its result cache and its batching before it. `Routes.stack` says which of the others an endpoint has
-above that: most have none, and machine code answers for them (runtime.service.native_predict).
-The same stacks answer Python, HTTP, workers and replicas. There is one way through them: a future;
-where the caller waits it is done when it comes.
+its result cache and its batching before it. `Stacks` puts the others above that, once for each
+version, when something has changed: most endpoints have none, and machine code answers for them
+(runtime.service.native_predict). Answerers hold nothing of a request, which is told along with its
+call. The same stacks answer Python, HTTP, workers and replicas. There is one way through them: a
+future; where the caller waits it is done when it comes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from flour.data.batch import Batch
 from runtime.routing.blocks import Places, merged, taken
 from runtime.routing.pairs import Answers
 from runtime.routing.route import Route
-from runtime.routing.shadows import kept
+from runtime.routing.shadows import is_sampled, kept
 from runtime.service.asking import asked_by
 from runtime.service.done_future import DoneFuture
 from runtime.service.entry import Outputs
@@ -33,8 +34,21 @@ from runtime.service.private_answers import shown
 from runtime.service.version import ModelVersion
 from scheduler import Awaited
 
-#: Characters to which the names of requests are cut.
-LONGEST = 500
+
+class Asked:
+    """The part of a request that answerers beside the direct one want to know."""
+
+    __slots__ = ("headers", "ids", "tenant")
+
+    def __init__(
+        self, headers: Mapping[str, str], tenant: str = "", ids: list[str] | None = None
+    ) -> None:
+        """`headers` have names in lower case; `ids` gets the id of each answer that is kept."""
+        self.headers, self.tenant, self.ids = headers, tenant, ids
+
+
+#: For requests of which nothing is known.
+NOBODY = Asked({})
 
 
 class InferCall(NamedTuple):
@@ -48,146 +62,157 @@ class InferCall(NamedTuple):
     priority: int | None = None
     engine: str | None = None
     waits: bool = False
-    """Whether the caller waits, so that its own thread may compute the answers."""
+    """True if the caller waits, so that its own thread may compute the answers."""
+    asked: Asked = NOBODY
 
 
 class Answerer(Protocol):
     """From a call to its answers; neither may block a caller that does not wait."""
 
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(
+        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
+    ) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
 
-    def answer(self, call: InferCall) -> Future[Answers]:
+    def answer(self, call: InferCall, /) -> Future[Answers]:
         """A future of the answers; cancelling it gives the call up."""
 
 
-class Done(NamedTuple):
-    """A call that is over: what it was asked, and its answers or its error."""
+class Tallied:
+    """Answers as the next one does, and counts calls for a rollout."""
 
-    version: ModelVersion
-    rows: object
-    outputs: object
-    found: Answers | BaseException
-    seconds: float
+    def __init__(self, inner: Answerer, noting: Noting) -> None:
+        self.inner, self._noting = inner, noting
 
-
-class Following:
-    """Answers as the next answerer does, and follows up each answer and each error."""
-
-    def __init__(self, inner: Answerer) -> None:
-        self.inner = inner
-
-    def copied(self, data: object) -> object:
-        """The rows as `follow` gets them, when the call may be over."""
-        return None
-
-    def follow(self, done: Done) -> None:
-        """Do what follows a call."""
-        raise NotImplementedError
-
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(
+        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
+    ) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
-        rows, start = self.copied(batch), perf_counter()
+        start = perf_counter()
         try:
-            outputs = self.inner.quick(version, batch)
+            outputs = self.inner.quick(version, batch, asked)
         except Exception as problem:
-            self.follow(Done(version, rows, None, problem, perf_counter() - start))
+            self._note(version, asked, start, problem)
             raise
         if outputs is not None:
-            answers = dict(zip(version.outputs, outputs, strict=True))
-            self.follow(Done(version, rows, None, answers, perf_counter() - start))
+            self._note(version, asked, start)
         return outputs
 
-    def answer(self, call: InferCall) -> Future[Answers]:
-        """A future of the answers; a call that is given up is not followed."""
-        version, outputs = call.version, call.outputs
-        rows, start = self.copied(call.batch), perf_counter()
+    def answer(self, call: InferCall, /) -> Future[Answers]:
+        """A future of the answers; a call that is given up is not counted."""
+        version, asked, start = call.version, call.asked, perf_counter()
         try:
             future = self.inner.answer(call)
         except Exception as problem:
-            self.follow(Done(version, rows, outputs, problem, perf_counter() - start))
+            self._note(version, asked, start, problem)
             raise
-
         if type(future) is DoneFuture:
-            self.follow(Done(version, rows, outputs, future.result(), perf_counter() - start))
-            return future
-
-        def done(coming: Future[Answers]) -> None:
-            if not coming.cancelled():
-                problem = coming.exception()
-                found = coming.result() if problem is None else problem
-                self.follow(Done(version, rows, outputs, found, perf_counter() - start))
-
-        future.add_done_callback(done)
+            self._note(version, asked, start)
+        else:
+            follow(future, partial(self._note, version, asked, start))
         return future
 
-
-class Tallied(Following):
-    """Counts calls for a rollout."""
-
-    def __init__(self, inner: Answerer, noting: Noting, headers: Mapping[str, str]) -> None:
-        self.inner, self._noting, self._headers = inner, noting, headers
-
-    def follow(self, done: Done) -> None:
-        """Count the call."""
-        problem = done.found if isinstance(done.found, BaseException) else None
-        self._noting.note(done.version.owner, done.seconds, problem, self._headers)
+    def _note(
+        self, version: ModelVersion, asked: Asked, start: float, found: object = None
+    ) -> None:
+        problem = found if isinstance(found, BaseException) else None
+        self._noting.note(version.owner, perf_counter() - start, problem, asked.headers)
 
 
-class Shadowed(Following):
-    """Has the shadow of a route asked the same rows."""
+class Shadowed:
+    """Answers as the next one does, and has the shadow of a route asked the same, or a sample."""
 
     def __init__(self, inner: Answerer, mirrors: Mirrors, route: Route) -> None:
         self.inner, self._mirrors, self._route = inner, mirrors, route
 
-    def copied(self, data: object) -> object:
-        """Plain rows, copied."""
-        return kept(data.data if isinstance(data, Batch) else data)
-
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(
+        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
+    ) -> Outputs | None:
         """The outputs of a row or a few rows; with the shadow's where one program gives both."""
+        if not is_sampled(self._route):
+            return self.inner.quick(version, batch, asked)
         outputs = self._mirrors.together(version.name, self._route, batch)
-        return super().quick(version, batch) if outputs is None else outputs
+        if outputs is not None:
+            return outputs
+        rows, start = kept(batch.data), perf_counter()
+        try:
+            outputs = self.inner.quick(version, batch, asked)
+        except Exception as problem:
+            self._ask(rows, None, start, problem)
+            raise
+        if outputs is not None:
+            answers = dict(zip(version.outputs, outputs))  # noqa: B905 (checking costs as much)
+            self._ask(rows, None, start, answers)
+        return outputs
 
-    def follow(self, done: Done) -> None:
-        """Ask the shadow, later."""
-        if isinstance(done.found, dict | Exception):
-            self._mirrors.ask(self._route, done.rows, done.outputs, done.found, done.seconds)
+    def answer(self, call: InferCall, /) -> Future[Answers]:
+        """A future of the answers; of a call that is given up, the shadow is not asked."""
+        if not is_sampled(self._route):
+            return self.inner.answer(call)
+        batch, outputs = call.batch, call.outputs
+        rows, start = kept(batch.data if isinstance(batch, Batch) else batch), perf_counter()
+        try:
+            future = self.inner.answer(call)
+        except Exception as problem:
+            self._ask(rows, outputs, start, problem)
+            raise
+        if type(future) is DoneFuture:
+            self._ask(rows, outputs, start, future.result())
+        else:
+            follow(future, partial(self._ask, rows, outputs, start))
+        return future
+
+    def _ask(
+        self, rows: object, outputs: object, start: float, found: Answers | BaseException
+    ) -> None:
+        """Have the shadow asked, later."""
+        if not isinstance(found, BaseException) or isinstance(found, Exception):
+            self._mirrors.ask(self._route, rows, outputs, found, perf_counter() - start)
 
 
-class Kept(Following):
+class Kept:
     """Has answers kept, under ids that they carry."""
 
-    def __init__(
-        self, inner: Answerer, keeper: Keeper, headers: Mapping[str, str], ids: list[str]
-    ) -> None:
-        """`ids` gets the id of each answer: several, where rows are answered in parts."""
-        self.inner, self._keeper, self._headers, self._ids = inner, keeper, headers, ids
+    def __init__(self, inner: Answerer, keeper: Keeper) -> None:
+        self.inner, self._keeper = inner, keeper
 
-    def copied(self, data: object) -> object:
-        """Rows that stay when their call is over: texts are copied out of the call's memory."""
-        if isinstance(data, Batch):
-            return data._replace(data=with_texts(kept(data.data)))
-        return kept(data)
+    def quick(
+        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
+    ) -> Outputs | None:
+        """The outputs of a row or a few rows, if they can be had at once; else None."""
+        rows = _lasting(batch)
+        outputs = self.inner.quick(version, batch, asked)
+        if outputs is not None:
+            answers = dict(zip(version.outputs, outputs))  # noqa: B905 (checking costs as much)
+            self._note(version, asked, rows, None, answers)
+        return outputs
 
-    def follow(self, done: Done) -> None:
-        """Keep an answer."""
-        if isinstance(done.found, dict):
-            self._note(done.version, done.rows, done.outputs, done.found)
+    def answer(self, call: InferCall, /) -> Future[Answers]:
+        """A future of the answers with their id."""
+        version, batch, outputs, asked = call.version, call.batch, call.outputs, call.asked
+        rows = _lasting(batch) if isinstance(batch, Batch) else kept(batch)
+        future = self.inner.answer(call)
+        if type(future) is DoneFuture:
+            return DoneFuture(self._note(version, asked, rows, outputs, future.result()))
+        return after(future, partial(self._note, version, asked, rows, outputs))
 
     def _note(
-        self, version: ModelVersion, rows: object, outputs: object, answers: Answers
+        self,
+        version: ModelVersion,
+        asked: Asked,
+        rows: object,
+        outputs: object,
+        answers: Answers,
     ) -> Answers:
-        headers = {"x-request-id": (self._headers.get("x-request-id") or "")[:LONGEST]}
-        noted = self._keeper.note(version, rows, outputs, answers, headers)
-        if (found := getattr(noted, "id", None)) is not None:
-            self._ids.append(found)
+        noted = self._keeper.note(version, rows, outputs, answers, asked.headers)
+        if asked.ids is not None and (found := getattr(noted, "id", None)) is not None:
+            asked.ids.append(found)
         return noted
 
-    def answer(self, call: InferCall) -> Future[Answers]:
-        """A future of the answers with their id."""
-        note = partial(self._note, call.version, self.copied(call.batch), call.outputs)
-        return after(self.inner.answer(call), note)
+
+def _lasting(batch: Batch) -> Batch:
+    """A batch that stays when its call is over: texts are copied out of the call's memory."""
+    return batch._replace(data=with_texts(kept(batch.data)))
 
 
 class Redacted:
@@ -196,36 +221,44 @@ class Redacted:
     def __init__(self, inner: Answerer) -> None:
         self.inner = inner
 
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(
+        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
+    ) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
         try:
-            return self.inner.quick(version, batch)
+            return self.inner.quick(version, batch, asked)
         except Exception as problem:  # noqa: BLE001 (raised below, where it takes nothing along)
             found = shown(problem, version)
         raise found
 
-    def answer(self, call: InferCall) -> Future[Answers]:
+    def answer(self, call: InferCall, /) -> Future[Answers]:
         """A future of the answers."""
         try:
-            return after(self.inner.answer(call), same, lambda each: shown(each, call.version))
+            future = self.inner.answer(call)
         except Exception as problem:  # noqa: BLE001 (as above)
             found = shown(problem, call.version)
+        else:
+            if type(future) is DoneFuture:
+                return future
+            return after(future, same, lambda each: shown(each, call.version))
         raise found
 
 
 class Tenanted:
     """Answers as the next one does, which is told who asks."""
 
-    def __init__(self, inner: Answerer, tenant: str) -> None:
-        self.inner, self._tenant = inner, tenant
+    def __init__(self, inner: Answerer) -> None:
+        self.inner = inner
 
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(
+        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
+    ) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
-        return asked_by(self._tenant, lambda: self.inner.quick(version, batch))
+        return asked_by(asked.tenant, lambda: self.inner.quick(version, batch, asked))
 
-    def answer(self, call: InferCall) -> Future[Answers]:
+    def answer(self, call: InferCall, /) -> Future[Answers]:
         """A future of the answers."""
-        return asked_by(self._tenant, lambda: self.inner.answer(call))
+        return asked_by(call.asked.tenant, lambda: self.inner.answer(call))
 
 
 class Parted:
@@ -234,19 +267,29 @@ class Parted:
     def __init__(self, parts: Sequence[tuple[ModelVersion, Answerer, Places]]) -> None:
         self._parts = parts
 
-    def quick(self, _version: ModelVersion, _batch: Batch) -> None:
+    def quick(self, _version: ModelVersion, _batch: Batch, _asked: Asked = NOBODY, /) -> None:
         """Nothing is over at once."""
 
-    def answer(self, call: InferCall) -> Future[Answers]:
+    def answer(self, call: InferCall, /) -> Future[Answers]:
         """A future of one answer to the block."""
         coming, rows = [], call.batch.data if isinstance(call.batch, Batch) else call.batch
         for version, inner, places in self._parts:
-            part = call._replace(version=version, batch=taken(rows, places))
-            coming.append((places, inner.answer(part)))
+            part = (version, taken(rows, places), *call[2:])
+            coming.append((places, inner.answer(tuple.__new__(InferCall, part))))
         return together(coming)
 
 
 # --- futures -------------------------------------------------------------------------------------
+
+
+def follow(future: Future[Answers], then: Callable[[Answers | BaseException], object]) -> None:
+    """Call `then` with what a future gives or raises; not where it is given up."""
+
+    def done(coming: Future[Answers]) -> None:
+        if not coming.cancelled():
+            then(coming.exception() or coming.result())
+
+    future.add_done_callback(done)
 
 
 def same(answers: Answers) -> Answers:
@@ -260,8 +303,6 @@ def after(
     told: Callable[[Exception], Exception] | None = None,
 ) -> Future[Answers]:
     """A future of what another gives, changed, and of its errors as `told` has them."""
-    if type(inner) is DoneFuture:
-        return inner if change is same else DoneFuture(change(inner.result()))
     outer = Awaited(*getattr(inner, "needs", ()))
 
     def done(_: object) -> None:

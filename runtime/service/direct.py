@@ -9,12 +9,12 @@ from functools import partial
 from flour.data.batch import Batch
 from oven.compiler.gil_yield import WAITING, yield_gil
 from oven.entry.builtin import learn_release
-from runtime.service.answerers import InferCall
+from runtime.service.answerers import NOBODY, Asked, InferCall
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture, done
-from runtime.service.endpoint import Endpoints
+from runtime.service.endpoint import HELD, Endpoints
 from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.entry import INLINE_SAMPLE, RELEASE_SECONDS, SAMPLE, UNTIMED, Outputs
 from runtime.service.graphs import Graphs
@@ -45,7 +45,9 @@ class Direct:
         #: Machine code that answers plain calls by address, once there is some.
         self.native: Callable[[str, object], Answers] | None = None
 
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(
+        self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY, /
+    ) -> Outputs | None:
         """The outputs by the plan's entry, in their order; None where another way has to be taken.
 
         For a row, or a block of few rows, as `predict` takes them; on the thread of an event loop.
@@ -57,19 +59,21 @@ class Direct:
             return None
         return self._by_entry(version, batch)
 
-    def answer(self, call: InferCall) -> Future[Answers]:
+    def answer(self, call: InferCall, /) -> Future[Answers]:
         """A future of the answers; it is done where the caller waits."""
-        version, data, outputs, timeout, priority, engine, waits = call
+        version, data, outputs, timeout, priority, engine, waits, _ = call
         options = PLAIN if waits else NONBLOCKING
         if not (outputs is None is timeout and priority is None is engine):
             options = Call.of(version, outputs, timeout, priority, engine, blocking=waits)
-        if not waits:
-            return self.submit(version, data, options)
-        if options is PLAIN and self.native is not None:
-            address = self._endpoints.address(version)
-            if self._endpoints.routes.get(address) is version:
+        elif waits and self.native is not None:
+            table, address = self._endpoints.routes, version.owner
+            if table.get(address) is not version:
+                address = HELD + address
+            if table.get(address) is version:
                 return DoneFuture(self.native(address, data))
-        return DoneFuture(self.predict(version, data, options))
+        if waits:
+            return DoneFuture(self.predict(version, data, options))
+        return self.submit(version, data, options)
 
     def predict(self, version: ModelVersion, data: object, call: Call) -> Answers:
         """The answers, for a caller that waits."""

@@ -1,10 +1,10 @@
-"""The routes of a runtime: which version of an endpoint answers, by which stack of answerers."""
+"""The routes of a runtime: the version of an endpoint that answers, and what is done beside that."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,17 +16,8 @@ from runtime.routing.blocks import Places, length
 from runtime.routing.history import Histories, History
 from runtime.routing.pairs import Answers
 from runtime.routing.route import Route
-from runtime.routing.row import names_by_position
-from runtime.routing.shadows import Shadows, ShadowStats, is_sampled
-from runtime.service.answerers import (
-    Answerer,
-    Kept,
-    Parted,
-    Redacted,
-    Shadowed,
-    Tallied,
-    Tenanted,
-)
+from runtime.routing.row import PLAIN, names_by_position
+from runtime.routing.shadows import Shadows, ShadowStats
 from runtime.service.endpoint import Endpoints
 from runtime.service.engines import Engines
 from runtime.service.experiments import Experiments
@@ -44,12 +35,6 @@ class Serving(Protocol):
 
     endpoints: Endpoints
     routes: Routes
-
-
-#: The version that answers a request (the first one, where several answer the rows of a block), the
-#: stack to be called with it, the versions that a route chose (none where there is no route but to
-#: the champion), and a list that gets the ids of answers that are kept.
-Opened = tuple[ModelVersion, Answerer, Sequence[str], list[str]]
 
 
 class Routes(Histories):
@@ -107,7 +92,7 @@ class Routes(Histories):
         )
 
     def _may_wait(self, route: Route) -> bool:
-        """Whether a version of a route is a graph that waits."""
+        """True if a version of a route is a graph that waits."""
         with suppress(UnknownEndpoint):  # it was taken out
             return any(self._endpoints.find(each).waits for each in route.addresses)
         return False
@@ -188,7 +173,8 @@ class Routes(Histories):
             return gone
 
     def refresh(self, name: str) -> None:
-        """See whether machine code may still answer an endpoint with a shadow."""
+        """Have the stacks of an endpoint put together anew, and its shadow asked as it may be."""
+        self._endpoints.changed()
         self.mirrors.refresh(name)
 
     def registered(self, version: ModelVersion) -> None:
@@ -247,67 +233,6 @@ class Routes(Histories):
 
     # --- answering ---------------------------------------------------------------------------
 
-    def open(
-        self,
-        base: Answerer,
-        name: str,
-        data: object,
-        headers: Mapping[str, str] | None = None,
-        tenant: str = "",
-    ) -> Opened:
-        """The version that answers this request and the stack to be called, above `base`.
-
-        The names of `headers` are in lower case.
-        """
-        headers, ids, history = headers or _NOTHING, list[str](), self._histories.get(name)
-        route = None if history is None else history[-1].route
-        parts: Mapping[str, Places] | None = None
-        if route is None:
-            version = self._endpoints.find(name)
-        elif route.reads_rows:
-            parts = self.by_version(name, data, headers, tenant)
-            chosen = None if parts is None else next(iter(parts))
-            version = (
-                self.choose(name, data, headers, tenant)
-                if chosen is None
-                else self._endpoints.find(chosen)
-            )
-        else:
-            version = self._endpoints.find(route.choose(data, headers, tenant, ()))
-        made = self._stack(base, version, route, headers, ids)
-        owners: Sequence[str] = () if route is None or route.is_direct else (version.owner,)
-        if parts is not None and len(parts) > 1:
-            owners = [*parts]
-            made = Parted([
-                (each, self._stack(base, each, route, headers, ids), places)
-                for owner, places in parts.items()
-                for each in (self._endpoints.find(owner),)
-            ])  # fmt: skip
-        if tenant and self.by_tenant[version.name] > 0:
-            made = Tenanted(made, tenant)
-        return version, made, owners, ids
-
-    def _stack(
-        self,
-        base: Answerer,
-        version: ModelVersion,
-        route: Route | None,
-        headers: Mapping[str, str],
-        ids: list[str],
-    ) -> Answerer:
-        """The answerers of a version that a request has come to, the first one first."""
-        made = base
-        if version.private:
-            made = Redacted(made)
-        if route is not None:
-            noting = self.experiments.tallies.get(version.name)
-            if noting is not None:
-                made = Tallied(made, noting, headers)
-            if version.owner == route.champion and is_sampled(route):
-                made = Shadowed(made, self.mirrors, route)
-        keeper = self._keepers.get(version.name)
-        return made if keeper is None else Kept(made, keeper, headers, ids)
-
     def choose(
         self, name: str, data: object, headers: Mapping[str, str] | None = None, tenant: str = ""
     ) -> ModelVersion:
@@ -326,7 +251,12 @@ class Routes(Histories):
     def by_version(
         self, name: str, data: object, headers: Mapping[str, str] | None = None, tenant: str = ""
     ) -> dict[str, Places] | None:
-        """Which rows of a block each version answers; None for one row, or one version for all."""
+        """The rows of a block that each version answers; None for one row, or one for all."""
+        if type(data) is dict:
+            for value in data.values():
+                if type(value) in PLAIN:  # one value is no column, so none is
+                    return None
+                break
         history = self._histories.get(name)
         route = None if history is None else history[-1].route
         if route is None or not route.reads_rows or tenant in route.tenants:

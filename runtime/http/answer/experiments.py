@@ -7,13 +7,14 @@ An endpoint with a route answers with the version that the route chooses by the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from copy import copy
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from flour.data.batch import Batch
 from runtime.errors import UnknownEndpoint
 from runtime.http.codec.bodies import Compared, PromoteRequest, RouteBody, RouteChange, RouteHistory
 from runtime.http.codec.typed_json import json
@@ -24,6 +25,10 @@ from runtime.routing import Route
 from runtime.routing.route import addressed
 from runtime.routing.written import as_data, from_data
 from runtime.runtime import Runtime
+from runtime.service.answerers import NOBODY, Answerer, Asked, InferCall
+from runtime.service.entry import Outputs
+from runtime.service.stacks import Stacks
+from runtime.service.version import ModelVersion
 
 #: The data of a request's body, as the champion reads it.
 Rows = Callable[[HandlerContext, Request], object]
@@ -39,64 +44,99 @@ _nothing = msgspec.json.Decoder(dict[str, Any])
 
 
 def following(handler: Handler, rows: Rows) -> Handler:
-    """What answers in a handler's place where the name is not in the runtime's table."""
+    """Fallback handler for names without a native endpoint."""
 
     def follow(service: HandlerContext, request: Request) -> Answer:
         name = request.params["model"]
         route = None if "version" in request.params else service.runtime.routes.routed(name)
         if route is None or not route.reads_rows:
-            return _answered(handler, service, request, None)
+            return _answered(handler, service, request, route)
         if len(request.body) > LARGE:
-            return _aside(handler, service, request, rows)
-        return _answered(handler, service, request, rows(service, request))
+            return _aside(handler, service, request, route, rows)
+        return _answered(handler, service, request, route, rows(service, request))
 
     return follow
 
 
 async def _aside(
-    handler: Handler, service: HandlerContext, request: Request, rows: Rows
+    handler: Handler, service: HandlerContext, request: Request, route: Route, rows: Rows
 ) -> Response:
     data = await asyncio.to_thread(rows, service, request)
-    answer = _answered(handler, service, request, data)
+    answer = _answered(handler, service, request, route, data)
     return answer if isinstance(answer, Response) else await answer
 
 
-def _answered(handler: Handler, service: HandlerContext, request: Request, data: object) -> Answer:
+def _answered(
+    handler: Handler,
+    service: HandlerContext,
+    request: Request,
+    route: Route | None,
+    data: object = None,
+) -> Answer:
     """The answer by the stack of the endpoint, above the cache and the batching."""
-    headers = {
-        name.decode("latin-1"): value.decode("latin-1").strip()
-        for name, value in request.headers.items()
-    }
-    address, version = request.params["model"], request.params.get("version")
-    if version is not None:
-        address = f"{address}@{version}"
-    tenant = headers.get(service.settings.tenant_header.lower(), "")
-    routes, service = service.runtime.routes, copy(service)
-    opened = routes.open(service.answering, address, data, headers, tenant)
-    chosen, service.answering, owners, ids = opened
+    params, base, stacks = request.params, service.answering, service.stacks
+    address, tenant_header = params["model"], service.settings.tenant_header.lower()
+    if "version" in params:
+        address = f"{address}@{params['version']}"
+    if route is None:  # no condition reads a header
+        name, tenant = request.header("x-request-id"), request.header(tenant_header) or ""
+        headers = {} if name is None else {"x-request-id": name}
+    else:
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1").strip()
+            for name, value in request.headers.items()
+        }
+        tenant = headers.get(tenant_header, "")
+    if stacks is None or stacks.base is not base:
+        known = service.runtime
+        stacks = service.stacks = Stacks(base, known.endpoints, known.routes, redacts=False)
+    chosen, stack, owners = stacks.open(address, data, headers, tenant)
     if owners:
-        request.params = {**request.params, "version": chosen.version}
+        request.params = {**params, "version": chosen.version}
+    ids: list[str] = []
+    if stack is not base:
+        service = service.answered_by(Asking(stack, Asked(headers, tenant, ids)))
+    elif not owners:
+        return handler(service, request)
     answer = handler(service, request)
-    return (
-        _told(answer, owners, ids) if isinstance(answer, Response) else _later(answer, owners, ids)
-    )
+    if not isinstance(answer, Response):
+        return _later(answer, owners, ids)
+    return _told(answer, owners, ids)
 
 
-async def _later(coming: Awaitable[Response], owners: Sequence[str], ids: list[str]) -> Response:
+class Asking:
+    """A stack of answerers, for one request."""
+
+    __slots__ = ("_asked", "_stack")
+
+    def __init__(self, stack: Answerer, asked: Asked) -> None:
+        self._stack, self._asked = stack, asked
+
+    def quick(
+        self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY, /
+    ) -> Outputs | None:
+        """The outputs of a row or a few rows, if they can be had at once; else None."""
+        return self._stack.quick(version, batch, self._asked)
+
+    def answer(self, call: InferCall, /) -> Future[dict[str, Any]]:
+        """A future of the answers."""
+        return self._stack.answer(call._replace(asked=self._asked))
+
+
+async def _later(coming: Awaitable[Response], owners: str, ids: list[str]) -> Response:
     return _told(await coming, owners, ids)
 
 
-def _told(answer: Response, owners: Sequence[str], ids: list[str]) -> Response:
+def _told(answer: Response, owners: str, ids: list[str]) -> Response:
     """The same answer with the version that gave it, and with the ids of answers that are kept."""
-    headers = list(answer.headers)
+    headers = answer.headers
     if owners:
-        text = ", ".join(owners)  # as headers can have it
-        headers.append(
-            (VERSION_HEADER, text.encode("latin-1", "backslashreplace").decode("latin-1"))
-        )
+        if not owners.isascii():  # as headers can have it
+            owners = owners.encode("latin-1", "backslashreplace").decode("latin-1")
+        headers = (*headers, (VERSION_HEADER, owners))
     if ids and answer.status < 400:
-        headers.append((ANSWER_HEADER, ", ".join(ids)))
-    return Response(answer.body, answer.status, answer.content_type, tuple(headers))
+        headers = (*headers, (ANSWER_HEADER, ", ".join(ids)))
+    return Response(answer.body, answer.status, answer.content_type, headers)
 
 
 # --- telling and changing ------------------------------------------------------------------------

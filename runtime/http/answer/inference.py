@@ -40,8 +40,7 @@ def infer(service: HandlerContext, request: Request) -> Answer:
     name = params["model"]
     if len(params) > 1:
         name = f"{name}@{params['version']}"
-    known = service.runtime.endpoints
-    front = (known.routes.get(name) or known.find(name)).front
+    front = (service.table.get(name) or service.runtime.endpoints.find(name)).front
     if type(front) is not ModelCodec:
         front = service.front(name)
     request.front = front

@@ -18,7 +18,7 @@ from typing import Any
 
 from flour.data.batch import Batch
 from runtime.http.snapshots import Family
-from runtime.service.answerers import Answerer, InferCall
+from runtime.service.answerers import NOBODY, Answerer, Asked, InferCall
 from runtime.service.entry import Outputs
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.version import ModelVersion
@@ -74,7 +74,9 @@ class Cached:
         self._endpoints: dict[str, _Endpoint] = {}
         self._lock = Lock()
 
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(
+        self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY, /
+    ) -> Outputs | None:
         """The outputs of a row or a few rows, kept or made at once."""
         budget = self._budget(version)
         key = _key(version, batch, None) if budget else None

@@ -26,7 +26,7 @@ from oven.explain.steps import label
 from runtime.http.routes import Router
 from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.settings import server_version
-from runtime.service.answerers import Answerer, InferCall
+from runtime.service.answerers import NOBODY, Answerer, Asked, InferCall
 from runtime.service.engines import shaped
 from runtime.service.entry import Outputs
 from runtime.service.version import ModelVersion
@@ -128,7 +128,9 @@ class TracedAnswering:
         self.inner, self._tracing = inner, tracing
         self._threads = ThreadPoolExecutor(1, "pretzel-traced")
 
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(
+        self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY, /
+    ) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once."""
         traced = self._tracing.current
         if traced is None:
