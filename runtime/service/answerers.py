@@ -84,9 +84,7 @@ class Tallied:
     def __init__(self, inner: Answerer, noting: Noting) -> None:
         self.inner, self._noting = inner, noting
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
         start = perf_counter()
         try:
@@ -98,7 +96,7 @@ class Tallied:
             self._note(version, asked, start)
         return outputs
 
-    def answer(self, call: InferCall, /) -> Future[Answers]:
+    def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers; a call that is given up is not counted."""
         version, asked, start = call.version, call.asked, perf_counter()
         try:
@@ -125,9 +123,7 @@ class Shadowed:
     def __init__(self, inner: Answerer, mirrors: Mirrors, route: Route) -> None:
         self.inner, self._mirrors, self._route = inner, mirrors, route
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows; with the shadow's where one program gives both."""
         if not is_sampled(self._route):
             return self.inner.quick(version, batch, asked)
@@ -145,7 +141,7 @@ class Shadowed:
             self._ask(rows, None, start, answers)
         return outputs
 
-    def answer(self, call: InferCall, /) -> Future[Answers]:
+    def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers; of a call that is given up, the shadow is not asked."""
         if not is_sampled(self._route):
             return self.inner.answer(call)
@@ -176,9 +172,7 @@ class Kept:
     def __init__(self, inner: Answerer, keeper: Keeper) -> None:
         self.inner, self._keeper = inner, keeper
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
         rows = _lasting(batch)
         outputs = self.inner.quick(version, batch, asked)
@@ -187,7 +181,7 @@ class Kept:
             self._note(version, asked, rows, None, answers)
         return outputs
 
-    def answer(self, call: InferCall, /) -> Future[Answers]:
+    def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers with their id."""
         version, batch, outputs, asked = call.version, call.batch, call.outputs, call.asked
         rows = _lasting(batch) if isinstance(batch, Batch) else kept(batch)
@@ -221,9 +215,7 @@ class Redacted:
     def __init__(self, inner: Answerer) -> None:
         self.inner = inner
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
         try:
             return self.inner.quick(version, batch, asked)
@@ -231,7 +223,7 @@ class Redacted:
             found = shown(problem, version)
         raise found
 
-    def answer(self, call: InferCall, /) -> Future[Answers]:
+    def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers."""
         try:
             future = self.inner.answer(call)
@@ -240,7 +232,7 @@ class Redacted:
         else:
             if type(future) is DoneFuture:
                 return future
-            return after(future, same, lambda each: shown(each, call.version))
+            return after(future, told=lambda each: shown(each, call.version))
         raise found
 
 
@@ -250,13 +242,11 @@ class Tenanted:
     def __init__(self, inner: Answerer) -> None:
         self.inner = inner
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
         return asked_by(asked.tenant, lambda: self.inner.quick(version, batch, asked))
 
-    def answer(self, call: InferCall, /) -> Future[Answers]:
+    def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers."""
         return asked_by(call.asked.tenant, lambda: self.inner.answer(call))
 
@@ -267,10 +257,10 @@ class Parted:
     def __init__(self, parts: Sequence[tuple[ModelVersion, Answerer, Places]]) -> None:
         self._parts = parts
 
-    def quick(self, _version: ModelVersion, _batch: Batch, _asked: Asked = NOBODY, /) -> None:
+    def quick(self, _version: ModelVersion, _batch: Batch, _asked: Asked = NOBODY) -> None:
         """Nothing is over at once."""
 
-    def answer(self, call: InferCall, /) -> Future[Answers]:
+    def answer(self, call: InferCall) -> Future[Answers]:
         """A future of one answer to the block."""
         coming, rows = [], call.batch.data if isinstance(call.batch, Batch) else call.batch
         for version, inner, places in self._parts:
@@ -292,14 +282,9 @@ def follow(future: Future[Answers], then: Callable[[Answers | BaseException], ob
     future.add_done_callback(done)
 
 
-def same(answers: Answers) -> Answers:
-    """The answers as they are."""
-    return answers
-
-
 def after(
     inner: Future[Answers],
-    change: Callable[[Answers], Answers],
+    change: Callable[[Answers], Answers] | None = None,
     told: Callable[[Exception], Exception] | None = None,
 ) -> Future[Answers]:
     """A future of what another gives, changed, and of its errors as `told` has them."""
@@ -311,10 +296,12 @@ def after(
         if not outer.set_running_or_notify_cancel():
             return
         try:
-            outer.set_result(change(inner.result()))
+            answers = inner.result()
+            outer.set_result(answers if change is None else change(answers))
         except BaseException as problem:  # noqa: BLE001 (it is the caller's, who waits for it)
-            shows = told is not None and isinstance(problem, Exception)
-            outer.set_exception(told(problem) if shows else problem)  # type: ignore[misc, arg-type]  # checked above
+            if told is not None and isinstance(problem, Exception):
+                problem = told(problem)
+            outer.set_exception(problem)
 
     outer.add_done_callback(lambda _: outer.cancelled() and inner.cancel())
     inner.add_done_callback(done)

@@ -45,9 +45,7 @@ class Direct:
         #: Machine code that answers plain calls by address, once there is some.
         self.native: Callable[[str, object], Answers] | None = None
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY) -> Outputs | None:
         """The outputs by the plan's entry, in their order; None where another way has to be taken.
 
         For a row, or a block of few rows, as `predict` takes them; on the thread of an event loop.
@@ -59,7 +57,7 @@ class Direct:
             return None
         return self._by_entry(version, batch)
 
-    def answer(self, call: InferCall, /) -> Future[Answers]:
+    def answer(self, call: InferCall) -> Future[Answers]:
         """A future of the answers; it is done where the caller waits."""
         version, data, outputs, timeout, priority, engine, waits, _ = call
         options = PLAIN if waits else NONBLOCKING

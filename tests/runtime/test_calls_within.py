@@ -17,7 +17,7 @@ import flour
 from runtime import Runtime
 from runtime.errors import NodeFailed
 from runtime.routing.shadows import ShadowStats
-from runtime.service.answerers import after, same, together
+from runtime.service.answerers import after, together
 from runtime.service.sharing import SharedRun
 from scheduler import Awaited, WaitsForItself, is_executor
 from tests.house import until
@@ -215,7 +215,7 @@ def test_what_cannot_be_kept_is_an_error_and_no_hang() -> None:
         with pytest.raises(OSError, match="no space"):
             outer.result(LIMIT)
         inner = Awaited()
-        outer = after(inner, same, ValueError)
+        outer = after(inner, told=ValueError)
         inner.set_exception(SystemExit(3))
         with pytest.raises(SystemExit):
             outer.result(LIMIT)

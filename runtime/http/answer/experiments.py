@@ -112,13 +112,11 @@ class Asking:
     def __init__(self, stack: Answerer, asked: Asked) -> None:
         self._stack, self._asked = stack, asked
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
         return self._stack.quick(version, batch, self._asked)
 
-    def answer(self, call: InferCall, /) -> Future[dict[str, Any]]:
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
         """A future of the answers."""
         return self._stack.answer(call._replace(asked=self._asked))
 

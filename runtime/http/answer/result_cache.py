@@ -74,9 +74,7 @@ class Cached:
         self._endpoints: dict[str, _Endpoint] = {}
         self._lock = Lock()
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, kept or made at once."""
         budget = self._budget(version)
         key = _key(version, batch, None) if budget else None

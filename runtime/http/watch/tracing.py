@@ -128,9 +128,7 @@ class TracedAnswering:
         self.inner, self._tracing = inner, tracing
         self._threads = ThreadPoolExecutor(1, "pretzel-traced")
 
-    def quick(
-        self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY, /
-    ) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once."""
         traced = self._tracing.current
         if traced is None:
