@@ -83,7 +83,6 @@ class Runtime:
         "__dict__": "What a runtime holds.",
         "__weakref__": "Watches refer to a runtime weakly.",
     }
-    predict: Predict
 
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
@@ -291,6 +290,9 @@ class Runtime:
         if not (outputs is None is timeout and priority is None is engine):
             call = Call.of(version, outputs, timeout, priority, engine)
         return self.direct.predict(version, data, call)
+
+    if TYPE_CHECKING:
+        predict = _predict  # the slot; it has machine code once there is some
 
     def _by_stack(  # noqa: PLR0913, PLR0917 (what a caller asks for, by place: it takes less time)
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from runtime.routing.comparison import Compared, Comparison
 from runtime.routing.history import Histories
 from runtime.service.following import Claim, Judged, Report
 
@@ -44,12 +45,5 @@ class Owner(Protocol):
     def claims(self, name: str, request: str, names: list[str]) -> Iterable[Claim]:
         """Which version answered a request, by each process that remembers it."""
 
-    def compare(self, name: str) -> Compared:
+    def compare(self, name: str) -> Compared | Comparison:
         """How the answers of a shadow differ from its champion's, in all processes."""
-
-
-class Compared(Protocol):
-    """A comparison; see runtime.routing.comparison."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """All counts as plain data."""

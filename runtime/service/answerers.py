@@ -78,90 +78,94 @@ class Answerer(Protocol):
         """A future of the answers; cancelling it gives the call up."""
 
 
-class Tallied:
-    """Answers as the next one does, and counts calls for a rollout."""
+class Following:
+    """Answers as the next one does, and has each call followed that is not given up."""
+
+    def __init__(self, inner: Answerer) -> None:
+        self.inner = inner
+
+    def begin(
+        self, version: ModelVersion, data: object, outputs: object, asked: Asked
+    ) -> Callable[[Answers | BaseException], object] | None:
+        """A call begins: what is told its answers or its error, if it is to be followed."""
+        raise NotImplementedError
+
+    def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
+        """The outputs of a row or a few rows, if they can be had at once; else None."""
+        then = self.begin(version, batch, None, asked)
+        try:
+            outputs = self.inner.quick(version, batch, asked)
+        except Exception as problem:
+            if then is not None:
+                then(problem)
+            raise
+        if outputs is not None and then is not None:
+            then(dict(zip(version.outputs, outputs)))  # noqa: B905 (checking costs as much)
+        return outputs
+
+    def answer(self, call: InferCall) -> Future[Answers]:
+        """A future of the answers."""
+        then = self.begin(call.version, call.batch, call.outputs, call.asked)
+        try:
+            future = self.inner.answer(call)
+        except Exception as problem:
+            if then is not None:
+                then(problem)
+            raise
+        if then is None:
+            return future
+        if type(future) is DoneFuture:
+            then(future.result())
+            return future
+
+        def done(coming: Future[Answers]) -> None:
+            if not coming.cancelled():
+                then(coming.exception() or coming.result())
+
+        future.add_done_callback(done)
+        return future
+
+
+class Tallied(Following):
+    """Counts calls for a rollout."""
 
     def __init__(self, inner: Answerer, noting: Noting) -> None:
         self.inner, self._noting = inner, noting
 
-    def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
-        """The outputs of a row or a few rows, if they can be had at once; else None."""
-        start = perf_counter()
-        try:
-            outputs = self.inner.quick(version, batch, asked)
-        except Exception as problem:
-            self._note(version, asked, start, problem)
-            raise
-        if outputs is not None:
-            self._note(version, asked, start)
-        return outputs
+    def begin(
+        self, version: ModelVersion, data: object, outputs: object, asked: Asked
+    ) -> Callable[[Answers | BaseException], object]:
+        """Count the call when it is over."""
+        return partial(self._note, version.owner, asked.headers, perf_counter())
 
-    def answer(self, call: InferCall) -> Future[Answers]:
-        """A future of the answers; a call that is given up is not counted."""
-        version, asked, start = call.version, call.asked, perf_counter()
-        try:
-            future = self.inner.answer(call)
-        except Exception as problem:
-            self._note(version, asked, start, problem)
-            raise
-        if type(future) is DoneFuture:
-            self._note(version, asked, start)
-        else:
-            follow(future, partial(self._note, version, asked, start))
-        return future
-
-    def _note(
-        self, version: ModelVersion, asked: Asked, start: float, found: object = None
-    ) -> None:
+    def _note(self, owner: str, headers: Mapping[str, str], start: float, found: object) -> None:
         problem = found if isinstance(found, BaseException) else None
-        self._noting.note(version.owner, perf_counter() - start, problem, asked.headers)
+        self._noting.note(owner, perf_counter() - start, problem, headers)
 
 
-class Shadowed:
-    """Answers as the next one does, and has the shadow of a route asked the same, or a sample."""
+class Shadowed(Following):
+    """Has the shadow of a route asked the same rows, or a sample of them."""
 
     def __init__(self, inner: Answerer, mirrors: Mirrors, route: Route) -> None:
         self.inner, self._mirrors, self._route = inner, mirrors, route
 
     def quick(self, version: ModelVersion, batch: Batch, asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows; with the shadow's where one program gives both."""
-        if not is_sampled(self._route):
-            return self.inner.quick(version, batch, asked)
         outputs = self._mirrors.together(version.name, self._route, batch)
-        if outputs is not None:
-            return outputs
-        rows, start = kept(batch.data), perf_counter()
-        try:
-            outputs = self.inner.quick(version, batch, asked)
-        except Exception as problem:
-            self._ask(rows, None, start, problem)
-            raise
-        if outputs is not None:
-            answers = dict(zip(version.outputs, outputs))  # noqa: B905 (checking costs as much)
-            self._ask(rows, None, start, answers)
-        return outputs
+        return super().quick(version, batch, asked) if outputs is None else outputs
 
-    def answer(self, call: InferCall) -> Future[Answers]:
-        """A future of the answers; of a call that is given up, the shadow is not asked."""
+    def begin(
+        self, version: ModelVersion, data: object, outputs: object, asked: Asked
+    ) -> Callable[[Answers | BaseException], object] | None:
+        """Have the shadow asked when the call is over, with a copy of its rows."""
         if not is_sampled(self._route):
-            return self.inner.answer(call)
-        batch, outputs = call.batch, call.outputs
-        rows, start = kept(batch.data if isinstance(batch, Batch) else batch), perf_counter()
-        try:
-            future = self.inner.answer(call)
-        except Exception as problem:
-            self._ask(rows, outputs, start, problem)
-            raise
-        if type(future) is DoneFuture:
-            self._ask(rows, outputs, start, future.result())
-        else:
-            follow(future, partial(self._ask, rows, outputs, start))
-        return future
+            return None
+        rows = kept(data.data if isinstance(data, Batch) else data)
+        return partial(self._ask, rows, outputs, perf_counter())
 
     def _ask(
         self, rows: object, outputs: object, start: float, found: Answers | BaseException
     ) -> None:
-        """Have the shadow asked, later."""
         if not isinstance(found, BaseException) or isinstance(found, Exception):
             self._mirrors.ask(self._route, rows, outputs, found, perf_counter() - start)
 
@@ -270,16 +274,6 @@ class Parted:
 
 
 # --- futures -------------------------------------------------------------------------------------
-
-
-def follow(future: Future[Answers], then: Callable[[Answers | BaseException], object]) -> None:
-    """Call `then` with what a future gives or raises; not where it is given up."""
-
-    def done(coming: Future[Answers]) -> None:
-        if not coming.cancelled():
-            then(coming.exception() or coming.result())
-
-    future.add_done_callback(done)
 
 
 def after(

@@ -13,8 +13,8 @@ has this function once it has the first such entry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -270,22 +270,8 @@ _STYLE = any_arguments(
 )
 
 
-class Predict(Protocol):
-    """How `Runtime.predict` is called."""
-
-    def __call__(  # noqa: PLR0913 (each has a default)
-        self,
-        name: str,
-        data: object,
-        *,
-        outputs: str | Iterable[str] | None = None,
-        timeout: float | None = None,
-        priority: int | None = None,
-        engine: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        tenant: str = "",
-    ) -> Answers:
-        """The outputs by name; see Runtime.predict."""
+#: `Runtime.predict`, however it is written.
+Predict = Callable[..., Answers]
 
 
 def open_native_predict(

@@ -1,4 +1,4 @@
-"""The routes of a runtime: the version of an endpoint that answers, and what follows its answers."""
+"""The routes of a runtime: the version that answers an endpoint, and what follows its answers."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from runtime.routing.blocks import Places
 from runtime.routing.route import Route
@@ -24,24 +23,12 @@ from runtime.service.version import ModelVersion
 _NOTHING: Mapping[str, str] = {}
 
 
-class Opened(NamedTuple):
-    """The version that answers a request, and what it is asked through."""
-
-    version: ModelVersion
-    """The first one, where several answer the rows of a block."""
-    stack: Answerer
-    owners: str
-    """The versions that a route chose, with commas between; empty where there is no choice."""
-
-
-class _Endpoint(NamedTuple):
-    """An endpoint as it is until something changes."""
-
-    route: Route | None
-    names: Sequence[str]
-    """The columns of rows without names, for a route that reads them."""
-    opened: dict[str, Opened]
-    """By the address of the version; put together when it is first chosen."""
+#: The version that answers a request (the first one, where several answer the rows of a block), the
+#: stack to be called with it, and the versions that a route chose; empty where there is no choice.
+Opened = tuple[ModelVersion, Answerer, str]
+#: An endpoint until something changes: its route, the columns of rows without names if that reads
+#: them, and by address what is opened for a version, put together when it is first chosen.
+_Endpoint = tuple[Route | None, Sequence[str], dict[str, Opened]]
 
 
 class Stacks:
@@ -86,15 +73,15 @@ class Stacks:
             route = self._routes.history(name)[-1].route
             if route.reads_rows:
                 names += names_by_position(self._endpoints.champions[name].inputs)
-        return _Endpoint(route, names, {})
+        return route, names, {}
 
     def _add(
         self, known: dict[str, _Endpoint], name: str, endpoint: _Endpoint, owner: str
     ) -> Opened:
         """Put the stack of a version together; names of which there is none are not kept."""
-        version, route = self._endpoints.find(owner), endpoint.route
+        version, (route, _, every) = self._endpoints.find(owner), endpoint
         owners = "" if route is None or route.is_direct else version.owner
-        opened = endpoint.opened[owner] = Opened(version, self._stack(version, route), owners)
+        opened = every[owner] = version, self._stack(version, route), owners
         known[name] = endpoint
         return opened
 
@@ -106,12 +93,12 @@ class Stacks:
         parts: Mapping[str, Places],
     ) -> Opened:
         """The versions that answer the rows of a block, each of them some."""
-        every = [endpoint.opened.get(o) or self._add(known, name, endpoint, o) for o in parts]
+        every = [endpoint[2].get(each) or self._add(known, name, endpoint, each) for each in parts]
         if len(every) == 1:
             return every[0]
         rows = zip(every, parts.values(), strict=True)
-        stack = Parted([(each.version, each.stack, places) for each, places in rows])
-        return Opened(every[0].version, stack, ", ".join(parts))
+        stack = Parted([(version, stack, places) for (version, stack, _), places in rows])
+        return every[0][0], stack, ", ".join(parts)
 
     def _stack(self, version: ModelVersion, route: Route | None) -> Answerer:
         """The answerers of a version, the first one first."""
