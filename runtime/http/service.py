@@ -230,7 +230,8 @@ class Service(HandlerContext):
 
     def front(self, name: str, version: str | None = None) -> ModelCodec:
         """The codec of the version that an address means, made at its first use."""
-        served = self.runtime.endpoints.find(name if version is None else f"{name}@{version}")
+        address = name if version is None else f"{name}@{version}"
+        served = self.table.get(address) or self.runtime.endpoints.find(address)
         front = served.front
         if isinstance(front, ModelCodec):
             return front

@@ -241,9 +241,7 @@ def test_a_subclass_has_its_own_way() -> None:
     class Mine(Runtime):
         """Answers with something else."""
 
-        def predict(
-            self, name: str, data: Any, **more: Any
-        ) -> dict[str, Any]:
+        def predict(self, name: str, data: Any, **more: Any) -> dict[str, Any]:
             return {"asked": name, **super().predict(name, data, **more)}
 
     with Mine(executors=1) as mine:

@@ -78,10 +78,8 @@ def _answered(
     address, tenant_header = params["model"], service.settings.tenant_header.lower()
     if "version" in params:
         address = f"{address}@{params['version']}"
-    if route is None:  # no condition reads a header
-        name, tenant = request.header("x-request-id"), request.header(tenant_header) or ""
-        headers = {} if name is None else {"x-request-id": name}
-    else:
+    headers, tenant, ids = dict[str, str](), "", list[str]()
+    if route is not None:
         headers = {
             name.decode("latin-1"): value.decode("latin-1").strip()
             for name, value in request.headers.items()
@@ -93,8 +91,10 @@ def _answered(
     chosen, stack, owners = stacks.open(address, data, headers, tenant)
     if owners:
         request.params = {**params, "version": chosen.version}
-    ids: list[str] = []
     if stack is not base:
+        if route is None:  # no condition reads a header
+            tenant = request.header(tenant_header) or ""
+            headers["x-request-id"] = request.header("x-request-id") or ""
         service = service.answered_by(Asking(stack, Asked(headers, tenant, ids)))
     elif not owners:
         return handler(service, request)

@@ -19,6 +19,7 @@ from typing import Any
 from flour.data.batch import Batch
 from runtime.http.snapshots import Family
 from runtime.service.answerers import NOBODY, Answerer, Asked, InferCall
+from runtime.service.done_future import DoneFuture
 from runtime.service.entry import Outputs
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.version import ModelVersion
@@ -100,9 +101,7 @@ class Cached:
         answers = kept.get(_WHOLE, key)
         if answers is not None:
             call.version.seen(call.batch)
-            future: Future[dict[str, Any]] = Future()
-            future.set_result(dict(answers))
-            return future
+            return DoneFuture(dict(answers))
         coming = self.inner.answer(call)
         coming.add_done_callback(partial(_keep, kept, key))
         return coming
