@@ -128,7 +128,7 @@ class Runtime:
             *(self._engines, self._policy, self._costs, self._catalog),
             *(self._memory, self._materialiser, self.graphs, self.endpoints),
         )
-        self._stacks = Stacks(self.direct, self.endpoints, self.routes)
+        self._open = Stacks(self.direct, self.endpoints, self.routes).open
         self._has_native = False
         self._answer_by(self._predict)
 
@@ -282,9 +282,12 @@ class Runtime:
         """The meaning of `predict`, in Python: by the table, or by the endpoint's stack."""
         version = self._table.get(name)
         if version is None:
-            answers: Answers = self._by_stack(
-                name, data, headers, tenant, outputs, timeout, priority, engine, True
-            ).result()
+            asked = NOBODY if headers is None and not tenant else Asked(headers or {}, tenant)
+            version, stack, _ = self._open(name, data, asked.headers, tenant)
+            if outputs is not None:
+                outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+            told = (version, data, outputs, timeout, priority, engine, True, asked)
+            answers: Answers = stack.answer(tuple.__new__(InferCall, told)).result()
             return answers
         call = PLAIN
         if not (outputs is None is timeout and priority is None is engine):
@@ -294,25 +297,21 @@ class Runtime:
     if TYPE_CHECKING:
         predict = _predict  # the slot; it has machine code once there is some
 
-    def _by_stack(  # noqa: PLR0913, PLR0917 (what a caller asks for, by place: it takes less time)
+    def _by_stack(
         self,
         name: str,
         data: object,
         headers: Mapping[str, str] | None,
         tenant: str,
         outputs: str | Iterable[str] | None,
-        timeout: float | None,
-        priority: int | None,
-        engine: str | None,
-        waits: bool = False,  # noqa: FBT001, FBT002 (as above)
+        options: tuple[float | None, int | None, str | None],
     ) -> Future[Answers]:
         """A future by the stack of an endpoint whose name is not in the table."""
         asked = NOBODY if headers is None and not tenant else Asked(headers or {}, tenant)
-        version, stack, _ = self._stacks.open(name, data, asked.headers, tenant)
+        version, stack, _ = self._open(name, data, asked.headers, tenant)
         if outputs is not None:
             outputs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-        told = (version, data, outputs, timeout, priority, engine, waits, asked)
-        return stack.answer(tuple.__new__(InferCall, told))
+        return stack.answer(InferCall(version, data, outputs, *options, False, asked))
 
     def submit(  # noqa: PLR0913 (each has a default)
         self,
@@ -333,8 +332,8 @@ class Runtime:
         """
         version = name if isinstance(name, ModelVersion) else self._table.get(name)
         if version is None:
-            options = outputs, timeout, priority, engine
-            return self._by_stack(str(name), data, headers, tenant, *options)
+            options = timeout, priority, engine
+            return self._by_stack(str(name), data, headers, tenant, outputs, options)
         if version is name:
             self.endpoints.check_open()
         call = NONBLOCKING
@@ -394,8 +393,8 @@ class Runtime:
         def submit(data: object) -> Future[Answers]:
             if name in self._table:
                 return self.direct.submit(version, data, call)
-            options = call.outputs, None, priority, engine
-            return self._by_stack(name, data, headers, tenant, *options)
+            options = None, priority, engine
+            return self._by_stack(name, data, headers, tenant, call.outputs, options)
 
         return batches.answers(submit, blocks, ahead or 2 * self._engines.executors)
 

@@ -164,7 +164,7 @@ class AnswerKeeper(Closing):
             return Kept(answers, None)
         name = answer or self.new_id()
         self._waiting += _rows(answers)
-        request = (headers.get("x-request-id") or "")[:_LONGEST]
+        request = headers.get("x-request-id", "")[:_LONGEST] if headers else ""
         change = self._runtime.routes.change(self._name)
         self._queue.append(
             _Noted(name, time.time(), version, rows, outputs, kept(answers), request, change)

@@ -114,16 +114,7 @@ class Following:
             raise
         if then is None:
             return future
-        if type(future) is DoneFuture:
-            then(future.result())
-            return future
-
-        def done(coming: Future[Answers]) -> None:
-            if not coming.cancelled():
-                then(coming.exception() or coming.result())
-
-        future.add_done_callback(done)
-        return future
+        return follow(future, then)
 
 
 class Tallied(Following):
@@ -154,6 +145,22 @@ class Shadowed(Following):
         outputs = self._mirrors.together(version.name, self._route, batch)
         return super().quick(version, batch, asked) if outputs is None else outputs
 
+    def answer(self, call: InferCall) -> Future[Answers]:
+        """A future of the answers; this does what it inherits, with fewer calls for one row."""
+        if not call.waits:
+            return super().answer(call)
+        if not is_sampled(self._route):
+            return self.inner.answer(call)
+        rows, start = kept(call.batch), perf_counter()
+        try:
+            future = self.inner.answer(call)
+        except Exception as problem:
+            self._ask(rows, call.outputs, start, problem)
+            raise
+        answers, seconds = future.result(), perf_counter() - start
+        self._mirrors.ask(self._route, rows, call.outputs, answers, seconds)
+        return future
+
     def begin(
         self, version: ModelVersion, data: object, outputs: object, asked: Asked
     ) -> Callable[[Answers | BaseException], object] | None:
@@ -166,7 +173,7 @@ class Shadowed(Following):
     def _ask(
         self, rows: object, outputs: object, start: float, found: Answers | BaseException
     ) -> None:
-        if not isinstance(found, BaseException) or isinstance(found, Exception):
+        if type(found) is dict or isinstance(found, dict | Exception):
             self._mirrors.ask(self._route, rows, outputs, found, perf_counter() - start)
 
 
@@ -190,8 +197,9 @@ class Kept:
         version, batch, outputs, asked = call.version, call.batch, call.outputs, call.asked
         rows = _lasting(batch) if isinstance(batch, Batch) else kept(batch)
         future = self.inner.answer(call)
-        if type(future) is DoneFuture:
-            return DoneFuture(self._note(version, asked, rows, outputs, future.result()))
+        if type(future) is DoneFuture and asked.ids is None:
+            noted = self._keeper.note(version, rows, outputs, future.result(), asked.headers)
+            return DoneFuture(noted)
         return after(future, partial(self._note, version, asked, rows, outputs))
 
     def _note(
@@ -274,6 +282,22 @@ class Parted:
 
 
 # --- futures -------------------------------------------------------------------------------------
+
+
+def follow(
+    future: Future[Answers], then: Callable[[Answers | BaseException], object]
+) -> Future[Answers]:
+    """The future, of which `then` gets the answers or the error; not where it is given up."""
+
+    def done(coming: Future[Answers]) -> None:
+        if not coming.cancelled():
+            then(coming.exception() or coming.result())
+
+    if type(future) is DoneFuture:  # what `then` raises is the caller's
+        then(future.result())
+    else:
+        future.add_done_callback(done)
+    return future
 
 
 def after(

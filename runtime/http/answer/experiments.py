@@ -7,7 +7,7 @@ An endpoint with a route answers with the version that the route chooses by the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from runtime.service.version import ModelVersion
 
 #: The data of a request's body, as the champion reads it.
 Rows = Callable[[HandlerContext, Request], object]
+_NOTHING: Mapping[str, str] = {}
 #: Larger bodies are read on a thread.
 LARGE = 512 << 10
 
@@ -75,29 +76,29 @@ def _answered(
 ) -> Answer:
     """The answer by the stack of the endpoint, above the cache and the batching."""
     params, base, stacks = request.params, service.answering, service.stacks
-    address, tenant_header = params["model"], service.settings.tenant_header.lower()
+    address, headers, tenant = params["model"], _NOTHING, ""
     if "version" in params:
         address = f"{address}@{params['version']}"
-    headers, tenant, ids = dict[str, str](), "", list[str]()
     if route is not None:
         headers = {
             name.decode("latin-1"): value.decode("latin-1").strip()
             for name, value in request.headers.items()
         }
-        tenant = headers.get(tenant_header, "")
+        tenant = headers.get(service.settings.tenant_header.lower(), "")
     if stacks is None or stacks.base is not base:
         known = service.runtime
         stacks = service.stacks = Stacks(base, known.endpoints, known.routes, redacts=False)
     chosen, stack, owners = stacks.open(address, data, headers, tenant)
     if owners:
         request.params = {**params, "version": chosen.version}
+    if stack is base and not owners:
+        return handler(service, request)
+    ids: list[str] = []
     if stack is not base:
         if route is None:  # no condition reads a header
-            tenant = request.header(tenant_header) or ""
-            headers["x-request-id"] = request.header("x-request-id") or ""
+            tenant = request.header(service.settings.tenant_header.lower()) or ""
+            headers = {"x-request-id": request.header("x-request-id") or ""}
         service = service.answered_by(Asking(stack, Asked(headers, tenant, ids)))
-    elif not owners:
-        return handler(service, request)
     answer = handler(service, request)
     if not isinstance(answer, Response):
         return _later(answer, owners, ids)
