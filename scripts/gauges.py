@@ -97,6 +97,9 @@ def public_methods(path: Path, name: str) -> float:
     fields = [node for node in found.body if isinstance(node, ast.AnnAssign)]
     named = [each.name for each in methods]
     named += [each.target.id for each in fields if isinstance(each.target, ast.Name)]
+    typed = [node for each in found.body if isinstance(each, ast.If) for node in each.body]
+    given = [node.targets[0] for node in typed if isinstance(node, ast.Assign)]
+    named += [each.id for each in given if isinstance(each, ast.Name)]
     public = [each for each in named if not each.startswith("_")]
     return float("inf") if found.bases else float(len(public))
 
