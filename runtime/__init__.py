@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 from flour.core.code_users import code_users
 from flour.core.modules import imported
 from flour.core.provenance import belongs_to_us
-from runtime.service.extension_points import declare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oven import Plan
     from runtime.onnx.session import InferenceSession
+    from runtime.runtime import Runtime
     from runtime.service.endpoint import Endpoint
-    from runtime.service.runtime import Runtime
     from runtime.service.stats import RuntimeStats
 
 __all__ = ["Endpoint", "InferenceSession", "Runtime", "RuntimeStats"]
@@ -36,18 +35,11 @@ def use_code(plans: Sequence[Plan]) -> None:
 
 
 code_users.append(use_code)
-declare("watch", "runtime.watch:Watch")
-declare("tap", "runtime.watch:Tap")
-declare("keep", "runtime.provenance:AnswerKeeper")
-declare("rollout", "runtime.rollout:rollout")
-declare("resume_rollout", "runtime.rollout:resume")
-declare("report", "runtime.rollout:report")
-declare("tally", "runtime.rollout:tally")
 
 _LATER = {
     "Endpoint": "runtime.service.endpoint",
     "InferenceSession": "runtime.onnx.session",
-    "Runtime": "runtime.service.runtime",
+    "Runtime": "runtime.runtime",
     "RuntimeStats": "runtime.service.stats",
 }
 

@@ -14,7 +14,7 @@ from oven.plans import ahead
 from oven.plans.string_views import VIEWS
 from runtime.http.service import READERS
 from runtime.onnx.native_session_run import GATE, STYLE
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 
 
 class Warmed(NamedTuple):

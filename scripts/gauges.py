@@ -53,6 +53,7 @@ BOUNDS = {
     "class names with two meanings": Bound(38, 0),
     "Plan: public methods": Bound(34, 12),
     "parameters: bare Any": Bound(275, 100),
+    "Runtime: public methods": Bound(20, 20),
     "tests: private reaches": Bound(0, 0),
     "request: files": Bound(11, 6),
     "request: rooms": Bound(3, 3),
@@ -79,6 +80,7 @@ def measured(root: Path) -> dict[str, float]:
         "class names with two meanings": len(ambiguous(paths)),
         **_of_class(root / "oven/plans/plan.py", "Plan"),
         "tests: lines": sum(_lines(path) for path in (root / "tests").rglob("*.py")),
+        "Runtime: public methods": public_methods(root / "runtime/runtime.py", "Runtime"),
         "tests: private reaches": len(private_reaches(root, (*PACKAGES, "bench"))),
         **_of_suite(root / SUITE_TIMES),
     }
@@ -87,6 +89,24 @@ def measured(root: Path) -> dict[str, float]:
 def functions_of(tree: ast.Module) -> Iterator[Function]:
     """Return every function of a file, methods and functions inside functions included."""
     return (each for each in ast.walk(tree) if isinstance(each, Function))
+
+
+def public_methods(path: Path, name: str) -> float:
+    """Return how many public methods and properties a class has; infinity if it inherits more."""
+    (found,) = (
+        node
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    methods = [node for node in found.body if isinstance(node, Function)]
+    fields = [node for node in found.body if isinstance(node, ast.AnnAssign)]
+    named = [each.name for each in methods]
+    named += [each.target.id for each in fields if isinstance(each.target, ast.Name)]
+    typed = [node for each in found.body if isinstance(each, ast.If) for node in each.body]
+    given = [node.targets[0] for node in typed if isinstance(node, ast.Assign)]
+    named += [each.id for each in given if isinstance(each, ast.Name)]
+    public = [each for each in named if not each.startswith("_")]
+    return float("inf") if found.bases else float(len(public))
 
 
 def _of_files(files: list[list[str]]) -> dict[str, float]:

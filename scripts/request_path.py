@@ -34,6 +34,8 @@ FRAME = pd.DataFrame(np.arange(40.0).reshape(10, 4) - 9, columns=list("abcd"))
 #: Packages without folders.
 FLAT = {"objectstore", "scheduler"}
 PACKAGES = ("flour", "objectstore", "oven", "pretzel", "runtime", "scheduler")
+#: The file of the class that users hold: it is no room, as the faces of packages are none.
+FACES = {"runtime.runtime"}
 #: So many calls, and what is made by a version's first ones has been made.
 WARM = 300
 
@@ -68,6 +70,8 @@ def gauges(kind: str, paths: list[list[str]]) -> Iterator[tuple[str, float]]:
 def room_of(module: str) -> str:
     """Return the room of a module; a package without folders is one, and its face is none."""
     package, *rest = module.split(".")
+    if module in FACES:
+        return ""
     if package in FLAT:
         return package
     return f"{package}.{rest[0]}" if rest else ""

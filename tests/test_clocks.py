@@ -37,9 +37,8 @@ WALL = {
     "runtime/rollout/judging.py": "the moment of an event, for people",
     "runtime/rollout/rollout.py": "the moment of an event, for people",
     "runtime/routing/comparison.py": "the moment of a pair, for people",
-    "runtime/service/routed.py": "the moment of a change, for people",
-    "runtime/workers/judging.py": "the moment of a change, for people",
-    "runtime/workers/routes.py": "the moment of a change, for people",
+    "runtime/routing/history.py": "the moment of a change, for people",
+    "runtime/service/routes.py": "the moment of a change, for people",
 }
 
 

@@ -100,7 +100,7 @@ class Pretzel(Contestant):
 
     def unique_bytes(self) -> int:
         """Bytes of the plans' parameters, equal ones counted once."""
-        plans = (served.plan for served in self.runtime.versions().values())
+        plans = (served.plan for served in self.runtime.endpoints.versions().values())
         held = (item for plan in plans if plan is not None for item in plan.parameters())
         return sum({item.digest: item.nbytes for item in held}.values())
 

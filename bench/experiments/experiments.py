@@ -95,7 +95,7 @@ def _together(runtime: Any) -> Iterator[Goal]:
         runtime.route(name, f"{name}@1", shadow=f"{name}@2")
         end = time.monotonic() + 60
         open_ends = "put together", "next rows"
-        while runtime.mirrors.state(name).endswith(open_ends) and time.monotonic() < end:
+        while runtime.routes.mirrors.state(name).endswith(open_ends) and time.monotonic() < end:
             for row in rows:
                 runtime.predict(name, row)
             time.sleep(0.01)
@@ -106,8 +106,8 @@ def _together(runtime: Any) -> Iterator[Goal]:
 
         ways: dict[str, Callable[[], object]]
         ways = {each: partial(ask, each) for each in (name, f"{name}-alone")}
-        found, way = _ratio(least(ways)), runtime.mirrors.state(name)[:60]
-        runtime.compare(name)
+        found, way = _ratio(least(ways)), runtime.routes.mirrors.state(name)[:60]
+        runtime.experiments.compare(name)
         compared = f"{_ratio(_with_pauses(ways)):.2f} with answers compared"
         yield _most(f"{title}, asked {way}: over the champion alone ({compared})", limit, found)
 

@@ -264,7 +264,7 @@ def _branches(runtime: Any) -> Iterator[Goal]:
 
 
 def _taken(runtime: Any) -> int:
-    plan = runtime.versions()["branches@1"].plan
+    plan = runtime.endpoints.versions()["branches@1"].plan
     return sum(step.calls for step in plan.graph.steps if step.path)
 
 

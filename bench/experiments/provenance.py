@@ -67,7 +67,7 @@ def _recomputed(folder: Path) -> Iterator[Goal]:
     with Runtime() as runtime:
         for part, program in enumerate((_linear(1), _trees(2), _linear(3))):
             runtime.register("m", program, background=False)
-            keeper = runtime.keep("m", folder) if part == 0 else runtime.keeper("m")
+            keeper = runtime.keep("m", folder) if part == 0 else runtime.routes.keeper("m")
             for row in rows[part::3]:
                 answer: Any = runtime.predict("m", row)
                 kept.append(answer.id)

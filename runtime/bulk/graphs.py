@@ -13,7 +13,7 @@ from runtime.errors import BadCall
 from runtime.repository.files import Folder
 from runtime.repository.repository import Repository
 from runtime.repository.walk import scan
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 from runtime.service.version import ModelVersion
 
 
@@ -24,7 +24,7 @@ def graph_plan(source: Flow | Path) -> Plan:
     else:
         runtime = Runtime()  # what it names is in another one, or in a folder
         runtime.register("graph", source, background=False)
-        version = runtime.find("graph")
+        version = runtime.endpoints.find("graph")
     return answers_blocks(version.plan)
 
 
@@ -46,7 +46,7 @@ def in_folder(
     runtime = Runtime(allow_python=allow_python)  # it stays open, for graphs that wait
     with Repository(root, runtime, trust_pickle=trust_pickle, allow_python=allow_python) as folder:
         events = [each for each in folder.load_all() if f"{each.name}@{each.version}" == address]
-    version = runtime.versions().get(address)
+    version = runtime.endpoints.versions().get(address)
     if version is None or version.plan is None:
         raise BadCall(
             "this graph cannot be opened",

@@ -132,8 +132,8 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: CommandOu
         server = Server(runtime, settings, repository=repository)
         with until_signal() as ended, lock_shared(), server:
             _follow(repository, options)
-            _listening(server.url, len(runtime.endpoints()), 1, out)
-            compiling.follow(lambda: Compiling.of(runtime.versions().values()), out)
+            _listening(server.url, len(runtime.endpoints), 1, out)
+            compiling.follow(lambda: Compiling.of(runtime.endpoints.versions().values()), out)
             ended.wait()
             out.note("finishing the requests in progress")
 

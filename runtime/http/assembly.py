@@ -11,9 +11,10 @@ from runtime.http.guard.clients import sender
 from runtime.http.guard.guards import AtOnce, Crowd, Rates, TokenFile
 from runtime.http.routes import HandlerContext
 from runtime.http.watch import telemetry
-from runtime.http.wire.interfaces import Answering, Guard
+from runtime.http.wire.interfaces import Guard
 from runtime.http.wire.settings import ServerSettings
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
+from runtime.service.answerers import Answerer
 
 
 def check(settings: ServerSettings) -> None:
@@ -23,12 +24,11 @@ def check(settings: ServerSettings) -> None:
     telemetry.check(settings)
 
 
-def layers(inner: Answering, runtime: Runtime, settings: ServerSettings) -> Answering:
+def layers(inner: Answerer, runtime: Runtime, settings: ServerSettings) -> Answerer:
     """The result cache, then batching, then `inner`; notes of a version switch them on as well."""
     together = BatchSettings(settings.batch_wait, settings.batch_objective, settings.batch_rows)
-    batched = Batched(inner, together, cost=runtime.expected)
-    known = runtime.endpoints
-    return Cached(batched, settings.cache_bytes, names=lambda: {each.name for each in known()})
+    batched = Batched(inner, together, cost=runtime.direct.expected)
+    return Cached(batched, settings.cache_bytes, names=lambda: {*runtime.endpoints.champions})
 
 
 def guards(service: HandlerContext) -> list[Guard]:

@@ -6,18 +6,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from runtime.http.codec.bodies import Ready
 from runtime.http.codec.model_codec import ModelCodec
 from runtime.http.snapshots import SnapshotSource
-from runtime.http.wire.interfaces import Answering, Attributing, Guard, Observer, Peers, Repository
+from runtime.http.wire.interfaces import Attributing, Guard, Observer, Peers, Repository
 from runtime.http.wire.lag import Lag
 from runtime.http.wire.messages import JSON, Answer, Request
 from runtime.http.wire.problems import HttpError
 from runtime.http.wire.settings import ServerSettings
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
+from runtime.service.answerers import Answerer
+from runtime.service.stacks import Stacks
+from runtime.service.version import ModelVersion
 
 
 class HandlerContext:
@@ -26,7 +29,11 @@ class HandlerContext:
     runtime: Runtime
     settings: ServerSettings
     repository: Repository | None
-    answering: Answering
+    #: What answers under an address, of a stack with a height of one; see Endpoints.routes.
+    table: Mapping[str, ModelVersion]
+    answering: Answerer
+    #: The stacks of endpoints above that, once one was asked for.
+    stacks: Stacks | None
     guards: list[Guard]
     observers: list[Observer]
     peers: Peers
@@ -41,6 +48,12 @@ class HandlerContext:
     metrics: SnapshotSource | None
     #: Answers requests that ask why.
     attribution: Attributing
+
+    def answered_by(self, answering: Answerer) -> Self:
+        """This service for one request that something else answers."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), answering=answering)
+        return other
 
     def ready(self) -> Ready:
         """True if the models that should be there are, and which are missing."""
@@ -62,7 +75,7 @@ def by_route(handler: Handler, following: Handler) -> Handler:
         address = params["model"]
         if "version" in params:
             address = f"{address}@{params['version']}"
-        if address in service.runtime.table:
+        if address in service.table:
             return handler(service, request)
         return following(service, request)
 

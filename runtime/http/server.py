@@ -29,9 +29,10 @@ from runtime.http.wire import lag
 from runtime.http.wire.body_reading import READ_BYTES
 from runtime.http.wire.connection import Connection
 from runtime.http.wire.headers import Heads
-from runtime.http.wire.interfaces import Answering, Guard, Observer, Peers, Repository
+from runtime.http.wire.interfaces import Guard, Observer, Peers, Repository
 from runtime.http.wire.settings import ServerSettings
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
+from runtime.service.answerers import Answerer
 
 
 class ServerError(FlourError):
@@ -80,7 +81,7 @@ class Server:
         settings: ServerSettings | None = None,
         *,
         repository: Repository | None = None,
-        answering: Answering | None = None,
+        answering: Answerer | None = None,
         guards: Sequence[Guard] = (),
         observers: Sequence[Observer] = (),
         routes: Sequence[Route] = (),

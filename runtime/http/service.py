@@ -24,20 +24,13 @@ from runtime.http.table import ROUTES
 from runtime.http.watch import telemetry
 from runtime.http.wire import problems
 from runtime.http.wire.compression import SOON, pack, unpack
-from runtime.http.wire.interfaces import (
-    Alone,
-    Answering,
-    Direct,
-    Guard,
-    Observer,
-    Peers,
-    Repository,
-)
+from runtime.http.wire.interfaces import Alone, Guard, Observer, Peers, Repository
 from runtime.http.wire.lag import Lag
 from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import ServerSettings
+from runtime.runtime import Runtime
+from runtime.service.answerers import Answerer
 from runtime.service.private_answers import shown
-from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
 #: Seconds for which a positive answer about readiness is reused.
@@ -59,14 +52,15 @@ class Service(HandlerContext):
         settings: ServerSettings,
         *,
         repository: Repository | None = None,
-        answering: Answering | None = None,
+        answering: Answerer | None = None,
         guards: Sequence[Guard] = (),
         observers: Sequence[Observer] = (),
         routes: Sequence[Route] = (),
         peers: Peers | None = None,
     ) -> None:
         self.runtime, self.settings, self.repository = runtime, settings, repository
-        self.answering = assembly.layers(answering or Direct(runtime), runtime, settings)
+        self.answering = assembly.layers(answering or runtime.direct, runtime, settings)
+        self.table, self.stacks = runtime.endpoints.routes, None
         self.observers = list(observers)
         self.peers: Peers = peers or Alone(runtime)
         self.waiting = 0
@@ -154,7 +148,7 @@ class Service(HandlerContext):
             address = f"{address}@{request.params['version']}"
         versions = [] if request.front is None else [request.front.version]
         with suppress(FlourError):  # there is no such model, or no longer
-            versions.append(self.runtime.find(address))
+            versions.append(self.runtime.endpoints.find(address))
         for version in versions:
             error = shown(error, version)
         return error
@@ -183,14 +177,14 @@ class Service(HandlerContext):
         keeps the server from being ready only if the settings say so, or if no other one answers.
         """
         now = monotonic()
-        if self.leaving or self.runtime.closed:
+        if self.leaving or self.runtime.endpoints.closed:
             return Ready(ready=False)
         if now < self._ready_until:
             return self._was_ready
         index = () if self.repository is None else self.repository.index()
         wanted = [each for each in index if each.wanted]
         missing = [each for each in wanted if each.state not in _ANSWERING]
-        mute = self.runtime.muted
+        mute = self.runtime.routes.muted
         answering = {each.name for each in wanted if each.state in _ANSWERING} - mute.keys()
         bearable = not self.settings.ready_needs_all and bool(answering)
         whole = not missing and not mute
@@ -212,7 +206,7 @@ class Service(HandlerContext):
         It stays ready once all code was there: what is registered later answers by definitions
         meanwhile, which is no reason to send the requests of all other models elsewhere.
         """
-        versions = () if self._compiled else self.runtime.versions().values()
+        versions = () if self._compiled else self.runtime.endpoints.versions().values()
         compiling = [each for each in versions if not each.ready]
         if not compiling and versions and all(each.is_settled for each in READERS):
             self._compiled = True
@@ -236,7 +230,8 @@ class Service(HandlerContext):
 
     def front(self, name: str, version: str | None = None) -> ModelCodec:
         """The codec of the version that an address means, made at its first use."""
-        served = self.runtime.find(name if version is None else f"{name}@{version}")
+        address = name if version is None else f"{name}@{version}"
+        served = self.table.get(address) or self.runtime.endpoints.find(address)
         front = served.front
         if isinstance(front, ModelCodec):
             return front

@@ -38,13 +38,15 @@ from runtime.provenance.why import Plans, Why
 from runtime.repeated import Repeated
 from runtime.routing.shadows import kept
 from runtime.service.private import column_names, drop, without
-from runtime.service.runtime import Runtime
+from runtime.service.routes import Serving
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.provenance")
 _EVERY, _END_SECONDS = 0.2, 30.0
 #: Rows that may wait to be written.
 _MOST = 1 << 16
+#: Characters to which the names of requests are cut.
+_LONGEST = 500
 _LIBRARIES = ("numpy", "numba", "llvmlite", "sklearn", "lightgbm", "xgboost", "onnx")
 _DROP, _HASH = "drop", "hash"
 
@@ -82,7 +84,7 @@ class AnswerKeeper(Closing):
 
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
-        runtime: Runtime,
+        runtime: Serving,
         name: str,
         folder: str | Path,
         *,
@@ -94,7 +96,7 @@ class AnswerKeeper(Closing):
         private: str = _DROP,
         rotate: float = 86400.0,
     ) -> None:
-        known = column_names(runtime.find(name).inputs)
+        known = column_names(runtime.endpoints.find(name).inputs)
         place = isinstance(folder, str | Path)
         options = (
             ("folder", folder, place and not unwritable(Path(folder)), "a directory to write in"),
@@ -112,7 +114,7 @@ class AnswerKeeper(Closing):
             ("rotate", rotate, is_number(rotate) and rotate, "seconds"),
         )
         check_values(options, "answers cannot be kept like this", name)
-        if runtime.keeper(name) is not None:
+        if runtime.routes.keeper(name) is not None:
             raise BadCall(
                 "answers of this endpoint are kept already",
                 where=name,
@@ -136,7 +138,7 @@ class AnswerKeeper(Closing):
         self._blind: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="pretzel-answers", daemon=True)
         self._thread.start()
-        runtime.put_keeper(name, self)
+        runtime.routes.put_keeper(name, self)
 
     # --- on the callers' threads ---------------------------------------------------------------
 
@@ -163,9 +165,8 @@ class AnswerKeeper(Closing):
             return Kept(answers, None)
         name = answer or self.new_id()
         self._waiting += _rows(answers)
-        request = headers.get("x-request-id", "") if headers else ""
-        has_route = self._runtime.has_route(self._name)
-        change = self._runtime.history(self._name)[-1].number if has_route else None
+        request = headers.get("x-request-id", "")[:_LONGEST] if headers else ""
+        change = self._runtime.routes.change(self._name)
         self._queue.append(
             _Noted(name, time.time(), version, rows, outputs, kept(answers), request, change)
         )
@@ -336,8 +337,8 @@ class AnswerKeeper(Closing):
 
     def close(self) -> None:
         """Keep no more answers, and write what has come."""
-        if self._runtime.keeper(self._name) is self:
-            self._runtime.put_keeper(self._name, None)
+        if self._runtime.routes.keeper(self._name) is self:
+            self._runtime.routes.put_keeper(self._name, None)
         self.end()
 
     def end(self) -> None:

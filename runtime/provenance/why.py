@@ -17,7 +17,7 @@ from runtime.errors import LostPlan
 from runtime.provenance.log import read_record
 from runtime.provenance.values import content_of, id_of, packed
 from runtime.service.engines import shaped
-from runtime.service.runtime import Runtime
+from runtime.service.routes import Serving
 
 _NONE = object()
 _FORMS = ("text", "html", "dot")
@@ -119,7 +119,7 @@ class Why:
 class Plans:
     """The plans that have answered: those of a runtime, and files beside the answers."""
 
-    def __init__(self, folder: Path, runtime: Runtime | None = None) -> None:
+    def __init__(self, folder: Path, runtime: Serving | None = None) -> None:
         self.folder, self._runtime = folder, runtime
         self._loaded: dict[str, Plan] = {}
 
@@ -131,7 +131,7 @@ class Plans:
 
     def find(self, digest: str, owner: str) -> Plan:
         """The plan of this digest; an error says which file is missing."""
-        versions = {} if self._runtime is None else self._runtime.versions()
+        versions = {} if self._runtime is None else self._runtime.endpoints.versions()
         for version in versions.values():
             if version.digest == digest and version.plan is not None:
                 return version.plan

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from runtime.rollout.owner import Owner
-from runtime.routing.history import History, Routed
+from runtime.routing.history import Histories
 from runtime.service.endpoint import Endpoint
 
 
@@ -34,28 +34,17 @@ class Registry(Protocol):
 
 
 @runtime_checkable
-class RoutedRegistry(Registry, Routed, Protocol):
-    """A registry whose endpoints can have routes, that are read from files and written to them."""
+class RoutedRegistry(Registry, Protocol):
+    """A registry whose endpoints can have routes and rollouts, that are read from files."""
 
-    on_route: Callable[[str, History], object] | None
-    """Called with a name and its history before a change counts; what it raises undoes it."""
-
-    def endpoints(self) -> tuple[Endpoint, ...]:
+    @property
+    def endpoints(self) -> Iterable[Endpoint]:
         """Every endpoint with its versions."""
 
-    def restore(self, name: str, read: Callable[[], History]) -> None:
-        """Take over a history that was written down; nothing changes while it is read."""
+    @property
+    def routes(self) -> Histories:
+        """The routes of these endpoints."""
 
-    def mute(self, name: str, reason: str) -> None:
-        """Answer nothing under a name whose route cannot be read."""
-
-    def unmute(self, name: str) -> None:
-        """Let the version in service answer again, as there is no route to be read."""
-
-
-@runtime_checkable
-class RolloutRegistry(RoutedRegistry, Owner, Protocol):
-    """A registry whose endpoints can have rollouts, that go on when it starts again."""
-
-    def resume_rollout(self, name: str, data: Mapping[str, Any]) -> object:
-        """Go on with a rollout that was written down."""
+    @property
+    def experiments(self) -> Owner:
+        """The rollouts of these endpoints."""

@@ -22,7 +22,8 @@ from objectstore.atomic import make_directory, write_file
 from runtime.errors import BadCall, BadRegistration
 from runtime.repository.files import Folder, Print, is_ignored
 from runtime.repository.listing import reason_of
-from runtime.repository.registry import RolloutRegistry, RoutedRegistry
+from runtime.repository.registry import RoutedRegistry
+from runtime.rollout import resume
 from runtime.routing import Route
 from runtime.routing.history import History, extended
 from runtime.routing.written import EDITED, as_toml, from_toml
@@ -46,27 +47,27 @@ class RouteFiles:
         #: Why the routes of endpoints are not followed as they are written, for the index.
         self.reasons: dict[str, str] = {}
         self._refused: dict[str, str] = {}
-        runtime.on_route = self._write
+        runtime.routes.on_route = self._write
         self._begun: set[str] = set()
-        if isinstance(runtime, RolloutRegistry):
-            runtime.on_rollout, runtime.lost = self._write_rollout, partial(lost, unread=True)
+        owner = runtime.experiments
+        owner.on_rollout, owner.lost = self._write_rollout, partial(lost, unread=True)
 
     def has(self, name: str) -> bool:
         """True if a route says which version of an endpoint answers."""
-        return self._runtime.has_route(name)
+        return self._runtime.routes.has_route(name)
 
     def mute(self, names: Iterable[str]) -> None:
         """Let nothing answer under names whose routes are not read yet."""
         for name in names:
             if not self.has(name) and _is_plain(name):
                 if self._folder.stamp(self._folder.root / name / FILE) == ():
-                    self._runtime.unmute(name)
+                    self._runtime.routes.unmute(name)
                 elif not self.reasons.get(name):
-                    self._runtime.mute(name, f"{name}/{FILE} is not read yet")
+                    self._runtime.routes.mute(name, f"{name}/{FILE} is not read yet")
 
     def follow(self, only: str | None = None) -> Iterator[tuple[str, str]]:
         """Take over files that are new or were edited: names, and why one cannot be taken over."""
-        for name in [each.name for each in self._runtime.endpoints()]:
+        for name in [each.name for each in self._runtime.endpoints]:
             path = self._folder.root / name / FILE
             if only not in (None, name) or not _is_plain(name):
                 continue
@@ -85,10 +86,10 @@ class RouteFiles:
         """Take over a file that is new or was edited."""
         reason = ""
         try:
-            self._runtime.restore(name, partial(self._read, name, path))
+            self._runtime.routes.restore(name, partial(self._read, name, path))
         except Explained as problem:
             reason = reason_of(problem)
-            self._runtime.mute(name, reason)
+            self._runtime.routes.mute(name, reason)
         told, self.reasons[name] = self.reasons.get(name), reason
         if not reason or reason != told:
             yield name, reason
@@ -96,21 +97,19 @@ class RouteFiles:
     def _resume(self, name: str, path: Path) -> Iterator[tuple[str, str]]:
         """Go on with the rollout that a former process wrote down, or end it where that fails."""
         runtime = self._runtime
-        last = runtime.history(name)[-1]
-        if not isinstance(runtime, RolloutRegistry):
-            return
+        last = runtime.routes.history(name)[-1]
         try:
             data = self._rollout(path)
             if data is not None:
-                runtime.resume_rollout(name, data)
+                resume(runtime.experiments, name, data)
             elif last.action == "rollout":
                 raise BadRegistration("the file of a rollout is gone")
         except Explained as problem:
             reason = f"{ROLLOUT}: {reason_of(problem)}"
             try:
                 if last.action == "rollout":  # its step stays in force until that is written down
-                    base = before_rollout(name, runtime.history(name))
-                    runtime.put_route(name, base, action="abort", who=ROLLOUT)
+                    base = before_rollout(name, runtime.routes.history(name))
+                    runtime.routes.put_route(name, base, action="abort", who=ROLLOUT)
             except Explained as refused:
                 self._begun.discard(name)
                 reason = f"{reason}; {reason_of(refused)}"
@@ -148,16 +147,16 @@ class RouteFiles:
     def _read(self, name: str, path: Path) -> History:
         stamp, now = self._folder.stamp(path), time.time()
         where = f"{name}/{FILE}"
-        before = self._runtime.history(name) if self.has(name) else ()
+        before = self._runtime.routes.history(name) if self.has(name) else ()
         history = from_toml(self._folder.read_text(path), where, now, before)
         try:
-            self._runtime.check_route(name, history[-1].route)
+            self._runtime.routes.check_route(name, history[-1].route)
         except Explained:
             if history[-1].action != "rollout":
                 raise
             # A rollout whose challenger is gone: it ends, and the next process does the same.
             base = before_rollout(name, history)
-            self._runtime.check_route(name, base)
+            self._runtime.routes.check_route(name, base)
             history = extended(history, "abort", base, ROLLOUT, now)
             self._stamps[name] = stamp
             with suppress(BadRegistration):

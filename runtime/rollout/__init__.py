@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from runtime.rollout.criteria import Counts, Criterion, read_criteria
 from runtime.rollout.evidence import lower, upper
-from runtime.rollout.judging import STEP_SECONDS, judged, report, resume, rollout, tally
+from runtime.rollout.judging import STEP_SECONDS, judged, report, resume, rollout
 from runtime.rollout.outcomes import REPORTERS, Evidence, Tally
 from runtime.rollout.rollout import OVER, Event, Rollout
 from runtime.rollout.terms import Terms
@@ -30,6 +30,5 @@ __all__ = [
     "report",
     "resume",
     "rollout",
-    "tally",
     "upper",
 ]

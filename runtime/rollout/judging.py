@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any, Protocol
-from weakref import WeakMethod
+from typing import Any
 
 from runtime.errors import BadCall, UnknownEndpoint
-from runtime.rollout.outcomes import Tally
 from runtime.rollout.owner import Owner
 from runtime.rollout.rollout import ABORTING, OVER, Rollout
 from runtime.rollout.terms import Terms
@@ -21,13 +19,6 @@ from runtime.routing.written import from_data
 STEP_SECONDS = 30.0
 #: Of two rollouts of an endpoint that are begun at the same time, the second one is refused.
 _beginning = Lock()
-
-
-class Tallied(Protocol):
-    """What answers requests that are counted."""
-
-    def agreement(self, name: str) -> tuple[int, int]:
-        """How many values of a shadow agreed so far, of how many."""
 
 
 def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
@@ -69,8 +60,8 @@ def rollout(  # noqa: PLR0913 (the parts of a rollout, each with a default)
         )
         made = Rollout(runtime, name, terms, base, clock=clock)
         _check(runtime, made)
-        if not runtime.has_route(name):  # a refused rollout leaves none behind
-            runtime.put_route(name, base)
+        if not runtime.routes.has_route(name):  # a refused rollout leaves none behind
+            runtime.routes.put_route(name, base)
         made.begin(watch=watch)
     return made
 
@@ -109,17 +100,6 @@ def report(runtime: Owner, name: str, request: str, values: Mapping[str, float])
         runtime.champion(name)
         return False
     return running.report(request, values)
-
-
-def tally(runtime: Tallied, name: str, data: Mapping[str, Any]) -> Tally:
-    """What counts an endpoint's requests in this process, as a rollout wants it."""
-    agreement = WeakMethod(runtime.agreement)
-
-    def agreed() -> tuple[int, int]:
-        method = agreement()
-        return (0, 0) if method is None else method(name)
-
-    return Tally(data, agreed)
 
 
 def judged(owner: Owner, what: str, body: Mapping[str, Any]) -> Any:
@@ -172,9 +152,9 @@ def _check_none(runtime: Owner, name: str) -> None:
 
 def _base(runtime: Owner, name: str) -> Route:
     """The route of an endpoint without an experiment of its own."""
-    if not runtime.has_route(name):
+    if not runtime.routes.has_route(name):
         return Route(runtime.champion(name), salt=name)
-    base = runtime.history(name)[-1].route
+    base = runtime.routes.history(name)[-1].route
     if base.split:
         raise BadCall(
             "this endpoint has a split already",
@@ -189,6 +169,6 @@ def _check(runtime: Owner, made: Rollout) -> None:
     """Raise unless each step could be the endpoint's route."""
     if made.terms.to == made.base.champion:
         raise BadCall("this version is the champion already", where=made.name, found=made.terms.to)
-    runtime.check_route(made.name, made.route)
+    runtime.routes.check_route(made.name, made.route)
     if trouble := made.trouble():
         raise BadCall("this version cannot be rolled out", where=made.name, found=trouble)

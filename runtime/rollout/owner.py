@@ -1,19 +1,23 @@
-"""The interface by which a rollout sees and changes endpoints: a runtime, or several behind one."""
+"""The interface by which a rollout sees and changes endpoints, of a runtime or of several."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from runtime.routing import Route
-from runtime.routing.history import Routed
+from runtime.routing.comparison import Compared, Comparison
+from runtime.routing.history import Histories
 from runtime.service.following import Claim, Judged, Report
 
 Journal = Callable[[str, Mapping[str, Any]], object]
 
 
-class Owner(Routed, Protocol):
-    """Owner of endpoints and routes: a runtime, or the supervisor of several."""
+class Owner(Protocol):
+    """Owner of endpoints and routes: the experiments of a runtime, or the supervisor of several."""
+
+    @property
+    def routes(self) -> Histories:
+        """The routes, which the steps of a rollout change."""
 
     rollouts: dict[str, Judged]
     """The rollouts that there are, or were last, by endpoint."""
@@ -22,12 +26,6 @@ class Owner(Routed, Protocol):
 
     def champion(self, name: str) -> str:
         """The version in service; UnknownEndpoint if there is none."""
-
-    def put_route(self, name: str, route: Route, *, action: str = ..., who: str = ...) -> None:
-        """Give an endpoint this route."""
-
-    def promote(self, name: str, version: str | int | None = None, *, who: str = "") -> Route:
-        """Make a version the champion."""
 
     def settle(self, seconds: float) -> None:
         """Wait until all processes have followed the changes so far; raise if one has not."""
@@ -47,12 +45,5 @@ class Owner(Routed, Protocol):
     def claims(self, name: str, request: str, names: list[str]) -> Iterable[Claim]:
         """Which version answered a request, by each process that remembers it."""
 
-    def compare(self, name: str) -> Compared:
+    def compare(self, name: str) -> Compared | Comparison:
         """How the answers of a shadow differ from its champion's, in all processes."""
-
-
-class Compared(Protocol):
-    """A comparison; see runtime.routing.comparison."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """All counts as plain data."""

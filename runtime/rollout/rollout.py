@@ -31,7 +31,7 @@ from runtime.errors import BadCall
 from runtime.repeated import Repeated
 from runtime.rollout.builds import Builds
 from runtime.rollout.criteria import AGREEMENT, ERRORS, Counts, counted
-from runtime.rollout.outcomes import ANSWERS, Evidence, check_values
+from runtime.rollout.outcomes import ANSWERS, Evidence, Tally, check_values
 from runtime.rollout.owner import Journal, Owner
 from runtime.rollout.terms import Terms
 from runtime.rollout.webhook import Webhook
@@ -50,8 +50,7 @@ STATES = OVER | {RUNNING, PAUSED, ABORTING, PROMOTING}
 LOOK_SECONDS, JOURNAL_SECONDS, END_SECONDS, FOLLOW_SECONDS = 1.0, 5.0, 0.5, 0.2
 #: Where so many answers of the challenger all failed, and the champion's did not, that is enough.
 FIRST = 20
-#: Events that are kept for those who look.
-EVENTS = 200
+EVENTS = 200  # kept for those who look
 
 
 class Event(NamedTuple):
@@ -83,6 +82,8 @@ class _Progress:
 
 class Rollout:
     """One rollout of one endpoint. Safe to use from several threads."""
+
+    tally = staticmethod(Tally)  # what counts requests in a process
 
     def __init__(
         self,
@@ -250,7 +251,7 @@ class Rollout:
         if runtime is None or not self._lock.acquire(timeout=END_SECONDS):
             return
         try:
-            if not runtime.has_route(self.name):
+            if not runtime.routes.has_route(self.name):
                 self._lose()
             elif self.state in {RUNNING, PAUSED}:
                 self._collect()
@@ -293,13 +294,13 @@ class Rollout:
             self._abort(self._progress.reason)
         elif not self._progress.events:
             self._apply("started", "")
-        elif not self._is_own(runtime.history(self.name)[-1].route):
+        elif not self._is_own(runtime.routes.history(self.name)[-1].route):
             self._leave(self._changed_by())
         elif trouble := self.trouble():
             self._abort(trouble)
         elif self.state == PROMOTING:
             self._promote()
-        elif runtime.history(self.name)[-1].route != self.route:
+        elif runtime.routes.history(self.name)[-1].route != self.route:
             self._put_route(runtime)
 
     def trouble(self) -> str:
@@ -318,7 +319,7 @@ class Rollout:
         return route in [self.base, *steps, promoted(self.name, self.route, self.terms.to)]
 
     def _changed_by(self) -> str:
-        who = self._owner().history(self.name)[-1].who
+        who = self._owner().routes.history(self.name)[-1].who
         return f"the route was changed by {repr(who) if who else 'somebody without a name'}"
 
     def look(self) -> None:
@@ -419,7 +420,7 @@ class Rollout:
         self._tell(made)
 
     def _put_route(self, runtime: Owner) -> None:
-        runtime.put_route(self.name, self.route, action="rollout", who=self.terms.who)
+        runtime.routes.put_route(self.name, self.route, action="rollout", who=self.terms.who)
 
     def _promote(self) -> None:
         runtime = self._owner()
@@ -428,7 +429,7 @@ class Rollout:
                 return
             self._progress.state = PROMOTING
             self._write()
-            runtime.promote(self.name, self.terms.to, who=self.terms.who or "rollout")
+            runtime.routes.promote(self.name, self.terms.to, who=self.terms.who or "rollout")
         self._progress.held = self._behind()
         if not self._progress.held:
             self._finish(DONE, "promoted", "")
@@ -444,11 +445,11 @@ class Rollout:
 
     def _is_promoted(self) -> bool:
         made = promoted(self.name, self.route, self.terms.to)
-        return self._owner().history(self.name)[-1].route == made
+        return self._owner().routes.history(self.name)[-1].route == made
 
     def _is_elsewhere(self) -> bool:
         """Whether others have changed the route, which ends the rollout and is left as it is."""
-        elsewhere = self._owner().history(self.name)[-1].route != self.route
+        elsewhere = self._owner().routes.history(self.name)[-1].route != self.route
         if elsewhere:
             self._leave(self._changed_by())
         return elsewhere
@@ -457,9 +458,9 @@ class Rollout:
         self._progress.state, self._progress.reason = ABORTING, why
         self._write()
         runtime = self._owner()
-        last = runtime.history(self.name)[-1].route
+        last = runtime.routes.history(self.name)[-1].route
         if last != self.base and self._is_own(last):
-            runtime.put_route(self.name, self.base, action="abort", who=self.terms.who)
+            runtime.routes.put_route(self.name, self.base, action="abort", who=self.terms.who)
         if not self._behind():
             self._finish(ABORTED, "aborted", why)
 
@@ -529,7 +530,7 @@ class Rollout:
     def _has_endpoint(self) -> bool:
         """Whether the runtime is still there, and has a route for what is rolled out."""
         runtime = self._runtime()
-        return runtime is not None and runtime.has_route(self.name)
+        return runtime is not None and runtime.routes.has_route(self.name)
 
     # --- parts -------------------------------------------------------------------------------
 

@@ -228,7 +228,7 @@ class Compared:
 
 
 class Comparison(Closing):
-    """Takes pairs of answers, as `Runtime.observe` hands them over, and counts what differs.
+    """Takes pairs of answers, as `Experiments.observe` hands them over, and counts what differs.
 
     Floating-point numbers agree within `tolerance`, absolute or relative; all else has to be equal,
     and NaN equals NaN. The last `keep` pairs that disagree are kept with their rows. Pairs are

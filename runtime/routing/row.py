@@ -10,7 +10,7 @@ import numpy as np
 from flour.core.types import Category, Record, Scalar, Text, Type
 from runtime.errors import BadCall
 
-_PLAIN = frozenset({str, int, float, bool})
+PLAIN = frozenset({str, int, float, bool})
 _VALUES = (str, int, float, type(None), np.generic)
 _NOTHING: Mapping[str, Any] = {}
 
@@ -22,7 +22,7 @@ def values_of(data: object, names: Sequence[str] = ()) -> Mapping[str, Any]:
     """
     if type(data) is dict or isinstance(data, Mapping):  # asking for the type takes less time
         for value in data.values():
-            if type(value) in _PLAIN:  # one value is no column, so none is
+            if type(value) in PLAIN:  # one value is no column, so none is
                 return data
             break
         return {name: _only(value) for name, value in data.items()}

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from threading import RLock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flour.core.errors import nearest
-from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndpoint
+from runtime.errors import (
+    AlreadyTaken,
+    BadRegistration,
+    InService,
+    RuntimeClosed,
+    UnknownEndpoint,
+)
 from runtime.service.private import column_names, spelt
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.runtime")
 _NAME = re.compile(r"[^@\s]{1,200}")
 #: Before the address of a version that is held: names cannot begin with it.
-_HELD = "@"
+HELD = "@"
 
 
 class Endpoint(NamedTuple):
@@ -31,7 +38,7 @@ class Endpoint(NamedTuple):
 
 
 class Endpoints:
-    """The table. Readers use `routes` without a lock; writers take turns."""
+    """The table of a runtime. Readers use `routes` without a lock; writers take turns."""
 
     def __init__(self) -> None:
         #: "name" (the version in service) and "name@version" to what answers. A name is missing
@@ -47,9 +54,42 @@ class Endpoints:
         #: Names that are not in the table, and neither are their versions, as something is done
         #: beside each call: answers are kept, or errors must not show values.
         self._held: set[str] = set()
-        #: How often what is in service may have changed.
+        #: How often what is in service, or what is done beside it, may have changed.
         self.changes = 0
+        #: What was put together of all this, by whom. It is a new dict when a change is over, so
+        #: that nothing in it is older than that.
+        self.opened: dict[object, dict[str, Any]] = {}
+        #: True if the runtime takes no more calls.
+        self.closed = False
         self.lock = RLock()
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        """Every endpoint with its versions, as they are now."""
+        with self.lock:
+            every = [
+                Endpoint(name, self.champions[name].version, tuple(versions))
+                for name, versions in self._versions.items()
+            ]
+        return iter(every)
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    @property
+    def ready(self) -> bool:
+        """Whether no usual call of any version compiles anything, as all code is there."""
+        return all(version.ready for version in self.all())
+
+    def changed(self) -> None:
+        """Something has changed that is in service, or done beside it."""
+        with self.lock:
+            self.changes += 1
+            self.opened = {}
+
+    def check_open(self) -> None:
+        """Raise RuntimeClosed where no more calls are taken."""
+        if self.closed:
+            raise RuntimeClosed("this runtime was closed", hint="it takes no more calls")
 
     def next_version(self, name: str) -> str:
         """The first number that was not given yet."""
@@ -105,6 +145,7 @@ class Endpoints:
             if activate or follows or len(versions) == 1:
                 direct = len(versions) == 1 or version.name in self.routes
                 self.serve(version.name, version.owner, direct=direct)
+            self.changed()
 
     def _hide_together(self, name: str) -> None:
         """Hide in all versions of a name what one of them hides: what is told is of the name."""
@@ -112,7 +153,6 @@ class Endpoints:
         hidden = frozenset[str]().union(*(each.hides for each in versions))
         for each in versions:
             each.private = spelt(hidden & column_names(each.inputs), each.inputs)
-        self.changes += 1
         if hidden:
             self._held.add(name)
             self._place(name)
@@ -130,15 +170,15 @@ class Endpoints:
             if before is not None and (shown := before.hides - version.hides):
                 found = ", ".join(sorted(shown))
                 log.warning("%s shows columns that %s hides: %s", owner, before.owner, found)
-            self.changes += 1
             if direct and name not in self._held and name not in self.muted:
                 self.routes[name] = version
             else:
                 self.routes.pop(name, None)
+            self.changed()
 
     def address(self, version: ModelVersion) -> str:
         """The address under which the table has a version."""
-        return _HELD + version.owner if version.name in self._held else version.owner
+        return HELD + version.owner if version.name in self._held else version.owner
 
     def serves(self, version: ModelVersion) -> bool:
         """Whether this version, and no route, answers under the bare name."""
@@ -155,7 +195,7 @@ class Endpoints:
     def _place(self, name: str) -> None:
         """Let each version of a name stand under its address."""
         for each in self._versions[name].values():
-            for address in (each.owner, _HELD + each.owner):
+            for address in (each.owner, HELD + each.owner):
                 if address != self.address(each):
                     self.routes.pop(address, None)
                 elif address not in self.routes:
@@ -188,15 +228,21 @@ class Endpoints:
                 del self._versions[name], self.champions[name]
                 self._held.discard(name)
                 self.routes.pop(name, None)
-            self.changes += 1
+            self.changed()
             return gone
 
     def find(self, name: str, version: str | None = None) -> ModelVersion:
-        """What answers under this address, or UnknownEndpoint."""
+        """What answers under this address now (of a route, the champion), or UnknownEndpoint.
+
+        A call of it ends on this version, whatever is switched meanwhile.
+        """
         address = name if version is None else f"{name}@{version}"
-        model = self.routes.get(address) or self.champions.get(address)
-        model = model or self.routes.get(_HELD + address)
+        model = self.routes.get(address)
+        if model is not None:
+            return model
+        model = self.champions.get(address) or self.routes.get(f"{HELD}{address}")
         if model is None:
+            self.check_open()
             raise self._unknown(name, version)
         if address in self.muted:
             raise self._muted(model)
@@ -215,6 +261,7 @@ class Endpoints:
         with self.lock:
             self.muted[name] = reason
             self.routes.pop(name, None)
+            self.changed()
 
     def unmute(self, name: str) -> None:
         """Let the version in service answer again."""
@@ -246,20 +293,17 @@ class Endpoints:
             self._held.clear()
             self.routes.clear()
             self.champions.clear()
+            self.changed()
             return gone
+
+    def versions(self) -> dict[str, ModelVersion]:
+        """Every registered version, by "name@version"."""
+        return {each.owner: each for each in self.all()}
 
     def all(self) -> list[ModelVersion]:
         """Every version, in the order of their endpoints."""
         with self.lock:
             return [each for versions in self._versions.values() for each in versions.values()]
-
-    def list(self) -> tuple[Endpoint, ...]:
-        """Every endpoint."""
-        with self.lock:
-            return tuple(
-                Endpoint(name, self.champions[name].version, tuple(versions))
-                for name, versions in self._versions.items()
-            )
 
 
 def _registered(names: list[str]) -> str:

@@ -1,34 +1,38 @@
-"""The part of a runtime that compares versions: rollouts, what is counted for them, and shadows."""
+"""Experiments of a runtime: rollouts, what is counted for them, and what compares shadows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from threading import Lock, RLock
 from typing import Any
 
-from flour.core.errors import check_names, is_number, nearest
+from flour.core.errors import is_number, nearest
 from runtime.errors import BadCall, UnknownEndpoint
 from runtime.routing.comparison import Comparison
 from runtime.routing.differing import first_difference
+from runtime.routing.history import Histories
 from runtime.routing.pairs import Pair, Pairs
 from runtime.service.endpoint import Endpoints
-from runtime.service.extension_points import extension
 from runtime.service.following import Claim, Judged, Noting, Report, is_late
-from runtime.service.mirrors import Mirrors
 from runtime.service.private import column_names
 from runtime.service.private_answers import WithoutPrivate
-from runtime.service.version import ModelVersion
+
+#: Makes what counts requests, of what a rollout wants counted and a function for the agreement.
+Counting = Callable[[Mapping[str, Any], Callable[[], tuple[int, int]]], Noting]
 
 
 class Experiments:
-    """What is counted of an endpoint's versions while an experiment is on."""
+    """The rollouts and comparisons of a runtime's endpoints; see runtime.rollout.owner."""
 
-    _endpoints: Endpoints
-    mirrors: Mirrors
-
-    def __init__(self) -> None:
-        self._pairs: dict[str, tuple[Pairs, ...]] = {}
+    def __init__(
+        self, endpoints: Endpoints, routes: Histories, changed: Callable[[str], object]
+    ) -> None:
+        """`changed` is called when something else follows an endpoint's answers."""
+        self._endpoints, self.routes, self._changed = endpoints, routes, changed
+        #: What pairs of answers are handed to, by endpoint.
+        self.pairs: dict[str, tuple[Pairs, ...]] = {}
         #: By endpoint and options; "agreement" is that of a rollout, which begins with it.
         self._comparisons: dict[str, dict[object, Comparison]] = {}
         self._observing = RLock()
@@ -42,25 +46,9 @@ class Experiments:
         #: Why the version of an address could not be loaded again; empty where it could.
         self.lost: Callable[[str], str] = lambda _address: ""
 
-    def find(self, name: str) -> ModelVersion:
-        """The version in service; see Runtime.find."""
-        raise NotImplementedError
-
-    def _check_open(self) -> None:
-        raise NotImplementedError
-
-    def _find(self, name: str | ModelVersion) -> ModelVersion:
-        raise NotImplementedError
-
-    def rollout(self, name: str, to: str | int | None = None, **terms: object) -> Any:
-        """Give a challenger more of the requests, step by step; see runtime.rollout.rollout."""
-        self._check_open()
-        check_names(f"rollout({name!r})", extension("rollout"), terms)
-        return extension("rollout")(self, name, to, **terms)
-
     def champion(self, name: str) -> str:
         """The version in service, as "name@version"."""
-        return self.find(name).owner
+        return self._endpoints.find(name).owner
 
     def build(self, address: str) -> dict[str, str]:
         """Digests of what is registered under "name@version"; empty where nothing is."""
@@ -69,15 +57,6 @@ class Experiments:
             path = version.residence.path if "layout" in version.notes else None
             return {"plan": version.digest, **({} if path is None else {"file": path.stem})}
         return {}
-
-    def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Any:
-        """Go on with a rollout that was written down; see runtime.rollout.resume."""
-        return extension("resume_rollout")(self, name, data)
-
-    def report(self, name: str, request: str, **values: float) -> bool:
-        """Count values of a request that are known later, by its id; False for unknown ids."""
-        known: bool = extension("report")(self, name, request, values)
-        return known
 
     def put_rollout(self, name: str, rollout: Judged) -> None:
         """Let a rollout have an endpoint's requests counted, or no more where it is over.
@@ -89,9 +68,9 @@ class Experiments:
             if is_late(rollout, self.rollouts.get(name), is_there=is_there):
                 return
             self.rollouts[name] = rollout
-            self.count(name, rollout.counted)
+            self.count(name, rollout.counted, rollout.tally)
 
-    def count(self, name: str, counted: Mapping[str, Any]) -> None:
+    def count(self, name: str, counted: Mapping[str, Any], tally: Counting) -> None:
         """Count an endpoint's requests as a rollout wants it; counts go on where it is the same."""
         known = self.tallies.get(name)
         if (None if known is None else known.id) == counted.get("id"):
@@ -99,12 +78,12 @@ class Experiments:
         if (former := self._comparisons.get(name, {}).get("agreement")) is not None:
             former.close()
         if counted:
-            self.tallies[name] = extension("tally")(self, name, counted)
+            self.tallies[name] = tally(counted, partial(self.agreement, name))
         else:
             self.tallies.pop(name, None)
         if known is not None:
             known.end()
-        self.mirrors.refresh(name)
+        self._changed(name)
 
     def reports(self, name: str) -> list[Report]:
         """What this process has counted for the rollout of an endpoint."""
@@ -129,29 +108,29 @@ class Experiments:
         if not callable(getattr(pairs, "add", None)):
             raise BadCall("what observes has a method `add`", where=name, found=repr(pairs)[:80])
         with self._observing:
-            known = self._pairs.get(name, ())
+            known = self.pairs.get(name, ())
             if not any(each is pairs for each in known):
-                self._pairs[name] = (*known, pairs)
-        self.mirrors.refresh(name)
+                self.pairs[name] = (*known, pairs)
+        self._changed(name)
         ended = ExitStack()
         ended.callback(self._unobserve, name, pairs)
         return ended
 
     def _unobserve(self, name: str, pairs: Pairs) -> None:
         with self._observing:
-            left = tuple(each for each in self._pairs.get(name, ()) if each is not pairs)
+            left = tuple(each for each in self.pairs.get(name, ()) if each is not pairs)
             if left:
-                self._pairs[name] = left
+                self.pairs[name] = left
             else:
-                self._pairs.pop(name, None)
+                self.pairs.pop(name, None)
             known = self._comparisons.get(name, {})
             for options in [options for options, each in known.items() if each is pairs]:
                 del known[options]
-        self.mirrors.refresh(name)
+        self._changed(name)
 
     def observers(self, name: str) -> tuple[Pairs, ...]:
         """What pairs of an endpoint are handed to, without values that are private now."""
-        every, version = self._pairs.get(name, ()), self._endpoints.champions.get(name)
+        every, version = self.pairs.get(name, ()), self._endpoints.champions.get(name)
         hides = version is not None and version.private
         return tuple(WithoutPrivate(each, version) for each in every) if hides else every  # type: ignore[arg-type]  # there is a version
 
@@ -184,14 +163,14 @@ class Experiments:
             if key not in known:
                 made.ended = self.observe(name, made)
                 known[key] = made
-                self._conceal(name)
+                self.conceal(name)
             return known[key]
 
     def agreement(self, name: str) -> tuple[int, int]:
         """How many values of a shadow agreed, of how many, since its rollout compares them."""
         return self._compared(name, "agreement", Comparison(keep=0)).agreement()
 
-    def _conceal(self, name: str) -> None:
+    def conceal(self, name: str) -> None:
         """Have comparisons forget the values of columns that are private now."""
         version = self._endpoints.champions.get(name)
         if version is not None and version.private:
@@ -200,10 +179,10 @@ class Experiments:
                 for each in self._comparisons.get(name, {}).values():
                     each.conceal(hides.shown, version.private)
 
-    def _forgotten(self, name: str) -> list[Judged | Noting | None]:
+    def forget(self, name: str) -> list[Judged | Noting | None]:
         """An endpoint is gone; what judged and counted it, to be ended."""
         with self._observing:
-            self._pairs.pop(name, None)
+            self.pairs.pop(name, None)
             self._comparisons.pop(name, None)
         with self._judging:
             return [self.rollouts.pop(name, None), self.tallies.pop(name, None)]
@@ -211,8 +190,8 @@ class Experiments:
     def _differing(self, pair: Pair) -> str:
         """Where the programs of a pair's versions first differ, in words."""
         try:
-            version = self._find(pair.champion)
-            one, other = version.plan, self._find(pair.challenger).plan
+            version = self._endpoints.find(pair.champion)
+            one, other = version.plan, self._endpoints.find(pair.challenger).plan
             if one is None or other is None or pair.rows is None:
                 return "not known: a plan or the rows are not in memory"
             rows = version.reader.read(pair.rows).block

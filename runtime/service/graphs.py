@@ -17,10 +17,10 @@ from flour.data.coerce import coerce
 from flour.language.flow import Flow
 from oven import Plan
 from runtime.errors import UnknownEndpoint
+from runtime.service.answerers import after
 from runtime.service.call import Call
 from runtime.service.endpoint import Endpoints
 from runtime.service.engines import Answers, Engines, shaped
-from runtime.service.following import chained
 from runtime.service.private import passed_on
 from runtime.service.version import ModelVersion
 from scheduler import Engine
@@ -239,7 +239,7 @@ class Graphs:
         coming = plan.submit(columns, rows, call.outputs, call.timeout, apart=apart)
         if not batch.single:
             return coming
-        return chained(coming, version, lambda made, _: shaped(made, call.outputs, single=True), {})
+        return after(coming, lambda made: shaped(made, call.outputs, single=True))
 
     def close(self, seconds: float) -> None:
         """Let what waits end in so many seconds, and give up the rest."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from functools import partial
-from time import perf_counter
 
 from flour.data.batch import Batch
 from runtime.routing.history import History
@@ -93,24 +91,13 @@ class Mirrors:
         self,
         route: Route,
         rows: object,
-        options: Mapping[str, object],
+        outputs: object,
         expected: Answers | Exception,
         seconds: float | None,
     ) -> None:
-        """Let the shadow of a route be asked what its champion has answered."""
-        known = {"outputs": options["outputs"]} if options.get("outputs") is not None else {}
+        """Let the shadow of a route be asked for the outputs that its champion has answered."""
+        known = {} if outputs is None else {"outputs": outputs}
         self._shadows.offer(route, rows, known, expected, seconds)
-
-    def ask_done(
-        self, route: Route, rows: object, outputs: object, start: float, done: Future[Answers]
-    ) -> None:
-        """The champion's future is done: its shadow is asked the same, unless it was given up."""
-        if not done.cancelled():
-            problem = done.exception()
-            expected = done.result() if problem is None else problem
-            if isinstance(expected, dict | Exception):
-                seconds = perf_counter() - start
-                self.ask(route, rows, {"outputs": outputs}, expected, seconds)
 
     def together(self, name: str, route: Route, batch: Batch) -> Outputs | None:
         """The champion's outputs for a row or a few, if its shadow is asked with it; else None."""

@@ -4,9 +4,11 @@
 the shortest way, calls the plan's entry, counts the call and puts the answers into a dict. Written
 in Python that takes several times as long as the entry of a small model, so it is written for the
 compiler: a function that reads the runtime's own objects where CPython keeps them, as entries do
-(see oven.entry.generator). Whatever is not a row (or a block of few rows, or few documents) for
-an entry of machine code is handed to `Runtime.predict` as it came; that method means the same and
-is the definition. A runtime has this function once it has the first such entry.
+(see oven.entry.generator). It serves stacks of answerers with a height of one (see
+runtime.service.answerers), and notes rows for shadows of everything. Whatever is not a row (or a
+block of few rows, or few documents) for an entry of machine code, and every other endpoint, is
+handed to `Runtime._predict` as it came; that method means the same and is the definition. A runtime
+has this function once it has the first such entry.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from oven.entry.generator import Template
 from oven.entry.interpreter import slots
 from oven.entry.parts import PARTS
 from runtime.routing.mirror import Mirror
+from runtime.routing.pairs import Answers
 from runtime.service.entry import InlineEntry
 from runtime.service.version import ModelVersion
 
@@ -266,14 +269,16 @@ _STYLE = any_arguments(
     "The outputs by name: see Runtime.predict.",
 )
 
-Predict = Callable[..., dict[str, Any]]
+
+#: `Runtime.predict`, however it is written.
+Predict = Callable[..., Answers]
 
 
 def open_native_predict(
     routes: dict[str, ModelVersion],
     mirrors: dict[str, Mirror],
     general: Predict,
-    timed: Predict,
+    timed: Callable[[ModelVersion, object, int], Answers],
     mirrored: Callable[[Mirror, object, dict[str, Any]], object],
 ) -> Predict | None:
     """`predict` over these routes, or None where this interpreter can have no such function.

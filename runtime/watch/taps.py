@@ -23,7 +23,7 @@ from flour.core.errors import FlourError
 from flour.data.batch import Batch
 from objectstore import Closing
 from oven import Plan
-from runtime.service.runtime import Runtime
+from runtime.service.routes import Serving
 from runtime.service.version import ModelVersion
 from runtime.watch.observers import RowQueue, attach, detach
 from runtime.watch.rows import taken
@@ -83,7 +83,7 @@ class Tap(Closing):
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Serving,
         name: str,
         step: str,
         *,
@@ -96,7 +96,7 @@ class Tap(Closing):
         #: The rows' values that came last, a block for each sampled batch.
         self.ring: deque[Any] = deque(maxlen=_RING)
         #: The version that was looked at last; it may have no such step.
-        self.version = version = runtime.find(name)
+        self.version = version = runtime.endpoints.find(name)
         plan = step_plan(version, [step])
         names = {"model": version.name, "step": step}
         self._sink, self._giving = sink(self.ring.append if to is None else to, names), Lock()
@@ -108,7 +108,7 @@ class Tap(Closing):
         with self._moving, suppress(FlourError):  # the endpoint may be gone, or mute
             if runtime is None or self._closed or "@" in self._name:
                 return
-            version, former = runtime.find(self._name), self._observer
+            version, former = runtime.endpoints.find(self._name), self._observer
             if version is self.version and version.private == former.private:
                 return
             try:

@@ -24,7 +24,7 @@ from runtime.routing.predicate import columns_of
 from runtime.routing.shadows import kept
 from runtime.service.asking import tenant_now
 from runtime.service.private import in_tables
-from runtime.service.runtime import Runtime
+from runtime.service.routes import Serving
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
 from runtime.watch.observers import RowQueue, attach, detach, observers_of
@@ -110,7 +110,7 @@ class Watch(Closing):
 
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
-        runtime: Runtime,
+        runtime: Serving,
         name: str,
         *,
         reference: object = None,
@@ -131,7 +131,7 @@ class Watch(Closing):
             detectors = (detectors,)
         self._runtime, self._name, self._moving = weakref.ref(runtime), name, Lock()
         self._closed = False
-        self.version = version = runtime.find(name)
+        self.version = version = runtime.endpoints.find(name)
         private = self._private = in_tables(version.private, version.inputs)
         self._usual, self._recent = Sample(_KEPT, private), Sample(_KEPT, private)
         self.reference, rows = self._reference(reference, drift)
@@ -164,7 +164,7 @@ class Watch(Closing):
         self._observer = _Watching(self._copied, self._fold, _MOST, sampling)
         self._observer.watch = self
         if self._by_tenant:
-            runtime.want_tenants(version.name, wanted=True)
+            runtime.routes.want_tenants(version.name, wanted=True)
         attach(version, self._observer)
         self._observer.start()
 
@@ -217,7 +217,7 @@ class Watch(Closing):
         with self._moving, suppress(FlourError):  # the endpoint may be gone, or mute
             if runtime is None or self._closed:
                 return
-            version = runtime.find(self._name)
+            version = runtime.endpoints.find(self._name)
             if version is not self.version and "@" not in self._name:
                 detach(self.version, self._observer)
                 self.version = version
@@ -427,7 +427,7 @@ class Watch(Closing):
             detach(self.version, self._observer)
             runtime = self._runtime()
             if self._by_tenant and runtime is not None:
-                runtime.want_tenants(self.version.name, wanted=False)
+                runtime.routes.want_tenants(self.version.name, wanted=False)
         self._observer.end()
 
 

@@ -138,7 +138,7 @@ class Fleet(FleetExperiments):
     @property
     def count(self) -> int:
         """The number of endpoints."""
-        return len(self.endpoints())
+        return len(self.endpoints)
 
     def table(self) -> Mapping[str, Name]:
         """The models as all workers should have them."""

@@ -15,15 +15,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from flour.core.errors import FlourError
-from runtime.errors import UnknownEndpoint
-from runtime.rollout import REPORTERS, STEP_SECONDS, Rollout, judged, resume
+from runtime.rollout import REPORTERS, STEP_SECONDS, judged
 from runtime.routing.comparison import Compared
-from runtime.routing.history import extended
-from runtime.routing.route import Route, promoted
-from runtime.routing.written import as_toml
 from runtime.service.following import Claim, Judged, Report, is_late
 from runtime.workers.desired import NOTHING
 from runtime.workers.routes import FleetRoutes
@@ -63,6 +59,16 @@ class FleetExperiments(FleetRoutes):
         self._compared: dict[str, dict[str, Compared]] = {}
         self._comparing = Lock()
 
+    @property
+    def routes(self) -> Self:
+        """The routes that the steps of a rollout change."""
+        return self
+
+    @property
+    def experiments(self) -> Self:
+        """The rollouts of these endpoints."""
+        return self
+
     def serving(self) -> Sequence[Telling]:
         """The workers that take requests."""
         raise NotImplementedError
@@ -75,7 +81,7 @@ class FleetExperiments(FleetRoutes):
         """Answer a worker's question of routes and experiments; it may take long."""
         match kind:
             case "route":
-                return partial(self.put, body["name"], body["text"])
+                return partial(self.follow, body["name"], body["text"])
             case "settle":
                 return partial(self.settle, STEP_SECONDS)
             case "judge":
@@ -88,29 +94,8 @@ class FleetExperiments(FleetRoutes):
 
     def champion(self, name: str) -> str:
         """The version in service, as "name@version"."""
-        if self._named(name) is NOTHING:
-            raise UnknownEndpoint(f"nothing is registered as {name!r}"[:200])
+        self.check_there(name)
         return f"{name}@{self._named(name).current}"
-
-    def put_route(self, name: str, route: Route, *, action: str = "route", who: str = "") -> None:
-        """Give an endpoint this route, in every worker."""
-        with self._routing:
-            self._extend(name, action, route, who)
-
-    def promote(self, name: str, version: str | int | None = None, *, who: str = "") -> Route:
-        """Make a version the champion, in every worker."""
-        with self._routing:
-            made = promoted(name, self._histories[name][-1].route, version)
-            self._extend(name, "promote", made, who)
-        return made
-
-    def _extend(self, name: str, action: str, route: Route, who: str) -> None:
-        self._check_versions(name, route)
-        known = self._histories.get(name, ())
-        history = extended(known, action, route, who, time.time())
-        if self.on_route is not None:
-            self.on_route(name, history)
-        self._put(name, history, as_toml(name, history))
 
     def _forget(self, name: str) -> None:
         super()._forget(name)
@@ -126,10 +111,6 @@ class FleetExperiments(FleetRoutes):
         name, _, version = address.rpartition("@")
         plan = self._named(name).versions.get(version)
         return {} if plan is None else {"file": Path(plan.path).stem}
-
-    def resume_rollout(self, name: str, data: Mapping[str, Any]) -> Rollout:
-        """Go on with a rollout that was written down."""
-        return resume(self, name, data)
 
     def put_rollout(self, name: str, rollout: Judged) -> None:
         """Have what a rollout wants counted in every worker, or no more where it is over."""

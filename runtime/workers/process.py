@@ -24,7 +24,7 @@ from runtime.http.wire.loop_fairness import keep_what_is_here, lock_shared
 from runtime.repository.staging_locks import WORKERS
 from runtime.routing.history import History
 from runtime.routing.written import as_toml
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 from runtime.service.version import Compiling
 from runtime.shutdown import Ending
 from runtime.workers.channel import Channel, End, Handler
@@ -89,7 +89,8 @@ class Worker:
             self._server.take_over(self._listeners)
             self._server.stop()
         if self._runtime is not None:
-            last = {name: self._runtime.reports(name) for name in list(self._runtime.tallies)}
+            counted = self._runtime.experiments
+            last = {name: counted.reports(name) for name in list(counted.tallies)}
             with suppress(FlourError, TimeoutError):
                 self._channel.ask("reports", last).result(1.0)
 
@@ -107,7 +108,7 @@ class Worker:
             case "state":
                 return self._state()
             case "reports" | "claims" if self._runtime is not None:
-                return getattr(self._runtime, kind)(**body)
+                return getattr(self._runtime.experiments, kind)(**body)
             case "compared" if self._runtime is not None:
                 return self._compared(self._runtime, body)
             case "index":
@@ -126,7 +127,7 @@ class Worker:
 
         def compute() -> None:
             try:
-                done.set_result(runtime.compare(name).counts().to_json())
+                done.set_result(runtime.experiments.compare(name).counts().to_json())
             except Exception as problem:  # noqa: BLE001 (it is the supervisor's answer)
                 done.set_exception(problem)
 
@@ -190,7 +191,7 @@ class Worker:
         self._replica = ChangeFollower(self._runtime, Path)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])
-        self._runtime.on_route = self._changed_route
+        self._runtime.routes.on_route = self._changed_route
         keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = self._assembled(options, self._listeners[body.get("listener", number)])
@@ -225,7 +226,7 @@ class Worker:
 
     def _state(self) -> dict[str, Any]:
         generation = -1 if self._replica is None else self._replica.generation
-        versions = () if self._runtime is None else self._runtime.versions().values()
+        versions = () if self._runtime is None else self._runtime.endpoints.versions().values()
         return {
             "generation": generation,
             "failed": dict(self._failed()),

@@ -13,8 +13,9 @@ from flour.language.graph_file import is_graph_file
 from objectstore import Explained
 from runtime.errors import InUse, NotInStep, Rejected, UnknownEndpoint
 from runtime.repository.listing import reason_of, without_directories
+from runtime.rollout import Tally
 from runtime.routing.written import EDITED, from_data, from_toml
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 from runtime.workers.desired import NOTHING, Name, Version
 
 log = logging.getLogger("pretzel.workers")
@@ -62,7 +63,7 @@ class ChangeFollower:
 
     def check(self, name: str, route: Mapping[str, Any]) -> None:
         """Raise unless the endpoint can follow this route; nothing changes."""
-        self._runtime.check_route(name, from_data(route, f"{name}/{EDITED}"))
+        self._runtime.routes.check_route(name, from_data(route, f"{name}/{EDITED}"))
 
     def expect(self, name: str, route: str) -> None:
         """Take no notice of this route when it comes: it is in force by then, or was overtaken."""
@@ -94,7 +95,7 @@ class ChangeFollower:
     def _follow(self, name: str, wanted: Name) -> None:
         """Load versions, switch, then unload others: so that requests always find a version."""
         if wanted.route or wanted.muted:
-            self._runtime.mute(name, wanted.muted or f"{name}/{EDITED} is not read yet")
+            self._runtime.routes.mute(name, wanted.muted or f"{name}/{EDITED} is not read yet")
         for address in [each for each in self.failed if each.rpartition("@")[0] == name]:
             del self.failed[address]
         for version, plan in wanted.versions.items():
@@ -105,7 +106,7 @@ class ChangeFollower:
         if wanted.route:
             self._take_route(name, wanted.route, held)
         elif wanted.versions and not wanted.muted:
-            self._runtime.unmute(name)
+            self._runtime.routes.unmute(name)
             if wanted.current in held.versions:
                 self._runtime.switch(name, wanted.current)
         self._count(name, wanted)
@@ -118,9 +119,9 @@ class ChangeFollower:
     def _count(self, name: str, wanted: Name) -> None:
         """Count for the supervisor what it wants to know of an endpoint's requests."""
         try:
-            self._runtime.count(name, wanted.counted)
+            self._runtime.experiments.count(name, wanted.counted, Tally)
             if wanted.compared:
-                self._runtime.compare(name)
+                self._runtime.experiments.compare(name)
         except Explained:
             log.exception("the requests of %s cannot be counted", name)
 
@@ -133,10 +134,10 @@ class ChangeFollower:
         try:
             if not own:
                 where = f"{name}/{EDITED}"
-                self._runtime.restore(name, lambda: from_toml(route, where, 0.0))
+                self._runtime.routes.restore(name, lambda: from_toml(route, where, 0.0))
         except Explained as problem:
             log.exception("the route of %s cannot be followed", name)
-            self._runtime.mute(name, reason_of(problem))
+            self._runtime.routes.mute(name, reason_of(problem))
             return
         if name in self._held:
             self._held[name] = replace(self._held[name], route=route)
@@ -185,7 +186,7 @@ class ChangeFollower:
             return
         for version in gone:
             # The version to be in service could not be loaded.
-            if version == self._runtime.find(name).version:
+            if version == self._runtime.endpoints.find(name).version:
                 self._runtime.switch(name, list(left.versions)[-1])
             self._runtime.unregister(name, version)
         if gone:

@@ -7,27 +7,19 @@ written to the folder, and then sent to every worker.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from threading import Lock
 
 from runtime.errors import Overtaken, UnknownEndpoint
-from runtime.routing.history import History
+from runtime.routing.history import Histories, History
 from runtime.routing.route import Route
 from runtime.routing.written import EDITED, as_data, as_toml, from_toml
 from runtime.service.endpoint import Endpoint
 from runtime.workers.desired import NOTHING, Name
 
 
-class FleetRoutes:
+class FleetRoutes(Histories):
     """The version of an endpoint that answers, in every worker."""
-
-    def __init__(self) -> None:
-        self._histories: dict[str, History] = {}
-        self._routing = Lock()
-        #: Called with a name and its history before a change counts; what it raises undoes it.
-        self.on_route: Callable[[str, History], object] | None = None
 
     def _named(self, name: str) -> Name:
         raise NotImplementedError
@@ -44,6 +36,7 @@ class FleetRoutes:
 
     # --- for a repository --------------------------------------------------------------------
 
+    @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Every endpoint with its versions."""
         return tuple(
@@ -51,14 +44,6 @@ class FleetRoutes:
             for name, each in self.table().items()
             if each.versions
         )
-
-    def has_route(self, name: str) -> bool:
-        """True if an endpoint was given a route."""
-        return name in self._histories
-
-    def history(self, name: str) -> History:
-        """The changes of an endpoint's route."""
-        return self._histories[name]
 
     def mute(self, name: str, reason: str) -> None:
         """Answer nothing under a name whose route cannot be read, unless it has one already."""
@@ -70,11 +55,10 @@ class FleetRoutes:
         if self._named(name).muted:
             self._change(name, lambda now: replace(now, muted=""))
 
-    def restore(self, name: str, read: Callable[[], History]) -> None:
-        """Take over a history that was written down."""
-        with self._routing:
-            history = read()
-            self._put(name, history, as_toml(name, history))
+    def check_there(self, name: str) -> None:
+        """Raise UnknownEndpoint unless there is an endpoint of this name."""
+        if self._named(name) is NOTHING:
+            raise UnknownEndpoint(f"nothing is registered as {name!r}"[:200])
 
     def check_route(self, name: str, route: Route) -> None:
         """Raise unless a route can be followed; only a worker knows columns for its conditions."""
@@ -92,14 +76,18 @@ class FleetRoutes:
                     hint="versions: " + ", ".join(list(versions)[-20:]),
                 )
 
+    def _apply(self, name: str, history: History, text: str = "") -> None:
+        text = text or as_toml(name, history)
+        self._histories[name] = history
+        self._change(name, lambda now: replace(now, route=text, muted=""))
+
     # --- for workers -------------------------------------------------------------------------
 
-    def put(self, name: str, text: str) -> None:
+    def follow(self, name: str, text: str) -> None:
         """Take over a change that a worker worked out from the history it has."""
-        with self._routing:
-            if self._named(name) is NOTHING:
-                raise UnknownEndpoint(f"nothing is registered as {name!r}"[:200])
-            history = from_toml(text, f"{name}/{EDITED}", time.time())
+        with self._changing:
+            self.check_there(name)
+            history = from_toml(text, f"{name}/{EDITED}", self._clock())
             known = self._histories.get(name, ())
             follows = history[-1].number == (known[-1].number + 1 if known else 0)
             if not follows or known[-1:] != history[-2:-1]:
@@ -111,11 +99,7 @@ class FleetRoutes:
             self._check_versions(name, history[-1].route)
             if self.on_route is not None:
                 self.on_route(name, history)
-            self._put(name, history, text)
-
-    def _put(self, name: str, history: History, text: str) -> None:
-        self._histories[name] = history
-        self._change(name, lambda now: replace(now, route=text, muted=""))
+            self._apply(name, history, text)
 
     def _forget(self, name: str) -> None:
         """The endpoint is gone, and its route with it."""

@@ -17,7 +17,7 @@ import flour
 from runtime import Runtime
 from runtime.errors import NodeFailed
 from runtime.routing.shadows import ShadowStats
-from runtime.service.following import chained, together
+from runtime.service.answerers import after, together
 from runtime.service.sharing import SharedRun
 from scheduler import Awaited, WaitsForItself, is_executor
 from tests.house import until
@@ -50,7 +50,7 @@ GRAPH: Mapping[str, Way] = {
     "submit, batch": lambda r: r.submit("live", BLOCK, engine="batch").result(),
     "predict_batch": lambda r: list(r.predict_batch("live", [BLOCK] * 5)),
     "a route": lambda r: list(r.predict_batch("routed", [BLOCK] * 5)),
-    "its plan": lambda r: r.find("live").plan.run(BLOCK),  # type: ignore[union-attr]  # it has one
+    "its plan": lambda r: r.endpoints.find("live").plan.run(BLOCK),  # type: ignore[union-attr]  # it has one
 }
 #: Calls that only a thread without an event loop can make.
 AWAITED: Mapping[str, Way] = {
@@ -204,18 +204,18 @@ def test_joined_futures_wait_for_the_same_loops() -> None:
 
 
 def test_what_cannot_be_kept_is_an_error_and_no_hang() -> None:
-    with serving(1) as runtime:
+    with serving(1):
 
         def full(*_: object) -> Any:
             raise OSError("no space left")
 
         inner = Awaited()
-        outer = chained(inner, runtime.find("lin"), full, {})
+        outer = after(inner, full)
         inner.set_result({})
         with pytest.raises(OSError, match="no space"):
             outer.result(LIMIT)
         inner = Awaited()
-        outer = chained(inner, runtime.find("lin"), None, {})
+        outer = after(inner, told=ValueError)
         inner.set_exception(SystemExit(3))
         with pytest.raises(SystemExit):
             outer.result(LIMIT)
@@ -230,7 +230,7 @@ def test_a_helper_does_not_wait_for_a_caller_that_never_begins() -> None:
 
 
 def stats(runtime: Runtime) -> ShadowStats:
-    (found,) = runtime.shadow_stats()
+    (found,) = runtime.routes.shadow_stats()
     return found
 
 
@@ -242,7 +242,7 @@ def test_a_shadow_that_never_answers_holds_no_executor(executors: int) -> None:
         runtime.route("m", "m@1", shadow="m@2")
         for _ in range(3):
             within(lambda: list(runtime.predict_batch("m", [BLOCK] * 8)))
-            until(lambda: not runtime._shadows.waiting)
+            until(lambda: not runtime.routes.shadows.waiting)
         assert stats(runtime).shed > 0
         assert len(within(lambda: list(runtime.predict_batch("lin", [ROWS] * 20)))) == 20
 
@@ -261,7 +261,7 @@ def test_shadows_of_others_are_asked_while_one_waits() -> None:
         within(lambda: [runtime.predict(name, BLOCK) for name in "mnmn"])
 
         def asked() -> dict[str, ShadowStats]:
-            return {each.challenger: each for each in runtime.shadow_stats()}
+            return {each.challenger: each for each in runtime.routes.shadow_stats()}
 
         until(lambda: "n@3" in asked() and asked()["n@3"].asked > 0)
         assert asked()["n@3"].failed == 0
@@ -279,7 +279,7 @@ def test_a_shadow_that_waits_is_compared() -> None:
                 pairs.append(pair)
                 ended.set()
 
-        runtime.observe("m", Pairs())
+        runtime.experiments.observe("m", Pairs())
         runtime.route("m", "m@1", shadow="m@2")
         within(lambda: list(runtime.predict_batch("m", [BLOCK])))
         assert ended.wait(LIMIT)

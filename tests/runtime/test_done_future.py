@@ -87,7 +87,7 @@ def test_blocks_of_few_rows_are_answered_at_once_too(runtime: Runtime, *, reserv
 
 
 def test_a_row_with_a_fault_gets_the_error_of_the_long_way(runtime: Runtime) -> None:
-    served = runtime.find("a")
+    served = runtime.endpoints.find("a")
     for row in (np.arange(3.0), np.array(["x"] * 4, object)):
         served.learned.nonblocking = True
         quick = runtime.submit("a", row).exception(30)

@@ -94,9 +94,8 @@ class EndpointMachine(RuleBasedStateMachine):
     def serve(self) -> None:
         """A process that serves the folder."""
         self.runtime = self.serving.enter_context(Runtime(executors=1))
-        self.runtime.resume_rollout = partial(  # type: ignore[method-assign]  # our clock
-            resume, self.runtime, clock=lambda: self.now, watch=False
-        )
+        ours = partial(resume, clock=lambda: self.now, watch=False)
+        self.serving.enter_context(patch("runtime.repository.route_files.resume", ours))
         self.repository = self.serving.enter_context(
             Repository(self.folder, self.runtime, quiet_seconds=0)
         )
@@ -128,7 +127,7 @@ class EndpointMachine(RuleBasedStateMachine):
 
     @property
     def running(self) -> Rollout:
-        made = self.runtime.rollouts[NAME]
+        made = self.runtime.experiments.rollouts[NAME]
         assert isinstance(made, Rollout)
         return made
 
@@ -209,7 +208,7 @@ class EndpointMachine(RuleBasedStateMachine):
         )
         way = Way(way.champion, way.challenger if way.share else "", way.share, way.shadow)
         with self.changing(possible=way.named <= set(world.live) and not world.refuses(way)):
-            self.runtime.put_route(NAME, given)
+            self.runtime.routes.put_route(NAME, given)
             world.ways.append(way)
         self.look()
 
@@ -377,7 +376,7 @@ class EndpointMachine(RuleBasedStateMachine):
     @precondition(is_up)
     def hold(self, version: str) -> None:
         if version in self.world.live:
-            self.handle = self.runtime.find(owner(version)), self.world.live[version]
+            self.handle = self.runtime.endpoints.find(owner(version)), self.world.live[version]
 
     @rule()
     def ask_what_is_held(self) -> None:
@@ -399,10 +398,10 @@ class EndpointMachine(RuleBasedStateMachine):
         may = self.world.may_answer()
         found = {self.answer(headers) for headers in KEYS[:8]}
         assert found <= may, (found, may, self.world)
-        assert bool(self.runtime.muted) is (self.world.muted and bool(self.world.live))
+        assert bool(self.runtime.routes.muted) is (self.world.muted and bool(self.world.live))
         for version, number in self.world.live.items():
             assert float(self.runtime.predict(owner(version), ROW)["top"]) == number
-        running = self.runtime.rollouts.get(NAME)
+        running = self.runtime.experiments.rollouts.get(NAME)
         if self.is_up() and self.world.rollout is not None:
             assert isinstance(running, Rollout)
             assert running.state not in OVER

@@ -69,7 +69,7 @@ def check_idle(runtime: Runtime) -> None:
         batch = runtime.stats().batch
         assert batch is not None
         ends = batch.done + batch.failed + batch.expired + batch.cancelled
-        pins = sum(each.residence.pins for each in runtime._endpoints.all())
+        pins = sum(each.residence.pins for each in runtime.endpoints.all())
         return ends == batch.submitted and not batch.buffers.in_use and not pins
 
     until(idle)
@@ -161,7 +161,7 @@ def test_kept_futures_keep_no_plans(runtime: Runtime) -> None:
 
     futures = [runtime.submit("a", BLOCK, engine="batch") for _ in range(5)]
     answers = [each.result(30) for each in futures]
-    plan = weakref.ref(runtime._find("a").plan)
+    plan = weakref.ref(runtime.endpoints.find("a").plan)
     check_idle(runtime)
     runtime.unregister("a")
     until(lambda: gc.collect() >= 0 and plan() is None)

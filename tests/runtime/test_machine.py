@@ -221,7 +221,7 @@ class RuntimeMachine(RuleBasedStateMachine):
     def the_table_is_the_models(self) -> None:
         if not hasattr(self, "runtime"):
             return
-        found = {each.name: (each.current, set(each.versions)) for each in self.runtime.endpoints()}
+        found = {each.name: (each.current, set(each.versions)) for each in self.runtime.endpoints}
         assert found == {
             name: (current, set(self.versions[name])) for name, current in self.current.items()
         }
@@ -248,7 +248,7 @@ class RuntimeMachine(RuleBasedStateMachine):
                 batch.submitted == batch.done + batch.failed + batch.expired + batch.cancelled
                 and not batch.buffers.in_use
             )
-            pins = sum(each.residence.pins for each in self.runtime._endpoints.all())
+            pins = sum(each.residence.pins for each in self.runtime.endpoints.all())
             gc.collect()
             alive = stats.catalog.versions == len(stats.versions)
             if done and not pins and alive:
@@ -262,12 +262,12 @@ class RuntimeMachine(RuleBasedStateMachine):
         used = sum(one.bytes for one in memory._residents.values())
         parameters = {d: n for one in memory._residents.values() for d, n in one.parameters.items()}
         assert self.runtime.stats().memory.used == used + sum(parameters.values())
-        resident = {each.owner for each in self.runtime._endpoints.all() if each.plan is not None}
+        resident = {each.owner for each in self.runtime.endpoints.all() if each.plan is not None}
         assert resident == {each.owner for each in memory._residents}
         assert set(self.runtime.store.holdings()) >= resident
         open_ones = [
             each
-            for each in self.runtime._endpoints.all()
+            for each in self.runtime.endpoints.all()
             if each.entry.function or each.residence.opened
         ]
         assert {each.owner for each in open_ones} <= resident

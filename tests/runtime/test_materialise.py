@@ -61,7 +61,7 @@ def test_a_call_that_outlives_its_version_keeps_nothing_of_it() -> None:
     with Runtime(executors=1) as runtime:
         for seconds in (CANDIDATE_SECONDS / 2, 1.0):
             runtime.register("a", shift(1.0))
-            served = runtime.find("a")
+            served = runtime.endpoints.find("a")
             runtime.unregister("a")
             runtime._materialiser.consider(served, seconds)
             del served
@@ -117,7 +117,7 @@ def test_parts_are_made_when_calls_have_cost_as_much(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(materialise, "BUILD_SECONDS", 0.2)
     with Runtime(executors=1) as runtime:
         plans = [runtime.register(f"t{n}", text_flow(n)) for n in range(2)]
-        served = runtime._find("t0")
+        served = runtime.endpoints.find("t0")
         assert len(plans) == 2
         for _ in range(2):
             runtime._materialiser.consider(served, 1e-3, 2, 90)
@@ -139,7 +139,7 @@ def test_a_common_part_that_is_next_to_nothing_is_not_shared() -> None:
             wide = numbers.linear(rng.normal(size=(300, 400)), np.zeros(300))
             runtime.register(f"p{n}", flour.outputs(y=wide))
         for _ in range(4):
-            runtime._materialiser.consider(runtime._find("p0"), 1e-3, 100, 90)
+            runtime._materialiser.consider(runtime.endpoints.find("p0"), 1e-3, 100, 90)
         runtime._materialiser.settle(60)
         assert runtime.stats().groups == ()
 
@@ -296,7 +296,7 @@ def test_rows_keep_their_way_when_blocks_share() -> None:
     with served_texts() as runtime:
         ask_all(runtime, 400)
         for n in range(3):
-            served = runtime._find(f"t{n}")
+            served = runtime.endpoints.find(f"t{n}")
             assert served.shared is not None
             assert served.entry.function is served.residence.opened is not None
         (group,) = runtime.stats().groups
@@ -358,7 +358,7 @@ def test_what_has_become_faster_without_it_goes_back() -> None:
 def test_a_row_of_a_member_is_not_put_to_the_policy() -> None:
     with served_texts() as runtime:
         ask_all(runtime, 200)
-        served = runtime._find("t0")
+        served = runtime.endpoints.find("t0")
         assert served.shared is not None
         for mode in (OFF, ON):
             served.shared.group.rows.mode = mode

@@ -72,7 +72,7 @@ def test_a_row_by_the_shortest_way_brings_a_plan_back(size: int) -> None:
 def test_what_is_dropped_is_gone(size: int) -> None:
     with Runtime(executors=1, memory_budget=2 * size, result_bytes=0) as runtime:
         runtime.register("p", shift(1.0, WIDTH))
-        plan = weakref.ref(runtime._find("p").plan)
+        plan = weakref.ref(runtime.endpoints.find("p").plan)
         held = runtime.store.holdings()["p@1"]
         filled(runtime, 4)
         assert plan() is None
@@ -97,7 +97,7 @@ def test_what_costs_more_to_load_stays_longer(size: int) -> None:
         for n in range(3):
             runtime.register(f"p{n}", shift(float(n), WIDTH))
         memory = runtime._memory
-        dear = memory._residents[runtime._find("p0")]
+        dear = memory._residents[runtime.endpoints.find("p0")]
         dear.seconds = 1e3
         memory._heap.clear()
         for one in memory._residents.values():
@@ -117,8 +117,8 @@ def test_what_had_to_be_compiled_is_not_dear_to_load(size: int) -> None:
             path = runtime._memory._directory() / f"{name}.pretzel"
             shift(2.0, WIDTH + 1 + len(name)).save(path)
             runtime.register(name, path)
-            took[name] = runtime._memory._residents[runtime._find(name)].seconds
-        assert runtime._memory._residents[runtime._find("made")].seconds < 0.1
+            took[name] = runtime._memory._residents[runtime.endpoints.find(name)].seconds
+        assert runtime._memory._residents[runtime.endpoints.find("made")].seconds < 0.1
         assert min(took.values()) < 0.1
 
 
@@ -206,7 +206,7 @@ def test_what_was_unregistered_is_forgotten_within_the_budget_too() -> None:
 def test_a_file_that_has_gone_is_that_requests_error(size: int, tmp_path: Path) -> None:
     with Runtime(executors=1, memory_budget=size, spill=tmp_path) as runtime:
         filled(runtime, 3)
-        (lost,) = [each for each in runtime._endpoints.all() if each.name == "p0"]
+        (lost,) = [each for each in runtime.endpoints.all() if each.name == "p0"]
         assert lost.residence.path is not None
         lost.residence.path.unlink()
         for _ in range(2):
@@ -225,7 +225,7 @@ def test_a_file_that_was_replaced_is_not_believed(size: int, tmp_path: Path) -> 
     shift(1.0, WIDTH).save(path)
     with Runtime(executors=1, memory_budget=size) as runtime:
         runtime.register("a", path)
-        served = runtime._find("a")
+        served = runtime.endpoints.find("a")
         for n in range(100):
             runtime.register("other", shift(float(n), WIDTH))
         assert served.plan is None
@@ -263,7 +263,7 @@ def test_many_threads_on_more_plans_than_fit(size: int, kind: str, tmp_path: Pat
         stats = runtime.stats().memory
         assert stats.resident < 9
         assert stats.cold_hits > 0
-        assert all(each.residence.pins == 0 for each in runtime._endpoints.all())
+        assert all(each.residence.pins == 0 for each in runtime.endpoints.all())
 
 
 def test_one_load_serves_all_who_wait(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,9 +310,9 @@ def test_large_plans_made_here_are_served_from_the_stores_files(tmp_path: Path) 
     with Runtime(store, executors=1, spill=tmp_path / "spill") as runtime:
         runtime.register("large", large)
         runtime.register("small", shift(1.0))
-        for served in runtime._endpoints.all():
+        for served in runtime.endpoints.all():
             assert (served.residence.path is not None) is (served.name == "large")
-        plan = runtime._find("large").plan
+        plan = runtime.endpoints.find("large").plan
         assert plan is not None
         kept = [store.get(item.digest) for item in plan.parameters()]
         assert any(one is other for one, other in zip(kept, plan.parameters(), strict=True))

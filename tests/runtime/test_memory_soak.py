@@ -48,7 +48,7 @@ def one_round(runtime: Runtime, turn: int) -> None:
     tickets: list[Future[Answers]] = []
     for n in range(20):
         runtime.register(f"p{n}", shift(float(turn + n), WIDTH))
-        for old in runtime.endpoints()[n].versions[:-2]:
+        for old in [*runtime.endpoints][n].versions[:-2]:
             runtime.unregister(f"p{n}", old)
     texts = documents(50, seed=turn)
 

@@ -1,4 +1,4 @@
-"""It means what `Runtime.predict` means, whoever calls it how, and leaks nothing."""
+"""It means what `Runtime._predict` means, whoever calls it how, and leaks nothing."""
 
 from __future__ import annotations
 
@@ -97,17 +97,17 @@ def outcome(call: Any, *args: Any, **more: Any) -> Any:
 @pytest.mark.parametrize("place", range(len(DATA)))
 def test_the_gate_answers_as_the_method(runtime: Runtime, name: str, place: int) -> None:
     data = DATA[place]
-    wanted = outcome(Runtime.predict, runtime, name, data)
+    wanted = outcome(Runtime._predict, runtime, name, data)
     np.testing.assert_equal(outcome(runtime.predict, name, data), wanted)
 
 
 def test_a_row_may_stand_under_the_inputs_name(runtime: Runtime) -> None:
-    for predict in (runtime.predict, partial(Runtime.predict, runtime)):
+    for predict in (runtime.predict, partial(Runtime._predict, runtime)):
         assert offset_of(predict("numbers", {"x": ROW}), ROW) == 1.0
 
 
 def test_arguments_by_name_and_wrong_ones_are_the_methods_own(runtime: Runtime) -> None:
-    wanted = outcome(Runtime.predict, runtime, "numbers", ROW)
+    wanted = outcome(Runtime._predict, runtime, "numbers", ROW)
     assert outcome(runtime.predict, name="numbers", data=ROW) == wanted
     assert outcome(runtime.predict, "numbers", data=ROW) == wanted
     assert list(runtime.predict("numbers", ROW, outputs="top", engine="inline")) == ["top"]
@@ -120,14 +120,14 @@ def test_arguments_by_name_and_wrong_ones_are_the_methods_own(runtime: Runtime) 
 
 
 def test_whoever_asks_for_help_gets_it(runtime: Runtime) -> None:
-    method = inspect.signature(Runtime.predict)
+    method = inspect.signature(Runtime._predict)
     assert list(inspect.signature(runtime.predict).parameters) == list(method.parameters)[1:]
 
 
 def test_calls_are_counted_and_some_are_timed(runtime: Runtime) -> None:
-    served = runtime.find("numbers")
+    served = runtime.endpoints.find("numbers")
     timed: list[Any] = []
-    vars(runtime)["_learn"] = lambda *args: timed.append(args[0])
+    vars(runtime.direct)["_learn"] = lambda *args: timed.append(args[0])
     for slow, looks in ((True, RARE // SAMPLE), (False, 1)):
         timed.clear()
         for _ in range(RARE):
@@ -135,18 +135,18 @@ def test_calls_are_counted_and_some_are_timed(runtime: Runtime) -> None:
             assert offset_of(runtime.predict("numbers", ROW), ROW) == 1.0
         assert timed == [served] * looks
     assert served.counts.inline.value == 2 * RARE
-    Runtime.predict(runtime, "numbers", ROW)
+    Runtime._predict(runtime, "numbers", ROW)
     assert served.counts.inline.value == 2 * RARE + 1
 
 
 def test_a_call_is_answered_though_its_version_goes_meanwhile(runtime: Runtime) -> None:
-    version = runtime.find("numbers")
+    version = runtime.endpoints.find("numbers")
 
     def gone(*_: object) -> None:
         version.entry.function = None  # as when memory is short
         runtime.unregister("numbers")
 
-    vars(runtime)["_timed"] = gone
+    vars(runtime.direct)["_timed"] = gone
     for _ in range(SAMPLE):
         assert offset_of(runtime.predict("numbers", ROW), ROW) == 1.0
     with pytest.raises(UnknownEndpoint):
@@ -196,7 +196,7 @@ def test_nothing_leaks(runtime: Runtime) -> None:
     rows: list[Any] = [ROW, ROW.tolist(), np.ones((2, WIDTH)), ["no", 1.0, 2.0, 3.0], {"x": ROW}]
     calls = [("numbers", row) for row in rows]
     calls += [("record", PERSON), ("record", {**PERSON, "more": 1}), ("text", "word001")]
-    served = runtime.find("numbers")
+    served = runtime.endpoints.find("numbers")
     watched = [
         *(
             runtime.predict,
@@ -250,7 +250,7 @@ def test_a_subclass_has_its_own_way() -> None:
 
 
 def test_how_many_rows_take_the_entry_is_learnt(runtime: Runtime) -> None:
-    version = runtime.find("numbers")
+    version = runtime.endpoints.find("numbers")
     entry, least = version.entry, version.entry.inline_rows
 
     def learn(rows: int, seconds: float) -> int:
@@ -265,7 +265,7 @@ def test_how_many_rows_take_the_entry_is_learnt(runtime: Runtime) -> None:
 
 
 def test_how_many_documents_take_the_entry_is_learnt_by_their_length(runtime: Runtime) -> None:
-    version = runtime.find("text")
+    version = runtime.endpoints.find("text")
     entry, read = version.entry, version.reader.read
 
     def learn(data: object, seconds: float) -> int:
@@ -287,24 +287,24 @@ def test_how_many_documents_take_the_entry_is_learnt_by_their_length(runtime: Ru
         (("x",), False),
     ):
         assert entry.takes(read(data)) is takes
-    numbers = runtime.find("numbers")
+    numbers = runtime.endpoints.find("numbers")
     assert not numbers.entry.takes(numbers.reader.read([["x"]]))
 
 
 def test_few_documents_take_the_shortest_way(runtime: Runtime) -> None:
     """More go where it is decided; both answer the same."""
-    text = runtime.find("text")
+    text = runtime.endpoints.find("text")
     text.entry.inline_characters = 10_000
     before = text.counts.inline.value
     for count in (1, 3, 100, 1000):
         block = [f"word{n % 7:03} word002" for n in range(count)]
-        wanted = outcome(Runtime.predict, runtime, "text", block, engine="inline")
+        wanted = outcome(Runtime._predict, runtime, "text", block, engine="inline")
         text.learned.decision = None
         assert outcome(runtime.predict, "text", block) == wanted
         assert (text.learned.decision is None) is (count <= 100)
     assert text.counts.inline.value >= before + 6
     # What is among documents and is none is refused with its place, as ever.
-    wanted = outcome(Runtime.predict, runtime, "text", ["word001", 7], engine="inline")
+    wanted = outcome(Runtime._predict, runtime, "text", ["word001", 7], engine="inline")
     assert outcome(runtime.predict, "text", ["word001", 7]) == wanted
 
 

@@ -73,7 +73,7 @@ def asked(name, data):
         lambda: runtime.predict(name, data, engine="batch"),
         lambda: runtime.submit(name, data).result(),
         lambda: [*runtime.predict_batch(name, [data])],
-        lambda: runtime.find(name).plan.entry()(data),
+        lambda: runtime.endpoints.find(name).plan.entry()(data),
         lambda: urlopen(f"{server.url}/predict/{name}", data=body(data)).read(),
         lambda: urlopen(f"{server.url}/v2/models/{name}/ready").read(),
     ]
@@ -90,7 +90,7 @@ with Runtime(executors=1) as runtime, Server(runtime, ServerSettings(port=0)) as
         pass
     before = cache.counters.compiled
     for name in models:
-        (label, *_) = runtime.find(name).inputs
+        (label, *_) = runtime.endpoints.find(name).inputs
         for data in forms(name, label):
             for call in asked(name, data) * 2:
                 try:
@@ -176,7 +176,7 @@ def test_a_version_is_ready_when_its_code_is_there(later: ByHand) -> None:
     with Runtime(executors=1) as runtime:
         runtime.register("a", unseen(11))
         (told,) = runtime.stats().versions
-        assert (told.tier, told.ready, runtime.ready) == (0, False, False)
+        assert (told.tier, told.ready, runtime.endpoints.ready) == (0, False, False)
         assert told.seconds_left > 0
         assert f"0, compiling: {told.seconds_left:.1f} s left" in str(runtime.stats())
         with pytest.raises(TimeoutError, match="a@1 is still being compiled"):
@@ -186,7 +186,7 @@ def test_a_version_is_ready_when_its_code_is_there(later: ByHand) -> None:
         assert runtime.wait(10) is runtime
         (told,) = runtime.stats().versions
         assert (told.tier, told.ready, told.seconds_left) == (1, True, 0.0)
-        assert runtime.find("a").entry.function is not None, "its entry is open already"
+        assert runtime.endpoints.find("a").entry.function is not None, "its entry is open already"
 
 
 def test_a_server_is_ready_when_the_code_of_its_models_is_there(later: ByHand) -> None:
@@ -235,6 +235,6 @@ def test_a_version_that_cannot_be_compiled_is_waited_for_no_longer(
         runtime.register("a", unseen(15))
         failing(monkeypatch)
         later.work()
-        assert runtime.wait(10).ready
+        assert runtime.wait(10).endpoints.ready
         with pytest.raises(Exception, match="did not compile"):
             runtime.predict("a", np.ones((1, 3)))

@@ -46,7 +46,7 @@ def runtime() -> Iterator[Runtime]:
 
 def short(runtime: Runtime, name: str, data: Any) -> bool:
     """Whether it goes in by the shortest way."""
-    served = runtime.find(name)
+    served = runtime.endpoints.find(name)
     return served.entry.function is not None and served.entry.takes(served.reader.read(data))
 
 
@@ -66,7 +66,10 @@ def test_single_columns_take_the_shortest_way(runtime: Runtime) -> None:
     row = {"city": "Łódź", "age": 2}
     assert short(runtime, "columns", row)
     assert runtime.predict("columns", row)["output"].tolist() == [0, 1, 2]
-    assert type(runtime.find("columns").entry.function).__name__ == "builtin_function_or_method"
+    assert (
+        type(runtime.endpoints.find("columns").entry.function).__name__
+        == "builtin_function_or_method"
+    )
 
 
 def test_blocks_are_the_same_rows(runtime: Runtime) -> None:

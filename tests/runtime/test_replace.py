@@ -37,7 +37,7 @@ def test_a_version_takes_the_address_and_the_service_of_another() -> None:
         assert (offset(runtime), offset(runtime, "a@x"), offset(runtime, "a@y")) == (2.0, 2.0, 5.0)
         runtime.register("a", shift(6.0), "y", activate=False, replace=True)
         assert (offset(runtime), offset(runtime, "a@y")) == (2.0, 6.0)
-        assert runtime.endpoints()[0].versions == ("x", "y")
+        assert next(iter(runtime.endpoints)).versions == ("x", "y")
 
 
 def test_what_is_not_there_is_registered_all_the_same() -> None:

@@ -64,7 +64,7 @@ def test_versions_count_up_and_the_newest_answers(runtime: Runtime) -> None:
     assert offset_of(runtime.predict("a@blue", ROW), ROW) == 3.0
     runtime.switch("a", "blue")
     assert offset_of(runtime.predict("a", ROW), ROW) == 3.0
-    (endpoint,) = runtime.endpoints()
+    (endpoint,) = runtime.endpoints
     assert (endpoint.name, endpoint.current, endpoint.versions) == ("a", "blue", ("1", "2", "blue"))
 
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_registered(runtime: Runtime) -> None:
             runtime.register(name, shift(1.0))
     with pytest.raises(BadRegistration, match="from_sklearn"):
         runtime.register("b", object())  # type: ignore[arg-type]
-    assert [each.name for each in runtime.endpoints()] == ["a"]
+    assert [each.name for each in runtime.endpoints] == ["a"]
     assert offset_of(runtime.predict("a", ROW), ROW) == 1.0
 
 
@@ -110,7 +110,7 @@ def test_the_version_in_service_stays(runtime: Runtime) -> None:
         runtime.unregister("a", 2)
     runtime.unregister("a", 1)
     runtime.unregister("a", 2)
-    assert runtime.endpoints() == ()
+    assert not runtime.endpoints
 
 
 def test_a_closed_runtime_says_so() -> None:
@@ -307,7 +307,7 @@ def test_work_for_many_rows_goes_to_executors_and_few_stay_here(runtime: Runtime
         runtime.predict("a", np.zeros((100, 64)))
     (version,) = runtime.stats().versions
     assert version.batch_calls == 0
-    served = runtime._find("a")
+    served = runtime.endpoints.find("a")
     assert runtime._policy.decide(served, Call(), 4_000_000).engine is Engine.BATCH
 
 
@@ -319,7 +319,7 @@ def test_a_reserved_version_has_executors_of_its_own(hold: Hold) -> None:
         hold.wait()
         assert offset_of(runtime.predict("mine", ROW), ROW) == 2.0
         assert offset_of(runtime.submit("mine", BLOCK, engine="batch").result(30), BLOCK) == 2.0
-        runtime._costs.observe(runtime._find("mine"), len(MANY), 1.0)
+        runtime._costs.observe(runtime.endpoints.find("mine"), len(MANY), 1.0)
         assert offset_of(runtime.submit("mine", MANY).result(30), MANY) == 2.0
         stats = runtime.stats()
         assert stats.batch is not None
@@ -360,7 +360,7 @@ def test_a_version_in_flight_is_freed_with_its_last_answer(hold: Hold) -> None:
         runtime.register("a", hold.plan())
         future = runtime.submit("a", BLOCK, engine="batch")
         hold.wait()
-        plan = weakref.ref(runtime._find("a").plan)
+        plan = weakref.ref(runtime.endpoints.find("a").plan)
         runtime.unregister("a")
         assert set(runtime.store.holdings()) == {"a@1"}, "the call still needs its parameters"
         hold.go()
@@ -422,7 +422,7 @@ def test_plans_that_are_still_being_compiled_answer(runtime: Runtime) -> None:
     data = np.zeros((3, 13))
     for engine in (None, "inline", "batch"):
         assert offset_of(runtime.predict("a", data, engine=engine), data) == 4.0
-    served = runtime._find("a")
+    served = runtime.endpoints.find("a")
     assert served.plan is not None
     served.plan.wait(60)
     for _ in range(200):

@@ -112,7 +112,7 @@ def busy_runtime() -> Any:
     """A runtime of two executors with a version whose blocks are known to take long."""
     with Runtime(executors=2) as runtime:
         runtime.register("a", shift(5.0))
-        version = runtime.find("a")
+        version = runtime.endpoints.find("a")
         for rows in (10_000, 100_000):
             for _ in range(4):
                 runtime._costs.observe(version, rows, rows * 1e-6)
@@ -127,7 +127,7 @@ def test_executors_help_a_caller_where_a_core_is_free(
 ) -> None:
     runtime = busy_runtime
     monkeypatch.setattr("runtime.service.policy.CORES", 2)
-    version = runtime.find("a")
+    version = runtime.endpoints.find("a")
     batch = version.reader.read(BLOCK)
     assert runtime._policy.weigh(batch, version, PLAIN).way is Way.SHARED
     assert offset_of(runtime.predict("a", BLOCK), BLOCK) == 5.0
@@ -148,7 +148,7 @@ def test_where_executors_refuse_the_caller_does_it_all(
 
     monkeypatch.setattr("runtime.service.policy.CORES", 2)
     monkeypatch.setattr(Pool, "submit", refuse)
-    busy_runtime.find("a").learned.native = False
+    busy_runtime.endpoints.find("a").learned.native = False
     assert offset_of(busy_runtime.predict("a", BLOCK), BLOCK) == 5.0
 
 
@@ -158,7 +158,7 @@ def test_where_callers_are_limited_executors_take_whole_calls(
     monkeypatch.setattr("runtime.service.policy.CORES", 2)
     with Runtime(executors=2, inline_limit=1) as runtime:
         runtime.register("a", shift(5.0))
-        version = runtime.find("a")
+        version = runtime.endpoints.find("a")
         for _ in range(4):
             runtime._costs.observe(version, len(BLOCK), 0.1)
         choice = runtime._policy.weigh(version.reader.read(BLOCK), version, PLAIN)
@@ -169,12 +169,12 @@ def test_where_callers_are_limited_executors_take_whole_calls(
 def test_timed_calls_move_the_bound_for_releasing_the_gil(
     busy_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime, version = busy_runtime, busy_runtime.find("a")
+    runtime, version = busy_runtime, busy_runtime.endpoints.find("a")
     table = version.entry.function.__self__  # type: ignore[union-attr]
     at = table.code.words.index("RELEASE_ROWS")
     batch = version.reader.read(MANY[0])
     assert table[at] > 1
     for seconds, bound in ((0.0, 1), (60.0, 2)):
-        monkeypatch.setattr("runtime.service.runtime.RELEASE_SECONDS", seconds)
-        assert runtime._timed(version, batch) is not None
+        monkeypatch.setattr("runtime.service.direct.RELEASE_SECONDS", seconds)
+        assert runtime.direct._timed(version, batch) is not None
         assert table[at] == bound

@@ -122,7 +122,7 @@ def test_a_call_here_ends_with_its_deadline(
     assert begun == [0, 4]
     assert offset_of(in_time(now + 60), BLOCK) == 1.0
     begun.clear()
-    runtime.find("a").learned.native = False  # native code has a clock of its own
+    runtime.endpoints.find("a").learned.native = False  # native code has a clock of its own
     with pytest.raises(DeadlineExceeded, match="of 100000 rows were done"):
         runtime.predict("a", data, engine="inline", timeout=0.01)
     assert begun == [0]
@@ -132,7 +132,7 @@ def test_a_call_that_is_not_divided_looks_at_the_clock_all_the_same() -> None:
     """As where nobody helps: a block of a second is given up after some milliseconds."""
     with Runtime(executors=1) as runtime:
         runtime.register("a", shift(1.0))
-        served = runtime._find("a")
+        served = runtime.endpoints.find("a")
         for _ in range(8):
             runtime._costs.observe(served, 100_000, 1.0)
         for engine in (None, "inline"):
@@ -157,7 +157,7 @@ def test_time_runs_from_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(runtime._memory, "_load", load)
         for engine in ("inline", "batch"):
             runtime.predict("b", BLOCK)
-            assert runtime._find("a").plan is None
+            assert runtime.endpoints.find("a").plan is None
             with pytest.raises(DeadlineExceeded):
                 runtime.predict("a", BLOCK, engine=engine, timeout=0.04)
 
@@ -165,7 +165,7 @@ def test_time_runs_from_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_work_costs_is_not_what_waiting_costs(runtime: Runtime) -> None:
     """A busy machine stretches the forecast of a call, not what its owner is charged."""
     runtime.register("a", shift(1.0))
-    served = runtime._find("a")
+    served = runtime.endpoints.find("a")
     engines, policy = runtime._engines, runtime._policy
     for _ in range(50):
         runtime.predict("a", BLOCK)
@@ -189,7 +189,7 @@ def test_a_reserved_version_is_called_here_for_what_is_over_at_once() -> None:
         with Runtime(executors=1, settings=Settings(instant=instant)) as runtime:
             runtime.register("mine", shift_flow(1.0, 64), reserve=True)
             data = np.zeros((1000, 64))  # too many for the shortest way
-            runtime._costs.observe(runtime._find("mine"), 1000, 20e-6)
+            runtime._costs.observe(runtime.endpoints.find("mine"), 1000, 20e-6)
             assert offset_of(runtime.predict("mine", data), data) == 1.0
             assert runtime.stats().versions[0].batch_calls == 0
             assert offset_of(runtime.submit("mine", data).result(30), data) == 1.0
@@ -204,7 +204,7 @@ def test_a_crowded_queue_refuses_before_it_looks(
         runtime.register("held", hold.plan())
         runtime.register("a", shift(1.0))
         block = np.zeros((100_000, WIDTH))  # too many for the shortest way
-        runtime._costs.observe(runtime.find("a"), len(block), 1.0)
+        runtime._costs.observe(runtime.endpoints.find("a"), len(block), 1.0)
         futures = [runtime.submit("held", BLOCK, engine="batch")]
         hold.wait()
         futures.append(runtime.submit("a", block))
@@ -247,7 +247,7 @@ def test_what_cannot_be_registered_reserves_nothing(
     with pytest.raises(MemoryError):
         runtime.register("a", shift(1.0), reserve=True)
     monkeypatch.undo()
-    assert runtime.endpoints() == ()
+    assert not runtime.endpoints
     assert [queues.key for queues in runtime._engines.pool.stats().queues] == ["shared"]
     runtime.register("a", shift(1.0), "1", reserve=True)
     assert offset_of(runtime.predict("a", BLOCK, engine="batch"), BLOCK) == 1.0
@@ -256,7 +256,7 @@ def test_what_cannot_be_registered_reserves_nothing(
 def test_what_blocks_cost_is_learned_from_blocks(runtime: Runtime) -> None:
     """Single rows by executors, mostly overhead, do not cut a block into many chunks."""
     runtime.register("a", shift(1.0))
-    served, costs, policy = runtime.find("a"), runtime._costs, runtime._policy
+    served, costs, policy = runtime.endpoints.find("a"), runtime._costs, runtime._policy
     for _ in range(20):
         costs.observe(served, 1, 76e-6)
     call = Call.of(served, engine="batch")
@@ -269,8 +269,8 @@ def test_what_blocks_cost_is_learned_from_blocks(runtime: Runtime) -> None:
 def test_what_texts_cost_is_learned_from_texts(runtime: Runtime) -> None:
     """Nothing is known of them before one was measured; after that, one is as good as another."""
     runtime.register("t", text_flow(0))
-    assert runtime.expected(runtime.find("t"), 100) is None
-    runtime._costs.observe(runtime.find("t"), 1, 5e-6)
-    assert runtime.expected(runtime.find("t"), 100) == pytest.approx(500e-6)
+    assert runtime.direct.expected(runtime.endpoints.find("t"), 100) is None
+    runtime._costs.observe(runtime.endpoints.find("t"), 1, 5e-6)
+    assert runtime.direct.expected(runtime.endpoints.find("t"), 100) == pytest.approx(500e-6)
     made = runtime.submit("t", documents(100)).result(60)
     assert len(made["score"]) == 100

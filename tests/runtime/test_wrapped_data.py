@@ -65,7 +65,7 @@ def test_one_document_is_a_block_of_one(data: Any) -> None:
     fit.fit([DOCUMENT, "two three"], ["a", "b"])
     with Runtime() as runtime:
         runtime.register("texts", oven.bake(flour.from_sklearn(fit)))
-        (name,) = runtime.find("texts").inputs
+        (name,) = runtime.endpoints.find("texts").inputs
         for given in (data, {name: data}):
             answer = runtime.predict("texts", given)
             assert answer["label"].tolist() == ["a"]

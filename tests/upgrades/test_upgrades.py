@@ -106,14 +106,18 @@ def test_an_endpoint_goes_on_with_its_rollout(old: Path) -> None:
         made = runtime.rollout("m")
         assert (made.state, made.step) == ("paused", told(old)["endpoint"]["step"])
         assert made.terms.require == ("errors < 1 %", "p99 < 500 ms")
-        route = runtime.routed("m")
+        route = runtime.routes.routed("m")
         assert route is not None
         assert (route.champion, dict(route.split)) == ("m@1", {"m@2": 50.0})
         assert dict(route.tenants) == {"acme": "m@2"}
-        assert [each.action for each in runtime.history("m")] == ["route", "rollout", "rollout"]
+        assert [each.action for each in runtime.routes.history("m")] == [
+            "route",
+            "rollout",
+            "rollout",
+        ]
         assert made.counts()["m@2"]["answers"].number > 5
         made.abort()
-        assert runtime.history("m")[-1].route == made.base
+        assert runtime.routes.history("m")[-1].route == made.base
 
 
 def test_a_cluster_remembers_what_was_unloaded(old: Path) -> None:

@@ -1,6 +1,6 @@
 """Requests of one endpoint that come close together go to the engines as one block.
 
-    answering = Batched(Direct(runtime), settings=BatchSettings(wait=0.002))
+    answering = Batched(runtime.direct, settings=BatchSettings(wait=0.002))
 
 A request waits until `rows` have come together, `wait` seconds have passed, or its latency
 `objective` would be missed otherwise, whichever is first; the objective counts what the endpoint's
@@ -25,8 +25,7 @@ import numpy as np
 
 from flour.data.batch import row_count
 from runtime.http.snapshots import Family
-from runtime.http.wire.interfaces import Answering
-from runtime.http.wire.messages import InferCall
+from runtime.service.answerers import Answerer, InferCall
 from runtime.service.asking import unseen
 from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
@@ -89,7 +88,7 @@ class _Waiting:
         """The same request with what is left of its time."""
         if self.call.timeout is None:
             return self.call
-        return replace(self.call, timeout=max(0.0, self.arrived + self.call.timeout - now))
+        return self.call._replace(timeout=max(0.0, self.arrived + self.call.timeout - now))
 
 
 class _Batch:
@@ -108,7 +107,7 @@ class Batched:
 
     def __init__(
         self,
-        inner: Answering,
+        inner: Answerer,
         settings: BatchSettings | None = None,
         *,
         cost: Callable[[ModelVersion, int], float | None] | None = None,
@@ -259,7 +258,7 @@ class Batched:
 _OWNERS = 10_000
 
 
-def _after(inner: Answering, call: InferCall, done: Callable[[Future[Answers]], None]) -> None:
+def _after(inner: Answerer, call: InferCall, done: Callable[[Future[Answers]], None]) -> None:
     """Ask, and say when it is done; an error of asking is an answer too."""
     try:
         coming = inner.answer(call)

@@ -19,7 +19,8 @@ from runtime.http.codec.response_options import NOTHING, ResponseOptions, tells
 from runtime.http.routes import HandlerContext
 from runtime.http.watch import telemetry
 from runtime.http.wire.loop_fairness import uncollected
-from runtime.http.wire.messages import Answer, InferCall, Request, Response
+from runtime.http.wire.messages import Answer, Request, Response
+from runtime.service.answerers import InferCall
 from runtime.service.entry import Outputs
 from scheduler import DeadlineExceeded
 
@@ -39,7 +40,7 @@ def infer(service: HandlerContext, request: Request) -> Answer:
     name = params["model"]
     if len(params) > 1:
         name = f"{name}@{params['version']}"
-    front = service.runtime.find(name).front
+    front = (service.table.get(name) or service.runtime.endpoints.find(name)).front
     if type(front) is not ModelCodec:
         front = service.front(name)
     request.front = front
@@ -120,7 +121,7 @@ async def _by_documents(
         for at in range(0, call.batch.rows, DOCUMENTS):
             batch = front.version.read(call.batch.data[at : at + DOCUMENTS]).as_block
             timeout = None if deadline is None else left(deadline)
-            part = replace(call, batch=batch, timeout=timeout)
+            part = call._replace(batch=batch, timeout=timeout)
             made.append(await asyncio.wrap_future(service.answering.answer(part)))
         answers = {name: np.concatenate([each[name] for each in made]) for name in made[0]}
         return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
@@ -192,7 +193,7 @@ def answered(
     deadline = None if call.timeout is None else request.started + call.timeout
     try:
         if deadline is not None:
-            call = replace(call, timeout=left(deadline))
+            call = call._replace(timeout=left(deadline))
         future = service.answering.answer(call)
         if not future.done() or call.batch.rows > MANY_ROWS:
             return _awaited(front, future, request, encode, deadline)

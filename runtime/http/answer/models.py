@@ -49,13 +49,13 @@ def _front(service: HandlerContext, request: Request) -> ModelCodec:
 
 def names(service: HandlerContext, request: Request) -> Answer:
     """The names of all models in service."""
-    return json(ModelNames([each.name for each in service.runtime.endpoints()]))
+    return json(ModelNames([each.name for each in service.runtime.endpoints]))
 
 
 def metadata(service: HandlerContext, request: Request) -> Answer:
     """A model's versions, inputs and outputs."""
     front = _front(service, request)
-    endpoints = [each for each in service.runtime.endpoints() if each.name == front.version.name]
+    endpoints = [each for each in service.runtime.endpoints if each.name == front.version.name]
     versions = list(endpoints[0].versions) if endpoints else [front.version.version]
     inputs, outputs = _tensors(front.inputs), _tensors(front.outputs)
     return json(ModelMetadata(front.version.name, versions, _platform(front), inputs, outputs))
@@ -138,14 +138,16 @@ async def _index(service: HandlerContext, *, ready: bool) -> Response:
     listed = []
     for each in states:
         if not ready or each.state == "READY":
-            graph = None if each.reason else service.runtime.graph(f"{each.name}@{each.version}")
+            graph = (
+                None if each.reason else service.runtime.graphs.facts(f"{each.name}@{each.version}")
+            )
             reason = each.reason if graph is None else graph.problem
             listed.append(IndexEntry(each.name, each.version, each.state, reason))
     return json(listed)
 
 
 def _registered(service: HandlerContext) -> Iterable[ModelState]:
-    for each in service.runtime.endpoints():
+    for each in service.runtime.endpoints:
         for version in each.versions:
             yield ModelState(each.name, version)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from flour.core.errors import FlourError
 from objectstore import Explained
 from runtime.repeated import Repeated
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.noted")
@@ -58,15 +58,15 @@ class Noted:
 
     def look(self) -> None:
         """Open and close what the notes of the versions in service ask for now."""
-        changes = self._runtime.changes
+        changes = self._runtime.endpoints.changes
         if changes == self._changes:
             return
         self._changes = changes
         seen: set[tuple[str, str]] = set()
-        for endpoint in self._runtime.endpoints():
+        for endpoint in self._runtime.endpoints:
             name = endpoint.name
             with suppress(FlourError):  # mute, or gone meanwhile
-                version = self._runtime.find(name)
+                version = self._runtime.endpoints.find(name)
                 for kind, opened in (("watch", self._watch), ("keep", self._keep)):
                     if version.notes.get(kind) is not None:
                         seen.add((name, kind))

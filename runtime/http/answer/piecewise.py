@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -55,7 +54,7 @@ async def in_pieces(
             telemetry.resume(service, request)
             call = front.call(batch, wished)
             if deadline is not None:
-                call = replace(call, timeout=left(deadline))
+                call = call._replace(timeout=left(deadline))
             answers = await asyncio.wrap_future(service.answering.answer(call))
             texts.append((await asyncio.to_thread(form, answers))[1:-1])
             rows += row_count(answers)

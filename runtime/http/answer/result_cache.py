@@ -1,6 +1,6 @@
 """Answers that were given before: for endpoints that ask for it, the least recently used go first.
 
-    answering = Cached(Direct(runtime), usual=1 << 20)
+    answering = Cached(runtime.direct, usual=1 << 20)
 
 An answer is kept under the endpoint, the version, the program behind it and the digest of the
 input, so a new version never answers with what an old one said. It is off unless `usual` or the
@@ -18,8 +18,8 @@ from typing import Any
 
 from flour.data.batch import Batch
 from runtime.http.snapshots import Family
-from runtime.http.wire.interfaces import Answering
-from runtime.http.wire.messages import InferCall
+from runtime.service.answerers import NOBODY, Answerer, Asked, InferCall
+from runtime.service.done_future import DoneFuture
 from runtime.service.entry import Outputs
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.version import ModelVersion
@@ -65,7 +65,7 @@ class Cached:
     """Answers from what is kept, and keeps what the next in line answers."""
 
     def __init__(
-        self, inner: Answering, usual: int = 0, *, names: Callable[[], set[str]] | None = None
+        self, inner: Answerer, usual: int = 0, *, names: Callable[[], set[str]] | None = None
     ) -> None:
         """Wrap what answers; `names` are the endpoints there are, the others' answers are dropped.
 
@@ -75,7 +75,7 @@ class Cached:
         self._endpoints: dict[str, _Endpoint] = {}
         self._lock = Lock()
 
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, kept or made at once."""
         budget = self._budget(version)
         key = _key(version, batch, None) if budget else None
@@ -101,9 +101,7 @@ class Cached:
         answers = kept.get(_WHOLE, key)
         if answers is not None:
             call.version.seen(call.batch)
-            future: Future[dict[str, Any]] = Future()
-            future.set_result(dict(answers))
-            return future
+            return DoneFuture(dict(answers))
         coming = self.inner.answer(call)
         coming.add_done_callback(partial(_keep, kept, key))
         return coming

@@ -44,11 +44,11 @@ from runtime.http.wire.messages import (
     OCTETS,
     PARITY_OF,
     PLAN_HEADER,
-    InferCall,
     Request,
     Response,
 )
 from runtime.http.wire.problems import HttpError
+from runtime.service.answerers import InferCall
 from runtime.service.version import ModelVersion
 
 _quick = msgspec.json.Decoder(QuickRequest)

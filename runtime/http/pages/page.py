@@ -94,7 +94,7 @@ async def _explained(service: HandlerContext, version: ModelVersion, step: str) 
         ("all models", "/"),
         *((name, _plan(version.name, version.version, name)) for name in STEPS),
     ]
-    facts = service.runtime.graph(version.owner)
+    facts = service.runtime.graphs.facts(version.owner)
     drawn = "" if facts is None else graph(version.owner, facts, opened=True)
     nav = f"</h1>{html.links(pages)}</header>\n<p><b>{escape(version.owner)}</b></p>\n{drawn}"
     body = text.replace("</h1></header>\n", nav, 1).encode("utf-8", "replace")

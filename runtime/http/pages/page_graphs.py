@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from runtime.http.pages.page_html import TableCell, box, duration, number, paragraph, section, table
 from runtime.http.wire.loop_fairness import gently
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from runtime.graph.cutting import Step
@@ -23,8 +23,8 @@ _COLUMNS = (
 
 def graphs(runtime: Runtime, wanted: str) -> str:
     """A section with every graph; empty where there is none."""
-    owners = [owner for owner in runtime.versions() if wanted in owner.partition("@")[0]]
-    found = ((owner, runtime.graph(owner)) for owner in owners)
+    owners = [owner for owner in runtime.endpoints.versions() if wanted in owner.partition("@")[0]]
+    found = ((owner, runtime.graphs.facts(owner)) for owner in owners)
     some = islice((graph(owner, facts) for owner, facts in found if facts is not None), SHOWN)
     drawn = list(gently(some, 8))
     note = f"the first {SHOWN:,}; search for others" if len(drawn) == SHOWN else ""

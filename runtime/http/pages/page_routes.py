@@ -13,7 +13,7 @@ from runtime.http.wire.loop_fairness import gently
 from runtime.rollout import OVER
 from runtime.routing import Change, Route
 from runtime.routing.written import as_data
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 
 #: Most routes and changes of each that are shown.
 SHOWN, CHANGES = 50, 20
@@ -28,8 +28,8 @@ _Rollouts = Mapping[str, Mapping[str, Any]]
 
 def routes(runtime: Runtime, rollouts: _Rollouts, wanted: str, *, changes: bool = False) -> str:
     """A section with every route; empty where there is none. With buttons for who may change."""
-    names = [each.name for each in runtime.endpoints() if wanted in each.name]
-    found = (name for name in names if runtime.has_route(name))
+    names = [each.name for each in runtime.endpoints if wanted in each.name]
+    found = (name for name in names if runtime.routes.has_route(name))
     drawn = [
         _route(runtime, rollouts, name, changes=changes) for name in gently(islice(found, SHOWN))
     ]
@@ -37,7 +37,7 @@ def routes(runtime: Runtime, rollouts: _Rollouts, wanted: str, *, changes: bool 
 
 
 def _route(runtime: Runtime, rollouts: _Rollouts, name: str, *, changes: bool) -> str:
-    history, running = runtime.history(name), rollouts.get(name)
+    history, running = runtime.routes.history(name), rollouts.get(name)
     newest = history[: -CHANGES - 1 : -1]
     body = paragraph(_text(history[-1].route))
     if running is not None:

@@ -141,7 +141,7 @@ class Metrics:
         """The figures of this process, those of drift still as counts; from any thread."""
         with uncollected():
             service, stats = self._service, self._service.runtime.stats()
-            versions = service.runtime.versions()
+            versions = service.runtime.endpoints.versions()
             self.meters.forget(versions.keys())
             waiting = Family(
                 "pretzel_http_requests_waiting", "gauge", "Requests whose answers are awaited."

@@ -88,9 +88,9 @@ def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameter
         *_inline(stats),
         *(_pool(stats.batch) if stats.batch is not None else ()),
         *_groups(stats.groups),
-        *metrics_watch.families(service.runtime.versions().values()),
+        *metrics_watch.families(service.runtime.endpoints.versions().values()),
         *_answering(service.answering),
-        _shadows(service.runtime.shadow_stats()),
+        _shadows(service.runtime.routes.shadow_stats()),
     ]
 
 
@@ -110,7 +110,7 @@ def _versions(service: HandlerContext, versions: Iterable[VersionStats]) -> list
     tier = Family("pretzel_version_tier", "gauge", _TIER, over="min")
     left = _flag("pretzel_version_compile_seconds_left", help=_LEFT)
     reserved = _gauge("pretzel_reserved_executors", help="Executors of the version's own.")
-    every = service.runtime.versions()
+    every = service.runtime.endpoints.versions()
     for each in gently(versions):
         labels = (("model", each.name), ("version", each.version))
         served = every.get(f"{each.name}@{each.version}")

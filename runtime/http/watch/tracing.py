@@ -24,9 +24,9 @@ from oven import Plan
 from oven.explain import timing
 from oven.explain.steps import label
 from runtime.http.routes import Router
-from runtime.http.wire.interfaces import Answering
-from runtime.http.wire.messages import InferCall, Request, Response
+from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.settings import server_version
+from runtime.service.answerers import NOBODY, Answerer, Asked, InferCall
 from runtime.service.engines import shaped
 from runtime.service.entry import Outputs
 from runtime.service.version import ModelVersion
@@ -122,13 +122,13 @@ def _wall(moment: float) -> int:
 
 
 class TracedAnswering:
-    """Answering that records its start and end."""
+    """Answerer that records its start and end."""
 
-    def __init__(self, inner: Answering, tracing: Tracing) -> None:
+    def __init__(self, inner: Answerer, tracing: Tracing) -> None:
         self.inner, self._tracing = inner, tracing
         self._threads = ThreadPoolExecutor(1, "pretzel-traced")
 
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+    def quick(self, version: ModelVersion, batch: Batch, _asked: Asked = NOBODY) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once."""
         traced = self._tracing.current
         if traced is None:

@@ -1,7 +1,6 @@
 """Where other parts join the front end, each as what is expected of it.
 
 repository   models as a folder: what the repository routes ask                 Repository
-answering    what lies between a decoded request and the engines               Answering
 guards       look at every request first, and may answer it: tokens, limits    Guard
 observers    see every request with its answer: counters, logs                 Observer
 peers        the other processes that serve the same port                      Peers
@@ -11,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flour.data.batch import Batch
-from runtime.http.wire.messages import Answer, InferCall, Request, Response
+from runtime.http.wire.messages import Answer, Request, Response
 from runtime.http.wire.settings import ServerSettings
 from runtime.rollout import judged
-from runtime.service.entry import Outputs
-from runtime.service.runtime import Runtime
+from runtime.runtime import Runtime
 from runtime.service.version import ModelVersion
 
 
@@ -59,34 +56,6 @@ class Repository(Protocol):
 
     def unload(self, name: str) -> object:
         """Take a model out of service."""
-
-
-class Answering(Protocol):
-    """From a decoded call to its answers, on the event loop's thread: neither call may block."""
-
-    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
-        """The outputs of a row or a few rows, if they can be had at once; else None."""
-
-    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
-        """A future of the answers; cancelling it gives the call up."""
-
-
-class Direct:
-    """Calls go to the runtime as they are."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self.quick = runtime.quick
-
-    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
-        """The runtime's future."""
-        return self._runtime.submit(
-            call.version,
-            call.batch,
-            outputs=call.outputs,
-            timeout=call.timeout,
-            priority=call.priority,
-        )
 
 
 class Attributing(Protocol):
@@ -174,5 +143,5 @@ class Alone:
     async def judge(self, what: str, body: Mapping[str, Any]) -> Any:
         """Judge here: on a thread, as changes are written to a file first."""
         if what == "report":
-            return judged(self._runtime, what, body)
-        return await asyncio.to_thread(judged, self._runtime, what, body)
+            return judged(self._runtime.experiments, what, body)
+        return await asyncio.to_thread(judged, self._runtime.experiments, what, body)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from flour.data.batch import Batch
     from runtime.service.version import ModelVersion
 
 JSON = "application/json"
@@ -90,17 +88,6 @@ class Request:
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.path}, {len(self.body)} bytes)"
-
-
-@dataclass(frozen=True, slots=True)
-class InferCall:
-    """A call as it was decoded: which version, with which data and options."""
-
-    version: ModelVersion
-    batch: Batch
-    outputs: tuple[str, ...] | None = None
-    timeout: float | None = None
-    priority: int | None = None
 
 
 class Response:

@@ -88,7 +88,7 @@ def test_what_has_no_plan_says_what_to_use(tmp_path: Path) -> None:
         runtime.register("risk", table_model(0))
         runtime.register("spam", text_model(0))
         runtime.register("decide", graph(named=True, lazy=True))
-        plan = runtime.find("decide").plan
+        plan = runtime.endpoints.find("decide").plan
         assert plan is not None
         assert len(pretzel.pandas.predict(plan, FRAME)) == len(FRAME)
 

@@ -53,7 +53,7 @@ def told(
         unknown = itertools.repeat(None, 3)  # at first nobody says it in time
 
         def look() -> Compiling | None:
-            return next(unknown, Compiling.of(runtime.versions().values()))
+            return next(unknown, Compiling.of(runtime.endpoints.versions().values()))
 
         thread = compiling.follow(look, CommandOutput(as_json=as_json))
         if stream.isatty() and not as_json:

@@ -113,7 +113,7 @@ def test_only_what_the_module_has_is_found(
         with pytest.raises(FlourError, match=said) as refused:
             runtime.register("sizes", path)
         assert str(refused.value.where).startswith("graph.toml:5")
-        assert not runtime.endpoints()
+        assert not runtime.endpoints
 
 
 def test_modules_that_are_not_named_are_not_imported(tmp_path: Path, module: str) -> None:

@@ -20,10 +20,10 @@ import pytest
 import flour
 import oven
 from runtime import Runtime
+from runtime import runtime as service
 from runtime.cli import main
 from runtime.errors import NodeFailed, RuntimeClosed
 from runtime.http import Server, ServerSettings
-from runtime.service import runtime as service
 from scheduler import DeadlineExceeded, Overloaded, QueueRules, is_executor
 from tests.house import until
 from tests.runtime.conftest import Hold
@@ -52,7 +52,7 @@ def ask(runtime: Runtime, name: str, asked: Any, **options: Any) -> list[dict[st
 
 
 def under_way(runtime: Runtime, name: str) -> int:
-    plan: Any = runtime.find(name).plan
+    plan: Any = runtime.endpoints.find(name).plan
     return sum(map(len, plan._loop.requests.values()))
 
 
@@ -204,7 +204,7 @@ def test_a_reservation_is_for_the_plans_of_a_graph(hold: Hold) -> None:
     with serving(1) as runtime:
         runtime.register("live", graph(), reserve=1, background=False)
         slow(runtime, "live")
-        plan: Any = runtime.find("live").plan
+        plan: Any = runtime.endpoints.find("live").plan
         ran: list[bool] = []
         run = plan.step
 
@@ -268,7 +268,7 @@ def test_a_watch_sees_every_batch() -> None:
 
     with serving(1, live=load) as runtime:
         seen: Any = Seen()
-        runtime.find("live").watcher = seen
+        runtime.endpoints.find("live").watcher = seen
         runtime.predict("live", {"key": 1.0})
         runtime.submit("live", blocks(1)[0]).result(LIMIT)
         ask(runtime, "live", blocks(4))
@@ -287,7 +287,7 @@ def test_a_baked_program_that_waits_is_a_graph() -> None:
         runtime.register(
             "baked", oven.bake(flour.outputs(v=flour.fetch(asks, row["key"], gives=float)))
         )
-        assert runtime.find("baked").waits
+        assert runtime.endpoints.find("baked").waits
         answers = ask(runtime, "baked", blocks(20))
         assert answers[3]["v"].tolist() == [9.0, 12.0, 15.0]
 

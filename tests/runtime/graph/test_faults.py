@@ -113,7 +113,9 @@ def versions_changing(runtime: Runtime) -> Iterator[None]:
             if stop.wait(0.02):
                 return
             runtime.register("shift", shift_flow(SHIFTS[number % 2]), background=False)
-            for owner in [each for each in runtime.versions() if each.startswith("shift@")][:-1]:
+            for owner in [
+                each for each in runtime.endpoints.versions() if each.startswith("shift@")
+            ][:-1]:
                 with suppress(InService):
                     runtime.unregister("shift", owner.partition("@")[2])
                     taken_out.append(owner)
@@ -250,7 +252,7 @@ def test_a_fetch_that_never_comes_is_told_with_its_node() -> None:
             runtime.predict("never", {"key": 1.0}, timeout=0.05)
         future = runtime.submit("never", {"key": 1.0})
         assert future.cancel()
-        plan: Any = runtime.versions()["never@1"].plan
+        plan: Any = runtime.endpoints.versions()["never@1"].plan
         until(lambda: not any(plan._loop.requests.values()))
 
 
@@ -328,7 +330,7 @@ def test_a_row_that_a_slow_step_refuses_is_the_only_one_that_fails() -> None:
 
     with Runtime(executors=2) as runtime:
         runtime.register("strict", flour.outputs(y=known * 2), background=False)
-        plan: Any = runtime.versions()["strict@1"].plan
+        plan: Any = runtime.endpoints.versions()["strict@1"].plan
         for step in plan.graph.steps:
             step.alone = step.each = 1.0
         answers = asyncio.run(run(runtime))
@@ -349,7 +351,7 @@ def test_a_slow_step_is_done_here_where_executors_have_no_room(
     with Runtime(executors=1) as runtime:
         runtime.register("shift", shift_flow(1.0), background=False)
         runtime.register("full", graph(store), background=False)
-        plan: Any = runtime.versions()["full@1"].plan
+        plan: Any = runtime.endpoints.versions()["full@1"].plan
 
         def full(_: object, **_key: object) -> Any:
             raise Overloaded("the queue is full")

@@ -39,7 +39,7 @@ def runtime() -> Iterator[Runtime]:
 def register(runtime: Runtime, name: str, graph: flour.Flow) -> Any:
     """Register a graph, and wait for its code; its plan."""
     runtime.register(name, graph, background=False)
-    plan: Any = runtime.versions()[f"{name}@1"].plan
+    plan: Any = runtime.endpoints.versions()[f"{name}@1"].plan
     return plan
 
 
@@ -258,12 +258,12 @@ def test_a_graph_that_cannot_follow_goes_on(runtime: Runtime) -> None:
     runtime.register("text0", forest(0), background=False)
     until(lambda: facts_of(runtime, "uses@1").problem)
     assert "reads 2 columns" in facts_of(runtime, "uses@1").problem
-    assert runtime.graph("text0@1") is None
+    assert runtime.graphs.facts("text0@1") is None
     same(runtime.predict("uses", ROWS)["x"], before)
 
 
 def facts_of(runtime: Runtime, owner: str) -> GraphFacts:
-    facts = runtime.graph(owner)
+    facts = runtime.graphs.facts(owner)
     assert facts is not None
     return facts
 

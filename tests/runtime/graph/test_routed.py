@@ -45,7 +45,7 @@ def alone(runtime: Runtime, seed: int) -> Any:
 
 
 def steps(runtime: Runtime, name: str) -> Any:
-    plan: Any = runtime.versions()[f"{name}@1"].plan
+    plan: Any = runtime.endpoints.versions()[f"{name}@1"].plan
     return plan.graph.steps
 
 
@@ -125,7 +125,7 @@ def test_a_graph_of_several_steps_answers_arrow_like_a_plan(runtime: Runtime) ->
     graph = flour.switch(row()["city"], {"Oslo": scored("text0")}, otherwise=scored("text1"))
     waits = flour.fetch(soon, row()["age"], gives=flour.Vector(2))
     runtime.register("arrow", flour.outputs(score=graph, pair=waits), background=False)
-    plan: Any = runtime.versions()["arrow@1"].plan
+    plan: Any = runtime.endpoints.versions()["arrow@1"].plan
     expected = plan.run(ROWS)
     table = pa.Table.from_pandas(FRAME)
     for data in (table, table.to_batches()[0], table.to_reader(max_chunksize=10)):

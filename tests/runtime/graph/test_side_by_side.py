@@ -41,7 +41,7 @@ def runtime() -> Iterator[Runtime]:
 
 
 def plan_of(runtime: Runtime, name: str) -> GraphPlan:
-    plan: Any = runtime.versions()[f"{name}@1"].plan
+    plan: Any = runtime.endpoints.versions()[f"{name}@1"].plan
     assert isinstance(plan, GraphPlan)
     return plan
 

@@ -33,9 +33,11 @@ def test_probabilities_are_picked_by_the_label_of_their_class() -> None:
         with pytest.raises(TypeMismatch, match="no output 'yess'") as refused:
             runtime.register("typo", flour.outputs(x=risk["probabilities"]["yess"]))
         assert "no, yes" in str(refused.value)
-        assert runtime.graph("graph") is not None
-        assert runtime.graph("graph") == runtime.graph("graph@1") or runtime.graph("graph@1")
-        assert runtime.graph("risk") is runtime.graph("nothing") is None
+        assert runtime.graphs.facts("graph") is not None
+        assert runtime.graphs.facts("graph") == runtime.graphs.facts(
+            "graph@1"
+        ) or runtime.graphs.facts("graph@1")
+        assert runtime.graphs.facts("risk") is runtime.graphs.facts("nothing") is None
 
 
 async def two(_a: Any, _b: Any) -> float:
@@ -110,4 +112,4 @@ def test_a_loop_goes_on_with_a_value_of_one_kind() -> None:
             with pytest.raises(TypeMismatch, match="a loop changes the type") as refused:
                 runtime.register(name, flour.outputs(x=loop))
             assert "test_words.py" in str(refused.value)
-            assert runtime.graph(name) is None
+            assert runtime.graphs.facts(name) is None

@@ -107,7 +107,7 @@ def serving(executors: int, **functions: Any) -> Iterator[Runtime]:
 
 def slow(runtime: Runtime, name: str) -> None:
     """Let the plans of a graph be handed to executors."""
-    plan: Any = runtime.find(name).plan
+    plan: Any = runtime.endpoints.find(name).plan
     for step in plan.graph.steps:
         step.alone = step.each = 1.0
 

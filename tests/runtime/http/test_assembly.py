@@ -15,10 +15,10 @@ from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.answer.result_cache import Cached
-from runtime.http.wire.interfaces import Direct
-from runtime.http.wire.messages import InferCall
+from runtime.service.answerers import InferCall
 from runtime.service.version import ModelVersion
 from tests.house import until
+from tests.runtime.http.answering import Passing
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift
 
@@ -50,7 +50,7 @@ def test_answers_that_are_kept() -> None:
         assert [each.name for each in cached.stats()] == ["n"]
 
 
-class Slow(Direct):
+class Slow(Passing):
     """Answers when it is let."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -88,7 +88,7 @@ def test_a_crowd_is_counted_in_and_out() -> None:
         for thread in threads:
             thread.join(60)
         assert statuses == [200, 200]
-        server.service.answering = Direct(runtime)
+        server.service.answering = runtime.direct
         assert server.service.waiting == 0
         with client.raw() as connection:  # one that hangs up is counted out, too
             server.service.answering = gone = Slow(runtime)
@@ -104,8 +104,8 @@ def test_a_crowd_is_counted_in_and_out() -> None:
 def test_what_a_call_should_take() -> None:
     with Runtime(executors=1) as runtime:
         runtime.register("m", shift(1.0))
-        served = runtime.find("m")
-        few, many = runtime.expected(served, 1), runtime.expected(served, 1_000_000)
+        served = runtime.endpoints.find("m")
+        few, many = runtime.direct.expected(served, 1), runtime.direct.expected(served, 1_000_000)
         assert few is not None
         assert many is not None
         assert 0 < few < many

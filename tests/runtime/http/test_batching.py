@@ -15,10 +15,10 @@ import flour
 from flour.core.errors import InputError
 from runtime import Runtime
 from runtime.http.answer.batching import Batched, BatchSettings
-from runtime.http.wire.interfaces import Direct
-from runtime.http.wire.messages import InferCall
+from runtime.service.answerers import InferCall
 from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
+from tests.runtime.http.answering import Passing
 from tests.runtime.plans import record_flow, shift, text_flow
 
 SLOW = BatchSettings(wait=0.02, rows=64)
@@ -29,7 +29,7 @@ def call(version: ModelVersion, data: object, **options: Any) -> InferCall:
     return InferCall(version, version.reader.read(data), **options)
 
 
-class Counting(Direct):
+class Counting(Passing):
     """Answers, and notes the blocks it was asked for."""
 
     def __init__(self, runtime: Runtime, fail_above: int = 1 << 30) -> None:
@@ -62,7 +62,7 @@ def test_each_request_gets_its_own_rows(sizes: list[int], seed: int) -> None:
     blocks = [rng.normal(size=(size, 4)) for size in sizes]
     with runtime_with(shift(1.0, 4)) as runtime:
         inner = Counting(runtime)
-        served = runtime.find("m")
+        served = runtime.endpoints.find("m")
         batched = Batched(inner, SLOW)
         found = asyncio.run(gathered(batched, [call(served, block) for block in blocks]))
         expected = [runtime.predict("m", block) for block in blocks]
@@ -79,7 +79,7 @@ def test_each_request_gets_its_own_rows(sizes: list[int], seed: int) -> None:
 def test_columns_and_documents_go_together(kind: str) -> None:
     flow: Any = record_flow() if kind == "record" else text_flow(0)
     with runtime_with(flow) as runtime:
-        served = runtime.find("m")
+        served = runtime.endpoints.find("m")
         blocks: list[Any] = [["one word"], ["two words", "and more"]]
         if kind == "record":
             names = next(iter(served.inputs.values())).names  # type: ignore[union-attr]
@@ -102,7 +102,7 @@ def test_columns_and_documents_go_together(kind: str) -> None:
 def test_a_bad_request_fails_alone() -> None:
     """A block with a row that is refused is answered request by request."""
     with runtime_with(shift(1.0, 4)) as runtime:
-        served, good = runtime.find("m"), np.ones((1, 4))
+        served, good = runtime.endpoints.find("m"), np.ones((1, 4))
         inner = Counting(runtime, fail_above=2)
         batched = Batched(inner, SLOW)
         asks = [
@@ -120,8 +120,8 @@ def test_a_bad_request_fails_alone() -> None:
 
 def test_a_full_block_does_not_wait() -> None:
     with runtime_with(shift(1.0, 4)) as runtime:
-        served = runtime.find("m")
-        batched = Batched(Direct(runtime), BatchSettings(wait=60.0, rows=8))
+        served = runtime.endpoints.find("m")
+        batched = Batched(runtime.direct, BatchSettings(wait=60.0, rows=8))
         asks = [call(served, np.ones((2, 4))) for _ in range(8)]
         found = asyncio.run(asyncio.wait_for(gathered(batched, asks), 30))
         assert not [each for each in found if isinstance(each, Exception)]
@@ -130,8 +130,8 @@ def test_a_full_block_does_not_wait() -> None:
 
 def test_deadlines_count_from_the_request() -> None:
     with runtime_with(shift(1.0, 4)) as runtime:
-        served, row = runtime.find("m"), np.ones((1, 4))
-        batched = Batched(Direct(runtime), BatchSettings(wait=0.05))
+        served, row = runtime.endpoints.find("m"), np.ones((1, 4))
+        batched = Batched(runtime.direct, BatchSettings(wait=0.05))
         asks = [
             call(served, row, timeout=0.001),
             call(served, row),
@@ -150,15 +150,15 @@ def test_who_gives_up_is_left_out() -> None:
         assert [len(ask.batch.data) for ask in inner.asked] == [1]
 
     with runtime_with(shift(1.0, 4)) as runtime:
-        served, inner = runtime.find("m"), Counting(runtime)
+        served, inner = runtime.endpoints.find("m"), Counting(runtime)
         asyncio.run(run(Batched(inner, SLOW), inner))
 
 
 def test_the_objective_shortens_the_wait() -> None:
     """A block that has taken as long as the answer may take goes at once."""
     with runtime_with(shift(1.0, 4)) as runtime:
-        served = runtime.find("m")
-        batched = Batched(Direct(runtime), BatchSettings(wait=60.0, objective=0.5))
+        served = runtime.endpoints.find("m")
+        batched = Batched(runtime.direct, BatchSettings(wait=60.0, objective=0.5))
         batched._learn(served.owner, 1.0)
         ask = call(served, np.ones((1, 4)))
         (found,) = asyncio.run(asyncio.wait_for(gathered(batched, [ask]), 30))
@@ -172,15 +172,15 @@ def test_off_by_default_and_on_by_note() -> None:
         inner = Counting(runtime)
         batched = Batched(inner)
         row = np.ones((1, 4))
-        asks = [call(runtime.find(name), row) for name in ("off", "off", "on", "on")]
+        asks = [call(runtime.endpoints.find(name), row) for name in ("off", "off", "on", "on")]
         asyncio.run(gathered(batched, asks))
         assert [len(ask.batch.data) for ask in inner.asked] == [1, 1, 2]
 
 
 def test_what_is_instant_waits_for_nobody() -> None:
     with runtime_with(shift(1.0, 4)) as runtime:
-        served = runtime.find("m")
-        batched = Batched(Direct(runtime), BatchSettings(wait=60.0), cost=lambda _s, _r: 1e-6)
+        served = runtime.endpoints.find("m")
+        batched = Batched(runtime.direct, BatchSettings(wait=60.0), cost=lambda _s, _r: 1e-6)
         ask = call(served, np.ones((1, 4)))
         assert len(asyncio.run(asyncio.wait_for(gathered(batched, [ask]), 30))) == 1
         assert batched.stats().blocks == 0
@@ -189,7 +189,7 @@ def test_what_is_instant_waits_for_nobody() -> None:
 def test_programs_that_look_across_rows_go_alone() -> None:
     """Their answers would depend on who else asks."""
     with runtime_with(shift(1.0, 4)) as runtime:
-        served = runtime.find("m")
+        served = runtime.endpoints.find("m")
         served.mixes_rows = True
         inner = Counting(runtime)
         asks = [call(served, np.ones((1, 4))) for _ in range(3)]
@@ -199,7 +199,7 @@ def test_programs_that_look_across_rows_go_alone() -> None:
 
 def test_requests_of_different_forms_do_not_mix() -> None:
     with runtime_with(flour.vector("x", 4).subtract([1.0])) as runtime:
-        served, inner = runtime.find("m"), Counting(runtime)
+        served, inner = runtime.endpoints.find("m"), Counting(runtime)
         batched = Batched(inner, SLOW)
         blocks = [np.ones((1, 4)), np.ones((1, 4), np.float32), [[1.0, 2.0, 3.0, None]]]
         found = asyncio.run(gathered(batched, [call(served, block) for block in blocks]))

@@ -292,7 +292,7 @@ def test_what_fits_goes_to_the_entry(
     house: House, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Raw rows, columns and a text are answered without a queue, by plans with labels, too."""
-    entry = house.runtime.find("iris").entry
+    entry = house.runtime.endpoints.find("iris").entry
     assert entry.inline_rows > 100, "labels are no reason to go another way"
     monkeypatch.delattr(type(house.server.service.answering), "answer")
     rows = house.rows[:count]

@@ -21,11 +21,12 @@ from runtime.http import Server, ServerSettings
 from runtime.http.routes import HandlerContext, Route
 from runtime.http.wire import connection as module
 from runtime.http.wire.body_reading import READ_BYTES
-from runtime.http.wire.interfaces import Direct
-from runtime.http.wire.messages import InferCall, Request, Response
+from runtime.http.wire.messages import Request, Response
 from runtime.http.wire.problems import refusal
+from runtime.service.answerers import InferCall
 from runtime.service.version import ModelVersion
 from tests.house import until
+from tests.runtime.http.answering import Passing
 from tests.runtime.http.client import Client, replies
 from tests.runtime.http.conftest import House
 from tests.runtime.plans import shift
@@ -265,7 +266,7 @@ def test_a_client_that_goes_away_leaves_nothing(house: House) -> None:
 # --- servers of their own ------------------------------------------------------------------------
 
 
-class Slow(Direct):
+class Slow(Passing):
     """Answers when it is told to."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -519,12 +520,11 @@ def test_routes_can_be_added(runtime: Runtime) -> None:
 def test_what_went_wrong_in_here_is_not_told(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Broken(Direct):
-        def quick(self, version: ModelVersion, batch: Batch) -> None:
-            raise ZeroDivisionError("secret")
+    def quick(*_: object) -> None:
+        raise ZeroDivisionError("secret")
 
-    broken = Broken(runtime)
-    broken.__dict__.pop("quick")
+    broken = Passing(runtime)
+    broken.quick = quick
     with (
         caplog.at_level(logging.ERROR, "pretzel.http"),
         Server(runtime, ServerSettings(port=0, max_unread=0.0), answering=broken) as server,

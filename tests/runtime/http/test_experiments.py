@@ -166,7 +166,7 @@ def test_a_shadow_changes_no_byte(client: Client, runtime: Runtime) -> None:
         return [(each.status, each.body) for each in replies]
 
     before, seen = answers(), Seen()
-    runtime.observe("m", seen)
+    runtime.experiments.observe("m", seen)
     runtime.route("m", "m@1", shadow="m@2")
     assert answers() == before
     until(lambda: len(seen.pairs) == 8)  # the row without a number is refused
@@ -214,4 +214,4 @@ def test_rights(tmp_path: Path, runtime: Runtime) -> None:
         assert statuses("rules") == (403, 200, 200)
         assert statuses("all") == (200, 200, 200)
         assert statuses("") == (200, 200, 403)
-        assert [each.who for each in runtime.history("m")] == ["rules", "all"]
+        assert [each.who for each in runtime.routes.history("m")] == ["rules", "all"]

@@ -78,7 +78,7 @@ def test_plans_go_without_the_collector() -> None:
             runtime.register("m", plan)
             runtime.predict("m", [0.0] * WIDTH)
             runtime.predict("m", [[0.0] * WIDTH] * 3)
-            known, served = weakref.ref(plan), weakref.ref(runtime.find("m"))
+            known, served = weakref.ref(plan), weakref.ref(runtime.endpoints.find("m"))
             del plan
             runtime.unregister("m")
             assert (known(), served()) == (None, None)

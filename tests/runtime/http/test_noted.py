@@ -13,6 +13,7 @@ import flour
 import oven
 from runtime import Runtime
 from runtime.http.answer.noted import Noted
+from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.watch import training_of
 from runtime.watch.watching import watches_of
 from tests.house import until
@@ -34,7 +35,7 @@ def noted(runtime: Runtime, tmp_path: Path) -> Iterator[Noted]:
     made = Noted(runtime, str(tmp_path))
     yield made
     made.close()
-    assert not [each for each in runtime.versions().values() if each.watcher is not None]
+    assert not [each for each in runtime.endpoints.versions().values() if each.watcher is not None]
 
 
 @pytest.mark.usefixtures("noted")
@@ -42,7 +43,7 @@ def test_a_version_is_watched_while_it_is_in_service(runtime: Runtime) -> None:
     training = training_of(oven.bake(PROGRAM), ROWS)
     wanted = {"segments": ["age // 10"], "outliers": [], "drift": True}
     runtime.register("m", PROGRAM, notes={"watch": wanted, "training": training})
-    first = runtime.find("m@1")
+    first = runtime.endpoints.find("m@1")
     until(lambda: watches_of(first))
     (watch,) = watches_of(first)
     runtime.predict("m", ROWS, engine="inline")
@@ -50,7 +51,7 @@ def test_a_version_is_watched_while_it_is_in_service(runtime: Runtime) -> None:
     assert sum(cell.rows for cell in watch.cells()) == 100
     assert {each.column for each in watch.drift()} == {"age", "ssn"}
     runtime.register("m", flour.outputs(score=ROW["age"] * 0.25))
-    until(lambda: not watches_of(first) and not watches_of(runtime.find("m")))
+    until(lambda: not watches_of(first) and not watches_of(runtime.endpoints.find("m")))
     runtime.switch("m", "1")
     until(lambda: watches_of(first))
     runtime.unregister("m")
@@ -60,12 +61,12 @@ def test_a_version_is_watched_while_it_is_in_service(runtime: Runtime) -> None:
 @pytest.mark.usefixtures("noted")
 def test_answers_are_kept_as_long_as_notes_say_so(runtime: Runtime, tmp_path: Path) -> None:
     runtime.register("m", PROGRAM, notes={"keep": {"subject": "ssn"}})
-    until(lambda: runtime.keeper("m") is not None)
+    until(lambda: runtime.routes.keeper("m") is not None)
     answer: Any = runtime.predict("m", ONE)
     assert runtime.why(answer.id).agrees()
     assert (tmp_path / "m-0" / "plans").is_dir()
     runtime.register("m", PROGRAM, "1", replace=True)
-    until(lambda: runtime.keeper("m") is None)
+    until(lambda: runtime.routes.keeper("m") is None)
     assert not hasattr(runtime.predict("m", ONE), "id")
 
 
@@ -100,11 +101,11 @@ def test_nothing_is_looked_at_while_nothing_changes(
     noted.close()
     seen: list[str] = []
 
-    def endpoints() -> tuple[()]:
+    def endpoints(_: Endpoints) -> Iterator[Endpoint]:
         seen.append("looked")
-        return ()
+        return iter(())
 
-    monkeypatch.setattr(runtime, "endpoints", endpoints)
+    monkeypatch.setattr(Endpoints, "__iter__", endpoints)
     noted.look()
     assert not seen
     runtime.register("n", PROGRAM)

@@ -18,9 +18,10 @@ from bench import overload
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.routes import HandlerContext, Route
-from runtime.http.wire.interfaces import Direct
 from runtime.http.wire.lag import EVERY, Lag
-from runtime.http.wire.messages import Answer, InferCall, Request, Response
+from runtime.http.wire.messages import Answer, Request, Response
+from runtime.service.answerers import InferCall
+from runtime.service.direct import Direct
 from tests.runtime.http.client import Client, Reply, replies
 from tests.runtime.http.conftest import WIDTH, filled, tensor
 

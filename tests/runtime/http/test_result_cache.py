@@ -12,9 +12,9 @@ from flour.core.errors import InputError
 from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http.answer.result_cache import Cached
-from runtime.http.wire.interfaces import Direct
-from runtime.http.wire.messages import InferCall
+from runtime.service.answerers import InferCall
 from runtime.service.version import ModelVersion
+from tests.runtime.http.answering import Passing
 from tests.runtime.plans import shift, text_flow
 
 ROW = [1.0, 2.0, 3.0, 4.0]
@@ -30,7 +30,7 @@ def quick(cached: Cached, version: ModelVersion, data: object) -> Any:
     return cached.quick(version, version.reader.read(data))
 
 
-class Counting(Direct):
+class Counting(Passing):
     """Answers, and counts how often."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -55,7 +55,7 @@ def test_the_same_request_is_answered_once() -> None:
         runtime.register("t", text_flow(0))
         inner = Counting(runtime)
         cached = Cached(inner, 1 << 20)
-        served, text = runtime.find("m"), runtime.find("t")
+        served, text = runtime.endpoints.find("m"), runtime.endpoints.find("t")
         for data in (ROW, np.array([ROW] * 3)):
             first = quick(cached, served, data)
             second = quick(cached, served, data)
@@ -77,13 +77,13 @@ def test_the_same_request_is_answered_once() -> None:
 
 def test_a_new_version_answers_for_itself() -> None:
     with Runtime(executors=1) as runtime:
-        cached = Cached(Direct(runtime), 1 << 20)
+        cached = Cached(runtime.direct, 1 << 20)
         runtime.register("m", shift(1.0, 4), version=1)
-        old = quick(cached, runtime.find("m"), ROW)
+        old = quick(cached, runtime.endpoints.find("m"), ROW)
         runtime.register("m", shift(2.0, 4), version=2)
-        new = quick(cached, runtime.find("m"), ROW)
+        new = quick(cached, runtime.endpoints.find("m"), ROW)
         runtime.register("m", shift(3.0, 4), version=2, replace=True)
-        newest = quick(cached, runtime.find("m"), ROW)
+        newest = quick(cached, runtime.endpoints.find("m"), ROW)
         assert old is not None
         assert new is not None
         assert newest is not None
@@ -96,7 +96,7 @@ def test_outputs_dtypes_and_nan_make_a_difference() -> None:
         runtime.register("m", shift(1.0, 4))
         inner = Counting(runtime)
         cached = Cached(inner, 1 << 20)
-        served = runtime.find("m")
+        served = runtime.endpoints.find("m")
         data = np.array([ROW])
         asks = [
             call(served, data),
@@ -114,8 +114,8 @@ def test_outputs_dtypes_and_nan_make_a_difference() -> None:
 def test_it_stays_within_its_bytes_and_forgets_the_oldest() -> None:
     with Runtime(executors=1) as runtime:
         runtime.register("m", shift(1.0, 4))
-        cached = Cached(Direct(runtime), 20_000)
-        served = runtime.find("m")
+        cached = Cached(runtime.direct, 20_000)
+        served = runtime.endpoints.find("m")
         for n in range(500):
             quick(cached, served, [float(n), *ROW[1:]])
         (stats,) = cached.stats()
@@ -134,7 +134,7 @@ def test_errors_are_not_kept() -> None:
         runtime.register("m", shift(1.0, 4))
         inner = Counting(runtime)
         cached = Cached(inner, 1 << 20)
-        ask = call(runtime.find("m"), np.ones((1, 7)))
+        ask = call(runtime.endpoints.find("m"), np.ones((1, 7)))
         for _ in range(2):
             with pytest.raises(InputError):
                 cached.answer(ask).result(30)
@@ -148,7 +148,7 @@ def test_it_is_off_unless_asked_for() -> None:
         inner = Counting(runtime)
         cached = Cached(inner)
         for name in ("off", "off", "on", "on"):
-            quick(cached, runtime.find(name), ROW)
+            quick(cached, runtime.endpoints.find(name), ROW)
         assert inner.count == 3
         assert [each.name for each in cached.stats()] == ["on"]
 
@@ -156,8 +156,8 @@ def test_it_is_off_unless_asked_for() -> None:
 def test_kept_answers_cannot_be_changed() -> None:
     with Runtime(executors=1) as runtime:
         runtime.register("m", shift(1.0, 4))
-        cached = Cached(Direct(runtime), 1 << 20)
-        made = cached.answer(call(runtime.find("m"), np.array([ROW]))).result(30)
+        cached = Cached(runtime.direct, 1 << 20)
+        made = cached.answer(call(runtime.endpoints.find("m"), np.array([ROW]))).result(30)
         for value in made.values():
             with pytest.raises(ValueError, match="read-only"):
                 value[:] = 0.0

@@ -66,7 +66,7 @@ def test_it_is_begun_counted_and_ended(served: tuple[Runtime, Client]) -> None:
     )
     ended = client.post("/v2/models/m/rollout/state", {"action": "abort", "why": "enough"})
     assert (ended.json["state"], ended.json["weight"]) == ("aborted", 0.0)
-    assert runtime.find("m").owner == "m@1"
+    assert runtime.endpoints.find("m").owner == "m@1"
     assert [each["event"] for each in ended.json["events"]] == [
         "started",
         "paused",
@@ -120,7 +120,7 @@ def test_changing_needs_the_right(tmp_path: Path) -> None:
             assert client.post("/v2/models/m/rollout/state", {"action": "abort"}, bob).status == 403
             report = {"request": "r", "values": {"c": 1.0}}
             assert client.post("/v2/models/m/report", report, bob).status == 200
-            assert runtime.history("m")[-1].who == "alice"
+            assert runtime.routes.history("m")[-1].who == "alice"
 
 
 def test_buttons_are_for_who_may_change(tmp_path: Path) -> None:
@@ -139,16 +139,16 @@ def test_buttons_are_for_who_may_change(tmp_path: Path) -> None:
             assert client.ask("POST", action, headers=bob).status == 403
             other = {**alice, "Sec-Fetch-Site": "cross-site"}
             assert client.ask("POST", action, headers=other).status == 403
-            assert runtime.find("m").owner == "m@1"
+            assert runtime.endpoints.find("m").owner == "m@1"
             html = {**alice, "Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
             reply = client.ask("POST", action, headers=html)
             assert (reply.status, reply.headers["location"]) == (303, "/")
-            assert runtime.find("m").owner == "m@2"
+            assert runtime.endpoints.find("m").owner == "m@2"
             page = client.ask("GET", "/", headers=alice).body.decode()
             (action,) = re.findall(r'action="([^"]+)"', page)
             assert action.endswith("/rollback")
             assert client.ask("POST", action, headers=html).status == 303
-            assert runtime.find("m").owner == "m@1"
+            assert runtime.endpoints.find("m").owner == "m@1"
             runtime.route("m", "m@1")
             runtime.rollout("m", "m@2", header="x-user")
             for wanted in ("pause", "resume", "abort"):

@@ -54,8 +54,8 @@ def ask() -> Iterator[Ask]:
         runtime.register("some", people(), notes={"default_outputs": ("paid", "where")})
         left, right = source("left", Scalar()), source("right", Scalar())
         runtime.register("sum", flour.outputs(sum=left.as_vector().plus(right.as_vector())))
-        for endpoint in runtime.endpoints():
-            plan = runtime.find(endpoint.name).plan
+        for endpoint in runtime.endpoints:
+            plan = runtime.endpoints.find(endpoint.name).plan
             assert plan is not None
             plan.wait()
         app = Service(runtime, ServerSettings())

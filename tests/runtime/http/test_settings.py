@@ -29,10 +29,12 @@ from runtime.http.assembly import check
 from runtime.http.routes import Route
 from runtime.http.server import ServerError, listen
 from runtime.http.watch.metrics_energy import Packages
-from runtime.http.wire.interfaces import Direct, ModelState
-from runtime.http.wire.messages import InferCall, Request, Response
+from runtime.http.wire.interfaces import ModelState
+from runtime.http.wire.messages import Request, Response
+from runtime.service.answerers import InferCall
 from runtime.service.version import ModelVersion
 from tests.house import until
+from tests.runtime.http.answering import Passing
 from tests.runtime.http.client import Client, Reply
 from tests.runtime.plans import shift, shift_flow
 
@@ -42,7 +44,7 @@ BODY = json.dumps(ROW).encode()
 POST = b"POST /predict/m HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
 
 
-class Recorded(Direct):
+class Recorded(Passing):
     """Answers as the runtime does, or never, and notes the rows of each call."""
 
     def __init__(self, runtime: Runtime, *, ever: bool = True) -> None:

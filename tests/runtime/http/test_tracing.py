@@ -115,7 +115,7 @@ def test_stages_are_spans_and_answers_stay_the_same(spans: InMemorySpanExporter)
                 assert one.status == 200
             if not stages:
                 spans.clear()
-        count = len(runtime.find("iris").plan.stages)  # type: ignore[union-attr]  # it is there
+        count = len(runtime.endpoints.find("iris").plan.stages)  # type: ignore[union-attr]  # it is there
     assert answers[0] == answers[1]
     found = named(spans)
     plan = found["plan iris@1"]

@@ -134,7 +134,7 @@ def test_a_planted_value_is_found_nowhere(
     ring, failed, answered = Ring(), 0, 0
     runtime.keep("m", tmp_path / "answers", private="hash")
     runtime.route("m", "m@1", shadow="m@2")
-    runtime.observe("m", ring)
+    runtime.experiments.observe("m", ring)
     rows = [{"ssn": secret(0), "phone": 8.25, "amount": 1.0, "city": "Rome"}]
     watch = runtime.watch("m", reference=rows * 20, segments=("city",), outliers=("range",))
     log = str(tmp_path / "access.log")
@@ -154,7 +154,7 @@ def test_a_planted_value_is_found_nowhere(
             seen += [reply.body.decode() + str(reply.headers) for reply in replies]
         watch.fold()
         seen += [client.get("/metrics").body.decode(), client.get("/").body.decode()]
-    keeper = runtime.keeper("m")
+    keeper = runtime.routes.keeper("m")
     assert isinstance(keeper, AnswerKeeper)
     keeper.flush()
     assert len(keeper) > 20
@@ -236,7 +236,7 @@ def test_private_columns_have_to_be_columns() -> None:
         with suppress(FlourError):
             runtime.unregister("m")
         runtime.register("m", program(), notes={"private": ()})
-        assert "m" in runtime.table
+        assert "m" in runtime.endpoints.routes
 
 
 @pytest.mark.parametrize("name", ["privat", "Private", "private_columns"])
@@ -301,8 +301,8 @@ def test_what_is_private_in_a_model_is_so_in_its_graphs(graph: Any, hidden: set[
         notes = {"private": ("ssn",)}
         runtime.register("f", flour.outputs(score=row["amount"] + row["ssn"]), notes=notes)
         runtime.register("g", graph(flour.model("f")))
-        assert runtime.find("g").private == hidden
-        (inputs,) = runtime.find("g").inputs.values()
+        assert runtime.endpoints.find("g").private == hidden
+        (inputs,) = runtime.endpoints.find("g").inputs.values()
         assert isinstance(inputs, Record)
         with pytest.raises(FlourError) as refused:
             runtime.predict("g", dict.fromkeys(inputs.names, SECRET))
@@ -315,8 +315,8 @@ def test_a_graph_hides_what_a_model_hides_from_now_on() -> None:
     with Runtime(executors=1) as runtime:
         runtime.register("f", program)
         runtime.register("g", flour.model("f")(row), notes={"private": ("amount",)})
-        assert runtime.find("g").private == {"amount"}
+        assert runtime.endpoints.find("g").private == {"amount"}
         runtime.register("f", program, notes={"private": ("ssn",)})  # the same program
-        until(lambda: runtime.find("g").private == {"amount", "ssn"})
+        until(lambda: runtime.endpoints.find("g").private == {"amount", "ssn"})
         runtime.switch("f", "1")
-        until(lambda: runtime.find("g").private == {"amount"})
+        until(lambda: runtime.endpoints.find("g").private == {"amount"})

@@ -26,6 +26,7 @@ from runtime import Runtime
 from runtime.errors import BadCall, NodeFailed, UnknownEndpoint
 from runtime.http import Server, ServerSettings
 from runtime.http.wire.problems import HttpError, text
+from runtime.service.direct import Direct
 from runtime.service.private import redacted
 from tests.house import until
 from tests.runtime.http.client import Client
@@ -210,7 +211,7 @@ def refused(runtime: Runtime, name: str) -> str:
 def test_a_later_version_hides_for_the_former_one(runtime: Runtime) -> None:
     runtime.register("m", program())
     assert "q7" in refused(runtime, "m")
-    before = runtime.find("m")
+    before = runtime.endpoints.find("m")
     runtime.register("m", program(3.0), notes={"private": ("phone",)}, activate=False)
     assert before.private == {"phone"}
     assert "q7" not in refused(runtime, "m") + refused(runtime, "m@1") + refused(runtime, "m@2")
@@ -218,24 +219,24 @@ def test_a_later_version_hides_for_the_former_one(runtime: Runtime) -> None:
     assert "q7" not in refused(runtime, "m") + refused(runtime, "m@1")
     runtime.switch("m", "1")
     runtime.unregister("m", "2")
-    assert runtime.find("m").private == set()
+    assert runtime.endpoints.find("m").private == set()
     assert "q7" in refused(runtime, "m")
-    assert runtime.table["m"] is before  # machine code finds it again
+    assert runtime.endpoints.routes["m"] is before  # machine code finds it again
 
 
 def test_a_version_with_other_columns_hides_those_that_it_has(runtime: Runtime) -> None:
     runtime.register("m", program(), notes={"private": ("ssn", "phone")})
     other = flour.record(phone=float, age=float)
     runtime.register("m", flour.outputs(score=other["age"] + other["phone"]))
-    assert runtime.find("m").private == {"phone"}
+    assert runtime.endpoints.find("m").private == {"phone"}
     runtime.unregister("m", "1")
-    assert runtime.find("m").private == set()
+    assert runtime.endpoints.find("m").private == set()
 
 
 def test_a_version_that_is_replaced_hides_what_it_says_now(runtime: Runtime) -> None:
     runtime.register("m", program(), "1", notes={"private": ("ssn",)})
     runtime.register("m", program(3.0), "1", replace=True, notes={"private": ("phone",)})
-    assert runtime.find("m").private == {"phone"}
+    assert runtime.endpoints.find("m").private == {"phone"}
 
 
 def test_pairs_hide_what_became_private_after_they_were_asked_for(runtime: Runtime) -> None:
@@ -248,7 +249,7 @@ def test_pairs_hide_what_became_private_after_they_were_asked_for(runtime: Runti
     runtime.register("m", program())
     runtime.register("m", program(3.0), activate=False)
     runtime.route("m", "m@1", shadow="m@2")
-    runtime.observe("m", Ring())
+    runtime.experiments.observe("m", Ring())
     row = {"ssn": "q7", "phone": 1.0, "amount": 1.0}
     runtime.predict("m", row)
     until(lambda: len(pairs) == 1)
@@ -273,7 +274,7 @@ def test_the_first_difference_of_a_private_endpoint_has_no_values(runtime: Runti
         notes = {"private": ("phone",)}
         runtime.register("m", flow, notes=notes, activate=fill < 7655)
     runtime.route("m", "m@1", shadow="m@2")
-    comparison = runtime.compare("m")
+    comparison = runtime.experiments.compare("m")
     runtime.predict("m", {"phone": float("nan"), "amount": 1.0})
     until(lambda: comparison.agreement()[1] > 0)
     told = str(comparison.to_dict()) + str(comparison) + comparison.to_html()
@@ -291,14 +292,14 @@ def test_a_request_of_a_version_that_is_gone_is_told_by_what_that_hid(
         runtime.register("m", program(), "1", replace=True)
         raise InputError("expected numbers", found="str 'q7'")
 
-    monkeypatch.setattr(Runtime, "quick", late)
-    monkeypatch.setattr(Runtime, "submit", late)
+    monkeypatch.setattr(Direct, "quick", late)
+    monkeypatch.setattr(Direct, "submit", late)
     with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         row = {"ssn": "a", "phone": 1.0, "amount": 1.0}
         reply = Client(server.port).post("/predict/m", row)
     assert reply.status == 400
     assert "q7" not in reply.error
-    assert runtime.find("m").private == set()
+    assert runtime.endpoints.find("m").private == set()
 
 
 # --- programs ------------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ def test_a_graph_shows_nothing_of_what_its_models_hide(runtime: Runtime) -> None
     one = flour.outputs(score=flour.where(row["ssn"] == "q7", row["amount"], 7654.5))
     runtime.register("f", one, notes={"private": ("ssn",)})
     runtime.register("g", flour.outputs(final=flour.model("f")(row)["score"] * 2.0))
-    assert runtime.find("g").private == {"ssn"}
+    assert runtime.endpoints.find("g").private == {"ssn"}
     with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         client = Client(server.port)
         for name in ("f", "g"):
@@ -371,7 +372,7 @@ def test_a_private_input_is_hidden_by_all_names_of_its_columns(
 ) -> None:
     flow, rows, private = case()
     runtime.register("m", flow, notes={"private": (private,)})
-    version = runtime.find("m")
+    version = runtime.endpoints.find("m")
     keeper: Any = runtime.keep("m", tmp_path)
     watch: Any = None
     if case is not _two_inputs:

@@ -18,6 +18,7 @@ from runtime import Runtime
 from runtime.cli import main
 from runtime.http import Server, ServerSettings
 from runtime.repository.repository import Repository
+from runtime.service.direct import Direct
 from tests.runtime.http.client import Client
 from tests.runtime.provenance import planted
 
@@ -203,7 +204,7 @@ def served(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
         program = flour.from_sklearn(planted.pipeline(0.5), planted.frame())
         runtime.register("m", program, "2", activate=False, notes=notes)
         runtime.route("m", "m@1", shadow="m@2")
-        comparison = runtime.compare("m", segment="city" if search.private else "ssn")
+        comparison = runtime.experiments.compare("m", segment="city" if search.private else "ssn")
         keeper: Any = runtime.keep("m", root / "answers", subject="city")
         reference = planted.frame().to_dict("list")
         watch = runtime.watch("m", reference=reference, segments=("city",), outliers=("range",))
@@ -250,7 +251,7 @@ def broken(search: Search, client: Client, monkeypatch: pytest.MonkeyPatch) -> N
 
     with monkeypatch.context() as patch:
         for name in ("quick", "submit", "predict"):
-            patch.setattr(Runtime, name, fails)
+            patch.setattr(Direct, name, fails)
         for number in range(3):
             reply = client.post("/predict/m", planted.asked(number))
             search.add("broken", reply.body)
@@ -268,7 +269,7 @@ def rolled(search: Search, client: Client, runtime: Runtime) -> None:
         search.add("rollout", client.post("/v2/models/m/rollout/state", body).body)
         search.add("rollout", client.get("/v2/models/m/rollout").body)
     search.add("rollback", client.post("/v2/models/m/rollback", {}).body)
-    search.add("history", repr(runtime.history("m")))
+    search.add("history", repr(runtime.routes.history("m")))
 
 
 Everything = Callable[[bool], Search]

@@ -116,13 +116,13 @@ def test_an_endpoint_that_is_not_kept_is_in_the_table(tmp_path: Path) -> None:
     with Runtime() as runtime:
         runtime.register("f", scored(1))
         keeper = runtime.keep("f", tmp_path)
-        assert not {"f", "f@1"} & runtime.table.keys()
-        assert runtime.find("f") is runtime.find("f@1")
+        assert not {"f", "f@1"} & runtime.endpoints.routes.keys()
+        assert runtime.endpoints.find("f") is runtime.endpoints.find("f@1")
         runtime.register("f", scored(2))
         keeper.close()
         keeper.close()
-        assert {"f", "f@1", "f@2"} == runtime.table.keys()
-        assert runtime.table["f"].version == "2"
+        assert {"f", "f@1", "f@2"} == runtime.endpoints.routes.keys()
+        assert runtime.endpoints.routes["f"].version == "2"
         assert type(runtime.predict("f", ROWS[0])) is dict
         with pytest.raises(UnknownEndpoint, match="id"):
             runtime.why("nothing")
@@ -449,7 +449,9 @@ def test_a_closed_keeper_says_so(tmp_path: Path) -> None:
         keeper = runtime.keep("f", tmp_path, subject="amount")
         answer = id_of(runtime.predict("f", {"amount": 17.0}))
         keeper.close()
-        assert keeper.why(answer).answers == runtime.predict("f", {"amount": 17.0})
+        found = keeper.why(answer)
+        assert found is not None
+        assert found.answers == runtime.predict("f", {"amount": 17.0})
         with pytest.raises(BadCall, match="no longer kept"):
             keeper.erase(17.0)
         with runtime.keep("f", tmp_path, subject="amount") as again:

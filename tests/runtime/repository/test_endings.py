@@ -65,7 +65,7 @@ class Clock:
 
 
 def begun(runtime: Runtime, clock: Clock | None = None, **terms: Any) -> Rollout:
-    if not runtime.has_route("m"):
+    if not runtime.routes.has_route("m"):
         runtime.route("m", "m@1")
     given = {"steps": (50, 100), "header": "user", "least": 5, "dwell": 60.0, **terms}
     made: Rollout = runtime.rollout("m", "m@2", clock=clock or Clock(), watch=False, **given)
@@ -111,7 +111,7 @@ def test_it_is_never_promoted(folder: Path, harm: Any, *, polled: bool) -> None:
             assert made.state == "aborted"
             assert "m@2 cannot be loaded again" in made.reason
             assert tops(runtime) == {1.0}
-        assert runtime.champion("m") == "m@1"
+        assert runtime.experiments.champion("m") == "m@1"
         with pytest.raises(FlourError):
             runtime.promote("m", "m@2")
     with served(folder) as (runtime, repository):
@@ -130,7 +130,7 @@ def test_a_challenger_that_is_gone_after_a_restart_ends_it(folder: Path, harm: A
             assert repository.poll() == ()
             assert runtime.rollout("m").state == "aborted"
             assert runtime.rollout("m").reason == "m@2 is not loaded"
-            assert runtime.history("m")[-1].action == "abort"
+            assert runtime.routes.history("m")[-1].action == "abort"
     save_plan(path(folder, 2), 5.0)
     with served(folder) as (runtime, _):
         assert tops(runtime) == {1.0}
@@ -142,14 +142,14 @@ def test_a_route_to_a_version_that_is_gone_is_refused_and_the_way_back_is_not(fo
         runtime.promote("m", "m@2")
         vanish(path(folder, 1))
         repository.poll()
-        before = runtime.history("m")
+        before = runtime.routes.history("m")
         given: list[dict[str, Any]] = [{"split": {"m@1": 5}, "header": "user"}, {"shadow": "m@1"}]
         for parts in given:
             with pytest.raises(FlourError):
                 runtime.route("m", "m@2", **parts)
         with pytest.raises(FlourError):
             runtime.promote("m", "m@1")
-        assert runtime.history("m") == before
+        assert runtime.routes.history("m") == before
     shutil.copytree(folder / "m" / "2", folder / "m" / "1", dirs_exist_ok=True)
     with served(folder) as (runtime, repository):
         cut(path(folder, 1))
@@ -196,8 +196,8 @@ def test_a_rollout_that_cannot_be_read_ends_at_the_route_before(
     ):
         (refused,) = (each for each in repository.load_all() if each.kind == "refused")
         assert "endpoint.rollout" in refused.reason
-        assert runtime.history("m")[-1].route == base
-        assert runtime.history("m")[-1].action == "abort"
+        assert runtime.routes.history("m")[-1].route == base
+        assert runtime.routes.history("m")[-1].action == "abort"
         assert tops(runtime) == {1.0}
         assert repository.poll() == ()
         assert begun(runtime).state == "running"
@@ -266,7 +266,7 @@ def test_unloaded_with_its_route_and_loaded_with_it(folder: Path, *, rolled_out:
             begun(runtime).pause("as a trial")
         else:
             runtime.route("m", "m@1", split={"m@2": 50}, header="user")
-        route = runtime.routed("m")
+        route = runtime.routes.routed("m")
         for number in (2, 3):
             events = repository.unload("m")
             assert [each.kind for each in events] == ["unloaded"] * number
@@ -277,10 +277,10 @@ def test_unloaded_with_its_route_and_loaded_with_it(folder: Path, *, rolled_out:
             assert not any(each.wanted for each in repository.index())
             save_plan(path(folder, 3), 3.0)  # it stays so, whatever comes
             assert repository.poll() == ()
-            assert runtime.endpoints() == ()
+            assert not runtime.endpoints
             assert {each.version for each in repository.index() if each.wanted} == set()
             repository.load("m")
-            assert runtime.routed("m") == route
+            assert runtime.routes.routed("m") == route
             assert tops(runtime) == {1.0, 2.0}
             assert {each.state for each in repository.index()} == {"READY"}
         assert not rolled_out or runtime.rollout("m").state == "paused"
@@ -314,7 +314,7 @@ def test_what_a_graph_needs_is_not_unloaded(folder: Path) -> None:
         with pytest.raises(InUse, match="graph"):
             repository.unload("m")
         assert tops(runtime) == {1.0}
-        assert runtime.has_route("m")
+        assert runtime.routes.has_route("m")
         assert {each.state for each in repository.index()} == {"READY"}
         assert all(each.wanted and not each.reason for each in repository.index())
         repository.unload("g")
@@ -326,7 +326,7 @@ def test_an_endpoint_whose_files_are_all_gone_goes_with_its_route(folder: Path) 
         runtime.route("m", "m@1", split={"m@2": 50}, header="user")
         shutil.rmtree(folder / "m")
         assert [each.kind for each in repository.poll()] == ["unloaded", "unloaded"]
-        assert runtime.endpoints() == ()
+        assert not runtime.endpoints
         save_plan(path(folder, 4), 4.0)
         repository.poll()
         assert tops(runtime) == {4.0}

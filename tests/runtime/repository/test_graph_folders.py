@@ -111,7 +111,7 @@ def test_a_graph_comes_when_its_model_fits(place: Place) -> None:
     """It was refused for the model's signature; its own file has not changed."""
     graph(place.folder, "a", "c", 1)
     model(place.folder / "c" / "1" / "m.pretzel", 1000, "y")
-    assert ("a", "refused") in place.load() or place.runtime.endpoints()
+    assert ("a", "refused") in place.load() or place.runtime.endpoints
     model(place.folder / "c" / "2" / "m.pretzel", 1000)
     assert {("c", "loaded")} <= place.poll()
     assert place.value("a") == 1001
@@ -129,7 +129,7 @@ def test_what_goes_together_goes_in_order(place: Place) -> None:
     for name in "bz":
         (place.folder / name / "graph.toml").unlink()
     assert {(name, "unloaded") for name in "bcz"} <= place.poll()
-    assert place.runtime.endpoints() == ()
+    assert not place.runtime.endpoints
 
 
 def test_a_model_is_damaged_and_mended_under_its_graph(place: Place) -> None:
@@ -191,7 +191,7 @@ def test_a_graph_keeps_the_last_version_that_fits_in_every_process(place: Place)
 
 
 def _problem(runtime: Runtime) -> str:
-    facts = runtime.graph("a")
+    facts = runtime.graphs.facts("a")
     assert facts is not None
     return facts.problem
 

@@ -115,16 +115,16 @@ def test_versions_that_are_served(tmp_path: Path, runtime: Runtime) -> None:
         (place / version).mkdir()
         xgb("number").save_model(place / version / "xgboost.json")
     loaded(tmp_path, runtime)
-    assert runtime.endpoints()[0].versions == ("10",)
+    assert next(iter(runtime.endpoints)).versions == ("10",)
     with (place / "config.pbtxt").open("a", encoding="utf-8") as file:
         file.write("version_policy { all {} }\n")
     loaded(tmp_path, second := Runtime())
-    assert set(second.endpoints()[0].versions) == {"1", "2", "10"}
-    assert second.endpoints()[0].current == "10"
+    assert set(next(iter(second.endpoints)).versions) == {"1", "2", "10"}
+    assert next(iter(second.endpoints)).current == "10"
     with (place / "config.pbtxt").open("a", encoding="utf-8") as file:
         file.write("version_policy: { specific: { versions: [1, 2, 7] } }\n")
     loaded(tmp_path, third := Runtime())
-    assert set(third.endpoints()[0].versions) == {"1", "2"}
+    assert set(next(iter(third.endpoints)).versions) == {"1", "2"}
     second.close()
     third.close()
     fil(place, "xgboost_json", 1)

@@ -15,7 +15,7 @@ PLAIN = {"platform", "default_outputs", "layout"}
 
 
 def notes(runtime: Runtime, name: str) -> dict[str, Any]:
-    found = runtime.find(name).notes
+    found = runtime.endpoints.find(name).notes
     return {key: value for key, value in found.items() if key not in PLAIN}
 
 

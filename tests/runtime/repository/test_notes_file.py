@@ -88,10 +88,10 @@ def test_a_model_with_wrong_notes_is_not_served(tmp_path: Path) -> None:
         assert "private columns are columns of the program" in models.index()[0].reason
         (tmp_path / "m/notes.toml").write_text('private = ["ssn"]')
         models.load_all()
-        assert runtime.find("m").private == {"ssn"}
+        assert runtime.endpoints.find("m").private == {"ssn"}
         (tmp_path / "m/notes.toml").unlink()
         models.load_all()
-        assert not runtime.find("m").private
+        assert not runtime.endpoints.find("m").private
         assert np.isclose(runtime.predict("m", {"ssn": 1.0, "age": 2.0})["score"], 2.0)
 
 

@@ -71,7 +71,7 @@ def test_new_changed_and_removed_versions(tmp_path: Path, runtime: Runtime) -> N
     assert offset(runtime) == 1.5
     shutil.rmtree(tmp_path / "a")
     assert kinds(repository.poll()) == [("unloaded", "a", "1")]
-    assert runtime.endpoints() == ()
+    assert not runtime.endpoints
     assert repository.index() == ()
 
 

@@ -28,7 +28,7 @@ from runtime.repository.repository import Repository
 
 with Runtime() as runtime, Repository(Path(sys.argv[1]), runtime) as repository:
     repository.load_all()
-    if not runtime.has_route("m"):
+    if not runtime.routes.has_route("m"):
         runtime.route("m", "m@1", split={"m@2": 5}, header="x")
     print("ready", flush=True)
     while True:
@@ -61,21 +61,21 @@ def test_a_route_outlives_its_server(folder: Path, runtime: Runtime) -> None:
         route = runtime.route("m", "m@1", split={"m@2": 5}, header="x", who="ann")
         runtime.promote("m", who="bob")
         runtime.rollback("m", who="eve")
-        history = runtime.history("m")
+        history = runtime.routes.history("m")
     with Runtime() as again:
         repository, events = loaded(folder, again)
         with repository:
             assert [each.kind for each in events if each.name == "m"].count("routed") == 1
-            assert again.history("m") == history
-            assert again.routed("m") == route
+            assert again.routes.history("m") == history
+            assert again.routes.routed("m") == route
             # A new version waits until the route names it; the route's versions stay.
             save_plan(folder / "m" / "3" / "model.pretzel", 3.0)
             repository.poll()
-            assert again.find("m").owner == "m@1"
+            assert again.endpoints.find("m").owner == "m@1"
             (folder / "m" / "2" / "model.pretzel").unlink()
             repository.poll()
-            assert again.routed("m") == route
-            assert again.choose("m", [0.0] * 4, {"x": "1"}).name == "m"
+            assert again.routes.routed("m") == route
+            assert again.routes.choose("m", [0.0] * 4, {"x": "1"}).name == "m"
 
 
 def test_edits_are_followed(folder: Path, runtime: Runtime) -> None:
@@ -85,9 +85,9 @@ def test_edits_are_followed(folder: Path, runtime: Runtime) -> None:
         file.write_text('champion = "m@1"\nrules = {"headers[\'x\'] == \'1\'" = "m@2"}\n')
         events = repository.poll()
         assert [each.kind for each in events] == ["routed"]
-        assert runtime.choose("m", None, {"x": "1"}).owner == "m@2"
-        assert runtime.history("m")[-1].who == "endpoint.toml"
-        before = runtime.history("m")
+        assert runtime.routes.choose("m", None, {"x": "1"}).owner == "m@2"
+        assert runtime.routes.history("m")[-1].who == "endpoint.toml"
+        before = runtime.routes.history("m")
         for text, reason in (
             ('champion = "m@7"', "no version '7'"),
             ("champion", "no TOML"),
@@ -102,7 +102,7 @@ def test_edits_are_followed(folder: Path, runtime: Runtime) -> None:
             assert event.kind == "refused"
             assert reason in event.reason
             assert repository.poll() == ()  # it is told once
-            assert runtime.history("m") == before
+            assert runtime.routes.history("m") == before
             index = repository.index()
             assert [each.state for each in index] == ["READY"] * len(index)
             assert all(
@@ -118,7 +118,7 @@ def test_edits_are_followed(folder: Path, runtime: Runtime) -> None:
         file.write_text('champion = "m@2"')
         assert [each.kind for each in repository.poll()] == ["routed"]
         assert not any(each.reason for each in repository.index())
-        assert runtime.find("m").owner == "m@2"
+        assert runtime.endpoints.find("m").owner == "m@2"
         assert runtime.rollback("m").champion == "m@1"
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_written_does_not_count(folder: Path, runtime: Runtime) -
             with pytest.raises(Exception, match=r"outside|no file for this name"):
                 runtime.route(name, f"{name}@1")
             with pytest.raises(UnknownEndpoint, match="has no route"):
-                runtime.history(name)
+                runtime.routes.history(name)
 
 
 def test_any_route_is_read_as_it_was_written() -> None:
@@ -171,11 +171,11 @@ def test_killed_at_any_time(folder: Path) -> None:
             repository, events = loaded(folder, runtime)
             with repository:
                 assert [each for each in events if each.kind == "refused"] == []
-                history = runtime.history("m")
+                history = runtime.routes.history("m")
                 numbers = [each.number for each in history]
                 assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
                 assert numbers[-1] > last
-                assert runtime.find("m").owner == history[-1].route.champion
+                assert runtime.endpoints.find("m").owner == history[-1].route.champion
                 last = numbers[-1]
 
 
@@ -199,14 +199,14 @@ def test_an_endpoint_whose_route_is_broken_answers_nothing_after_a_restart(
                 assert again.predict("m@2", [0.0] * 4)["moved"][0] == 2
                 path.write_text(good)
                 repository.poll()
-                assert again.find("m").owner == "m@1"
+                assert again.endpoints.find("m").owner == "m@1"
     path.write_text("no TOML")
     with Runtime() as again:
         repository, _ = loaded(folder, again)
         with repository:
             path.unlink()  # there is no route any more
             repository.poll()
-            assert again.find("m").owner == "m@2"
+            assert again.endpoints.find("m").owner == "m@2"
 
 
 def test_a_version_that_a_route_names_stays_and_can_come_back(

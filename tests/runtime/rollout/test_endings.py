@@ -22,7 +22,7 @@ def runtime() -> Iterator[Runtime]:
 
 
 def runtime_has_three(runtime: Runtime) -> None:
-    plan = runtime.find("m@1").plan
+    plan = runtime.endpoints.find("m@1").plan
     assert plan is not None
     runtime.register("m", plan, 3, activate=False, background=False)
 
@@ -37,7 +37,7 @@ def promoting(runtime: Runtime, clock: Clock) -> Rollout:
             refusing.pop()
             raise OSError("no room")
 
-    runtime.on_rollout = journal
+    runtime.experiments.on_rollout = journal
     ask(runtime, 50)
     clock.now += 61
     with pytest.raises(OSError, match="no room"):
@@ -57,7 +57,7 @@ def test_a_route_that_others_change_is_left_alone_while_it_is_promoting(
         runtime.route("m", champion="m@3", who="operator")
     made.look()
     assert (made.state, made.reason) == ("aborted", "the route was changed by 'operator'")
-    assert runtime.history("m")[-1].route.champion == "m@3"
+    assert runtime.routes.history("m")[-1].route.champion == "m@3"
 
 
 def test_a_route_that_others_change_ends_a_pause(runtime: Runtime) -> None:
@@ -74,8 +74,8 @@ def test_it_is_promoted_at_the_next_look(runtime: Runtime) -> None:
     made = promoting(runtime, Clock())
     made.look()
     assert made.state == "done"
-    assert runtime.champion("m") == "m@2"
-    assert [each.action for each in runtime.history("m")][-1] == "promote"
+    assert runtime.experiments.champion("m") == "m@2"
+    assert [each.action for each in runtime.routes.history("m")][-1] == "promote"
 
 
 def test_somebody_who_promoted_the_challenger_is_followed(runtime: Runtime) -> None:
@@ -83,25 +83,25 @@ def test_somebody_who_promoted_the_challenger_is_followed(runtime: Runtime) -> N
     runtime.promote("m", "m@2", who="operator")
     made.look()
     assert made.state == "done"
-    assert runtime.history("m")[-1].who == "operator"
+    assert runtime.routes.history("m")[-1].who == "operator"
 
 
 def test_it_can_be_aborted_while_it_is_promoting(runtime: Runtime) -> None:
     made = promoting(runtime, Clock())
     made.abort("as a trial")
     assert made.state == "aborted"
-    assert runtime.history("m")[-1].route == made.base
+    assert runtime.routes.history("m")[-1].route == made.base
 
 
 def test_it_is_judged_until_it_is_promoted(runtime: Runtime) -> None:
     made = promoting(runtime, Clock())
-    tally = runtime.tallies["m"]
+    tally = runtime.experiments.tallies["m"]
     for _ in range(300):
         tally.note("m@2", 0.001, ValueError("broken since"), None)
     made.look()
     assert made.state == "aborted"
     assert "not errors" in made.reason
-    assert runtime.champion("m") == "m@1"
+    assert runtime.experiments.champion("m") == "m@1"
 
 
 @pytest.mark.parametrize("watch", [True, False])
@@ -113,7 +113,7 @@ def test_it_says_that_its_endpoint_is_gone(runtime: Runtime, *, watch: bool) -> 
     assert made.events[-1].event == "aborted"
     register(runtime)
     assert made.is_over()
-    assert "m" not in runtime.rollouts
+    assert "m" not in runtime.experiments.rollouts
     with pytest.raises(UnknownEndpoint):
         runtime.rollout("m")
     again = runtime.rollout("m", "m@2", dwell=60.0, by="user", watch=False)

@@ -29,7 +29,7 @@ from runtime.repository.repository import Repository
 
 with Runtime() as runtime, Repository(Path(sys.argv[1]), runtime) as repository:
     repository.load_all()
-    if "m" not in runtime.rollouts:
+    if "m" not in runtime.experiments.rollouts:
         runtime.route("m", "m@1")
         runtime.rollout("m", "m@2", steps={STEPS}, dwell=0.03, header="user", least=5)
     print("ready", flush=True)
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_told_and_changes_nothing(tmp_path: Path, text: str) -
         events = repository.load_all()
         (refused,) = (each for each in events if each.kind == "refused")
         assert "endpoint.rollout" in refused.reason
-        assert runtime.find("m").owner == "m@1"
+        assert runtime.endpoints.find("m").owner == "m@1"
         assert repository.poll() == ()
         made = runtime.rollout("m", "m@2", header="user")
         assert made.state == "running"

@@ -52,7 +52,7 @@ def test_it_ends_where_a_version_is_replaced(runtime: Runtime, state: str, versi
     replaced(runtime, version)
     made.look()
     assert (made.state, made.reason) == ("aborted", f"m@{version} was replaced meanwhile")
-    assert runtime.history("m")[-1].route == made.base
+    assert runtime.routes.history("m")[-1].route == made.base
     assert made.events[-1].reason == made.reason
     again = begun(runtime, clock)  # which counts anew
     assert {each.number for each in again.counts()["m@2"].values()} <= {0}
@@ -74,24 +74,26 @@ def test_one_that_was_replaced_while_no_process_ran_is_not_gone_on_with(state: s
     with Runtime() as runtime:
         register(runtime)
         begun(runtime, clock, steps=(50, 100))
-        runtime.on_rollout = lambda _, data: written.append(json.loads(json.dumps(data)))
+        runtime.experiments.on_rollout = lambda _, data: written.append(
+            json.loads(json.dumps(data))
+        )
         ask(runtime, 200)
         clock.now += 61
-        runtime.rollouts["m"].look()  # type: ignore[attr-defined]  # a Rollout
-        history = runtime.history("m")
+        runtime.experiments.rollouts["m"].look()  # type: ignore[attr-defined]  # a Rollout
+        history = runtime.routes.history("m")
     data = {**written[-1], "state": state}
     with Runtime() as again:
         register(again)
         replaced(again, 2)
-        again.restore("m", lambda: history)
-        made = resume(again, "m", data, clock=clock, watch=False)
+        again.routes.restore("m", lambda: history)
+        made = resume(again.experiments, "m", data, clock=clock, watch=False)
         assert (made.state, made.reason) == ("aborted", "m@2 was replaced meanwhile")
-        assert again.history("m")[-1].route == made.base
+        assert again.routes.history("m")[-1].route == made.base
     del data["builds"]  # as it was written before there were any
     with Runtime() as again:
         register(again)
-        again.restore("m", lambda: history)
-        made = resume(again, "m", data, clock=clock, watch=False)
+        again.routes.restore("m", lambda: history)
+        made = resume(again.experiments, "m", data, clock=clock, watch=False)
         assert made.state in {state, "done"}
 
 
@@ -104,7 +106,7 @@ def test_a_route_of_others_is_left_alone_whatever_was_replaced(runtime: Runtime)
         "aborted",
         "the route was changed by somebody without a name",
     )
-    assert runtime.champion("m") == "m@2"
+    assert runtime.experiments.champion("m") == "m@2"
 
 
 def test_an_abort_that_was_refused_leaves_a_later_route_alone(runtime: Runtime) -> None:
@@ -115,14 +117,14 @@ def test_an_abort_that_was_refused_leaves_a_later_route_alone(runtime: Runtime) 
         if refusing:
             raise BadRegistration("no room")
 
-    runtime.on_rollout = journal
+    runtime.experiments.on_rollout = journal
     with pytest.raises(BadRegistration):
         made.abort("as a trial")
     runtime.promote("m", "m@3", who="eve")
     refusing.clear()
     made.look()
     assert made.state == "aborted"
-    assert runtime.champion("m") == "m@3"
+    assert runtime.experiments.champion("m") == "m@3"
 
 
 @pytest.mark.parametrize("refused", ["the rollout", "the route"])
@@ -132,17 +134,20 @@ def test_one_that_could_not_begin_is_in_nobodys_way(runtime: Runtime, refused: s
     def refuse(_: str, __: object) -> None:
         raise BadRegistration("no room")
 
-    setattr(runtime, "on_rollout" if refused == "the rollout" else "on_route", refuse)
+    if refused == "the rollout":
+        runtime.experiments.on_rollout = refuse
+    else:
+        runtime.routes.on_route = refuse
     with pytest.raises(BadRegistration, match="no room"):
         begun(runtime, Clock())
-    assert "m" not in runtime.tallies
-    assert runtime.history("m")[-1].route.is_direct
-    runtime.on_rollout = runtime.on_route = None
+    assert "m" not in runtime.experiments.tallies
+    assert runtime.routes.history("m")[-1].route.is_direct
+    runtime.experiments.on_rollout = runtime.routes.on_route = None
     assert begun(runtime, Clock()).state == "running"
 
 
 def test_a_challenger_that_is_lost_is_not_begun_with(runtime: Runtime) -> None:
-    runtime.lost = lambda address: "its file is gone" if address == "m@2" else ""
+    runtime.experiments.lost = lambda address: "its file is gone" if address == "m@2" else ""
     with pytest.raises(BadCall, match="cannot be rolled out") as refused:
         begun(runtime, Clock())
     assert "its file is gone" in str(refused.value.found)

@@ -73,22 +73,22 @@ def test_steps_are_taken_and_the_challenger_promoted(runtime: Runtime, clock: Cl
     made = begun(runtime, clock)
     for step, weight in enumerate((20.0, 50.0, 100.0)):
         assert (made.state, made.step, made.weight) == ("running", step, weight)
-        assert dict(runtime.history("m")[-1].route.split) == {"m@2": weight}
+        assert dict(runtime.routes.history("m")[-1].route.split) == {"m@2": weight}
         ask(runtime, 200)
         made.look()
         assert made.step == step
         clock.now += 61
         made.look()
     assert (made.state, made.weight) == ("done", 100.0)
-    assert runtime.find("m").owner == "m@2"
+    assert runtime.endpoints.find("m").owner == "m@2"
     assert [each.event for each in made.events] == ["started", "advanced", "advanced", "promoted"]
-    assert [each.action for each in runtime.history("m")] == [
+    assert [each.action for each in runtime.routes.history("m")] == [
         *("route", "rollout", "rollout", "rollout", "promote")
     ]
     runtime.rollback("m")  # as docs/66-experiments.md says: to the last step, not to before
-    assert dict(runtime.history("m")[-1].route.split) == {"m@2": 100.0}
+    assert dict(runtime.routes.history("m")[-1].route.split) == {"m@2": 100.0}
     runtime.promote("m", "m@1")
-    assert runtime.history("m")[-1].route.is_direct
+    assert runtime.routes.history("m")[-1].route.is_direct
     assert runtime.rollout("m") is made
     assert "done" in str(made)
 
@@ -98,7 +98,7 @@ def test_a_clock_on_the_wall_that_is_set_moves_no_step(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
     written: list[object] = []
-    runtime.on_rollout = lambda _name, data: written.append(data)
+    runtime.experiments.on_rollout = lambda _name, data: written.append(data)
     made = runtime.rollout("m", "m@2", steps=(20, 100), dwell="1 min", watch=False, by="user")
     monkeypatch.setattr(made, "_clock", lambda: time.time() + jump)
     monkeypatch.setattr(sys.modules["runtime.rollout.rollout"], "JOURNAL_SECONDS", 0.0)
@@ -115,7 +115,7 @@ def test_a_clock_on_the_wall_that_is_set_moves_no_step(
 def test_events_are_written_down_with_what_they_are_about(runtime: Runtime, clock: Clock) -> None:
     """A process may be killed before the route is changed: the next one knows what happened."""
     written: list[dict[str, Any]] = []
-    runtime.on_rollout = lambda _, data: written.append(json.loads(json.dumps(data)))
+    runtime.experiments.on_rollout = lambda _, data: written.append(json.loads(json.dumps(data)))
     made = begun(runtime, clock, steps=(20, 100))
     for _ in range(2):
         ask(runtime, 200)
@@ -141,7 +141,7 @@ def test_the_next_one_begins_when_the_last_one_is_written_down(
             ending.set()
             assert go_on.wait(20)
 
-    runtime.on_rollout = written
+    runtime.experiments.on_rollout = written
     threads = [threading.Thread(target=made.abort)]
     threads[0].start()
     assert ending.wait(20)
@@ -164,7 +164,7 @@ def test_the_next_one_begins_when_the_last_one_is_written_down(
     (one,) = [each for each in found if isinstance(each, Rollout)]
     assert len(found) == 4
     assert runtime.rollout("m") is one
-    assert runtime.tallies["m"].id == one.counted["id"]
+    assert runtime.experiments.tallies["m"].id == one.counted["id"]
 
 
 def test_it_waits_for_answers(runtime: Runtime, clock: Clock) -> None:
@@ -189,15 +189,15 @@ def test_errors_of_a_challenger_end_it(runtime: Runtime, clock: Clock) -> None:
     made = begun(runtime, clock)
     base = made.base
     ask(runtime, 300)
-    tally = runtime.tallies["m"]
+    tally = runtime.experiments.tallies["m"]
     for _ in range(40):
         tally.note("m@2", 0.001, Broken(), None)
         made.look()
     assert made.state == "aborted"
     assert made.reason.startswith("not errors < 1x champion")
-    assert runtime.history("m")[-1].route == base
-    assert runtime.history("m")[-1].action == "abort"
-    assert "m" not in runtime.tallies
+    assert runtime.routes.history("m")[-1].route == base
+    assert runtime.routes.history("m")[-1].action == "abort"
+    assert "m" not in runtime.experiments.tallies
     before, found = tally.report()[2], made.counts()
     assert before["m@2"]["errors"] == list(found["m@2"]["errors"])
     tally.note("m@2", 0.001, Broken(), None)
@@ -220,7 +220,7 @@ def test_rows_that_are_refused_count_for_who_refused_them(runtime: Runtime, cloc
 
 def test_slow_answers_end_it(runtime: Runtime, clock: Clock) -> None:
     made = begun(runtime, clock, require=("p99 < 5 ms",))
-    tally = runtime.tallies["m"]
+    tally = runtime.experiments.tallies["m"]
     for number in range(1000):
         tally.note("m@2", 0.006 if number % 20 == 0 else 0.001, None, None)
         made.look()
@@ -237,12 +237,12 @@ def test_agreement_is_that_of_a_shadow(clock: Clock) -> None:
         with Runtime() as runtime:
             register(runtime, same=same)
             made = begun(runtime, clock, require=("agreement > 90 %",))
-            assert runtime.history("m")[-1].route.shadow == "m@2"
+            assert runtime.routes.history("m")[-1].route.shadow == "m@2"
             ask(runtime, 300)
             until(partial(_has_pairs, made, 100))
             made.look()
             assert made.state == ("running" if same else "aborted")
-            assert runtime.history("m")[-1].route.shadow == ("m@2" if same else None)
+            assert runtime.routes.history("m")[-1].route.shadow == ("m@2" if same else None)
 
 
 def test_a_worse_metric_ends_it_and_a_better_one_does_not(runtime: Runtime, clock: Clock) -> None:
@@ -250,7 +250,7 @@ def test_a_worse_metric_ends_it_and_a_better_one_does_not(runtime: Runtime, cloc
     ask(runtime, 4000)
     rng = random.Random(0)
     for user in range(4000):
-        chosen = runtime.choose("m", {"user": float(user), "amount": 1.0}).owner
+        chosen = runtime.routes.choose("m", {"user": float(user), "amount": 1.0}).owner
         better = rng.random() < (0.3 if chosen == "m@2" else 0.2)
         assert runtime.report("m", f"r{user}", conversion=better)
         assert runtime.report("m", f"r{user}", conversion=better)  # twice counts once
@@ -261,7 +261,7 @@ def test_a_worse_metric_ends_it_and_a_better_one_does_not(runtime: Runtime, cloc
     worse = begun(runtime, clock, require=("conversion > 1x champion",), steps=(50, 100))
     ask(runtime, 4000)
     for user in range(4000):
-        chosen = runtime.choose("m", {"user": float(user), "amount": 1.0}).owner
+        chosen = runtime.routes.choose("m", {"user": float(user), "amount": 1.0}).owner
         runtime.report("m", f"r{user}", conversion=rng.random() < (0.1 if chosen == "m@2" else 0.2))
     worse.look()
     assert worse.state == "aborted"
@@ -302,7 +302,7 @@ def test_pauses_do_not_count(runtime: Runtime, clock: Clock) -> None:
     with pytest.raises(BadCall, match="this rollout is running"):
         made.resume()
     made.abort()
-    assert runtime.find("m").owner == "m@1"
+    assert runtime.endpoints.find("m").owner == "m@1"
     with pytest.raises(BadCall, match="this rollout is aborted"):
         made.abort()
 
@@ -312,7 +312,7 @@ def test_a_route_that_others_change_is_left_alone(runtime: Runtime, clock: Clock
     runtime.route("m", "m@2", who="eve")
     made.look()
     assert (made.state, made.reason) == ("aborted", "the route was changed by 'eve'")
-    assert runtime.find("m").owner == "m@2"
+    assert runtime.endpoints.find("m").owner == "m@2"
 
 
 def test_endpoints_that_cannot_have_one(runtime: Runtime, clock: Clock) -> None:
@@ -361,7 +361,7 @@ def test_a_thread_looks_at_it(runtime: Runtime) -> None:
     until(lambda: made.state == "done")
     end.set()
     thread.join()
-    assert runtime.find("m").owner == "m@2"
+    assert runtime.endpoints.find("m").owner == "m@2"
 
 
 def test_it_goes_on_where_it_was_written_down(clock: Clock) -> None:
@@ -369,8 +369,8 @@ def test_it_goes_on_where_it_was_written_down(clock: Clock) -> None:
     found: list[tuple[dict[str, Any], Any]] = []
     with Runtime() as runtime:
         register(runtime)
-        runtime.on_rollout = lambda _, data: found.append(
-            (json.loads(json.dumps(data)), runtime.history("m"))
+        runtime.experiments.on_rollout = lambda _, data: found.append(
+            (json.loads(json.dumps(data)), runtime.routes.history("m"))
         )
         made = begun(runtime, clock)
         for _ in range(3):
@@ -378,23 +378,23 @@ def test_it_goes_on_where_it_was_written_down(clock: Clock) -> None:
             clock.now += 61
             made.look()
         assert made.state == "done"
-        assert made.base == runtime.history("m")[0].route
+        assert made.base == runtime.routes.history("m")[0].route
     assert len(found) == 5
     for data, history in found:
         with Runtime() as other:
             register(other)
-            other.restore("m", lambda history=history: history)  # type: ignore[misc] # bound by default
-            again = resume(other, "m", data, clock=clock, watch=False)
+            other.routes.restore("m", lambda history=history: history)  # type: ignore[misc] # bound by default
+            again = resume(other.experiments, "m", data, clock=clock, watch=False)
             assert again.state in {"running", "done"}
             if again.state == "running":
-                assert other.history("m")[-1].route == again.route
+                assert other.routes.history("m")[-1].route == again.route
                 assert again.step == data["step"]
                 for _ in range(4):
                     ask(other, 200)
                     clock.now += 61
                     again.look()
             assert again.state == "done"
-            assert other.find("m").owner == "m@2"
+            assert other.endpoints.find("m").owner == "m@2"
 
 
 def test_what_was_about_to_be_aborted_is(clock: Clock) -> None:
@@ -402,18 +402,18 @@ def test_what_was_about_to_be_aborted_is(clock: Clock) -> None:
     with Runtime() as runtime:
         register(runtime)
         made = begun(runtime, clock)
-        runtime.on_rollout = lambda _, data: found.append(
-            (json.loads(json.dumps(data)), runtime.history("m"))
+        runtime.experiments.on_rollout = lambda _, data: found.append(
+            (json.loads(json.dumps(data)), runtime.routes.history("m"))
         )
         made.abort("as a trial")
     assert [data["state"] for data, _ in found] == ["aborting", "aborted"]
     for data, history in found:
         with Runtime() as other:
             register(other)
-            other.restore("m", lambda history=history: history)  # type: ignore[misc] # bound by default
-            again = resume(other, "m", data, clock=clock, watch=False)
+            other.routes.restore("m", lambda history=history: history)  # type: ignore[misc] # bound by default
+            again = resume(other.experiments, "m", data, clock=clock, watch=False)
             assert (again.state, again.reason) == ("aborted", "as a trial")
-            assert other.history("m")[-1].route == made.base
+            assert other.routes.history("m")[-1].route == made.base
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_what_was_written_down_is_checked(
     with Runtime() as other:
         register(other)
         with pytest.raises(BadCall, match="cannot be read"):
-            resume(other, "m", {**data, **change})
+            resume(other.experiments, "m", {**data, **change})
         assert other.predict("m", ROW)["label"] == 1.0
 
 
@@ -447,7 +447,7 @@ def test_an_endpoint_may_go_while_it_is_rolled_out(runtime: Runtime) -> None:
         runtime.unregister("m")
         looking.join(60)
         assert not looking.is_alive()
-        assert "m" not in runtime.rollouts
+        assert "m" not in runtime.experiments.rollouts
         register(runtime)
 
 
@@ -467,13 +467,13 @@ def test_a_rollout_that_ends_late_takes_no_place(
     if again:
         register(runtime)
         new = begun(runtime, clock)
-        counts = runtime.tallies["m"]
+        counts = runtime.experiments.tallies["m"]
     late._progress.state = "done"
-    runtime.put_rollout("m", late)
-    assert "m" in runtime.rollouts if again else "m" not in runtime.rollouts
+    runtime.experiments.put_rollout("m", late)
+    assert "m" in runtime.experiments.rollouts if again else "m" not in runtime.experiments.rollouts
     if again:
-        assert runtime.rollouts["m"] is new
-        assert runtime.tallies["m"] is counts
+        assert runtime.experiments.rollouts["m"] is new
+        assert runtime.experiments.tallies["m"] is counts
         runtime.unregister("m")
         assert new._over.is_set()
 
@@ -483,7 +483,7 @@ def test_a_rollout_ends_with_its_endpoint(
 ) -> None:
     """Also when nobody tells it, which would leave a thread that fails for ever."""
     made = runtime.rollout("m", "m@2", dwell=0.0, by="user", least=10**6)
-    runtime.rollouts.pop("m")  # as if another one stood there
+    runtime.experiments.rollouts.pop("m")  # as if another one stood there
     runtime.unregister("m")
     until(made._over.is_set, "the rollout goes on without its endpoint", 10)
     assert len(caplog.records) <= 1
@@ -531,7 +531,7 @@ def test_what_cannot_be_written_down_is_tried_again(
             refused.pop()
             raise BadCall("the disk is full")
 
-    runtime.on_rollout = journal
+    runtime.experiments.on_rollout = journal
     clock.now += 61
     change = partial(made.abort, "as a trial") if how == "aborting" else made.look
     with pytest.raises(BadCall, match="full"):
@@ -540,7 +540,7 @@ def test_what_cannot_be_written_down_is_tried_again(
     state = {"aborting": "aborted", "promoting": "done", "advancing": "running"}[how]
     assert (made.state, made.step) == (state, int(how == "advancing"))
     weight = {"aborting": {}, "promoting": {}, "advancing": {"m@2": 100.0}}[how]
-    assert dict(runtime.history("m")[-1].route.split) == weight
+    assert dict(runtime.routes.history("m")[-1].route.split) == weight
 
 
 def test_without_a_champion_beside_it_nothing_is_promoted(runtime: Runtime, clock: Clock) -> None:
@@ -553,9 +553,9 @@ def test_without_a_champion_beside_it_nothing_is_promoted(runtime: Runtime, cloc
 
 def test_a_challenger_that_fails_always_ends_it(runtime: Runtime, clock: Clock) -> None:
     made = begun(runtime, clock)
-    runtime.tallies["m"].note("m@1", 0.001, None, None)
+    runtime.experiments.tallies["m"].note("m@1", 0.001, None, None)
     for _ in range(20):
-        runtime.tallies["m"].note("m@2", 0.001, ValueError(), None)
+        runtime.experiments.tallies["m"].note("m@2", 0.001, ValueError(), None)
     made.look()
     assert (made.state, made.reason) == ("aborted", "all 20 answers of m@2 failed")
 
@@ -566,10 +566,10 @@ def test_agreement_goes_on_after_a_restart(clock: Clock) -> None:
         made = begun(runtime, clock, require=("agreement > 90 %",))
         ask(runtime, 300)
         until(partial(_has_pairs, made, 100))
-        agreed, history = made.counts()["m@2"]["agreement"], runtime.history("m")
+        agreed, history = made.counts()["m@2"]["agreement"], runtime.routes.history("m")
         data = json.loads(json.dumps(made.to_data()))
     with Runtime() as other:
         register(other)
-        other.restore("m", lambda: history)
-        again = resume(other, "m", data, clock=clock, watch=False)
+        other.routes.restore("m", lambda: history)
+        again = resume(other.experiments, "m", data, clock=clock, watch=False)
         assert again.counts()["m@2"]["agreement"] == agreed

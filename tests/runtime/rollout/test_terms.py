@@ -79,7 +79,7 @@ def test_terms_that_cannot_be(
     with pytest.raises(FlourError, match=said):
         begun(runtime, clock, **terms)
     assert runtime.predict("m", ROW)["label"] == 1.0
-    assert not runtime.has_route("m")  # new versions would wait for it
+    assert not runtime.routes.has_route("m")  # new versions would wait for it
 
 
 @pytest.mark.parametrize("key", ["usr", "User", "amout"])
@@ -92,7 +92,7 @@ def test_a_key_that_is_nearly_a_column_is_refused_with_what_there_is(
     assert "did you mean" in str(refused.value.hint)
     with pytest.raises(UnknownEndpoint, match="has no rollout"):
         runtime.rollout("m")
-    assert not runtime.has_route("m")
+    assert not runtime.routes.has_route("m")
 
 
 def test_rows_without_columns_have_no_key(runtime: Runtime, clock: Clock) -> None:

@@ -68,7 +68,7 @@ def test_each_row_is_answered_as_alone(runtime: Runtime, form: str, route: str) 
     runtime.route("m", "m@1", **ROUTES[route])
     expected, data = alone(runtime), FORMS[form]()
     assert len({a / b for a, b in zip(expected[1:], range(1, 40), strict=True)}) > 1
-    parts = runtime.by_version("m", data)
+    parts = runtime.routes.by_version("m", data)
     assert parts is not None
     assert sorted(place for places in parts.values() for place in places) == list(range(40))
     assert runtime.predict("m", data)["score"].tolist() == expected
@@ -91,7 +91,7 @@ def test_rows_by_position(runtime: Runtime) -> None:
 def test_a_block_of_one_version_is_one_call(runtime: Runtime) -> None:
     runtime.route("m", "m@1", rules={"country == 'UK'": "m@2"})
     same = FRAME[FRAME["country"] == "UK"]
-    parts = runtime.by_version("m", same)
+    parts = runtime.routes.by_version("m", same)
     assert parts == {"m@2": list(range(len(same)))}
     assert runtime.predict("m", same)["score"].tolist() == (2 * same["amount"]).tolist()
 
@@ -117,7 +117,7 @@ def test_versions_that_answer_otherwise_are_told() -> None:
 
 def test_a_shadow_is_asked_the_champions_rows(runtime: Runtime) -> None:
     runtime.route("m", "m@1", rules={"country == 'UK'": "m@2"}, shadow="m@3")
-    compared = runtime.compare("m")
+    compared = runtime.experiments.compare("m")
     before = compared.to_dict()["pairs"]
     runtime.predict("m", FRAME)
     while compared.to_dict()["pairs"] == before:
@@ -172,7 +172,7 @@ def test_sparse_answers_are_put_together() -> None:
             runtime.register("m", program, activate=version == 1, background=False)
         (want,) = runtime.predict("m", frame).values()
         runtime.route("m", "m@1", split={"m@2": 50}, by="user")
-        assert len(runtime.by_version("m", FRAME) or ()) == 2
+        assert len(runtime.routes.by_version("m", FRAME) or ()) == 2
         (found,) = runtime.predict("m", FRAME).values()
         assert issparse(found)
         assert np.array_equal(found.toarray(), want.toarray())

@@ -132,7 +132,7 @@ def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
         for number, weight in enumerate((1.0, 1.0, 5.0), 1):
             runtime.register("m", scaled(weight), version=number, background=False)
         runtime.route("m", "m@1", shadow="m@3")
-        comparison = runtime.compare("m")
+        comparison = runtime.experiments.compare("m")
         assert "no shadow was asked" in str(comparison)
         for wrong, hint in (
             ("x2", r"columns: X(.|\n)*did you mean 'X'"),
@@ -140,10 +140,10 @@ def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
             (5, "5"),
         ):
             with pytest.raises(BadCall, match=hint):
-                runtime.compare("m", segment=wrong)  # type: ignore[arg-type]  # what is refused
+                runtime.experiments.compare("m", segment=wrong)  # type: ignore[arg-type]  # what is refused
         runtime.predict("m", row)
         until(lambda: comparison.to_dict()["pairs"] == 1)
-        assert runtime.compare("m") is comparison
+        assert runtime.experiments.compare("m") is comparison
         found = comparison.to_dict()
         assert found["outputs"]["score"]["largest_difference"] == pytest.approx(8.0)
         where = found["first_difference"]
@@ -151,7 +151,7 @@ def test_a_runtime_compares_a_shadow_and_says_where_it_differs() -> None:
         assert "[[10." in where
         assert "[[2." in where
         runtime.route("m", "m@1", shadow="m@2")
-        again = runtime.compare("m", segment="X")
+        again = runtime.experiments.compare("m", segment="X")
         assert again is not comparison
         runtime.predict("m", row)
         until(lambda: again.to_dict()["pairs"] == 1)

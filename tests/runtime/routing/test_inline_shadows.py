@@ -57,10 +57,10 @@ def settled(runtime: Runtime, rows: list[Any], name: str = "m") -> str:
     while time.monotonic() < end:
         for row in rows:
             runtime.predict(name, row)
-        if not runtime.mirrors.state(name).endswith(("put together", "next rows")):
+        if not runtime.routes.mirrors.state(name).endswith(("put together", "next rows")):
             break
         time.sleep(0.01)
-    return runtime.mirrors.state(name)
+    return runtime.routes.mirrors.state(name)
 
 
 def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -75,7 +75,7 @@ def test_a_text_is_read_once_for_both(runtime: Runtime) -> None:
     runtime.route("m", "m@1", shadow="m@2")
     assert settled(runtime, TEXTS) == "inline"
     seen = Seen()
-    runtime.observe("m", seen)
+    runtime.experiments.observe("m", seen)
     odd = ["", "word001", "nothing known", "w\x00rd", "café \U0001f600", "word001 " * 5000]
     for text in (*TEXTS, *odd):
         assert equal(runtime.predict("m", text), runtime.predict("alone", text))
@@ -85,7 +85,7 @@ def test_a_text_is_read_once_for_both(runtime: Runtime) -> None:
         assert equal(pair.expected, runtime.predict("m@1", pair.rows))
         assert equal(pair.found, runtime.predict("m@2", pair.rows))
     assert any(pair.champion_seconds is not None for pair in seen.pairs)
-    (stats,) = runtime.shadow_stats()
+    (stats,) = runtime.routes.shadow_stats()
     assert stats.way == "inline"
     assert stats.failed == 0
 
@@ -117,7 +117,7 @@ def test_a_shadow_that_refuses_rows_changes_nothing(runtime: Runtime) -> None:
     rows = [[1.0, 2.0, float(number)] for number in range(40)]
     assert settled(runtime, rows) == "inline"
     seen = Seen()
-    runtime.observe("m", seen)
+    runtime.experiments.observe("m", seen)
     row = [1.0, float("nan"), 2.0]
     assert equal(runtime.predict("m", row), runtime.predict("alone", row))
     (pair,) = seen.wait(1)
@@ -151,7 +151,7 @@ def test_what_callers_do_with_rows_and_answers_is_not_compared(runtime: Runtime)
         runtime.register("m", flow, number, activate=number == 1, background=False)
     runtime.wait(60)
     seen = Seen()
-    runtime.observe("m", seen)
+    runtime.experiments.observe("m", seen)
     runtime.route("m", "m@1", shadow="m@2", inline=False)
     rows: list[Any] = [np.arange(4.0), [1.0, 2.0, 3.0, 4.0], np.ones((1, 4)), (4.0, 3.0, 2.0, 1.0)]
     for row in rows:
@@ -174,4 +174,4 @@ def test_a_full_list_sheds_and_counts(runtime: Runtime) -> None:
     runtime.route("m", "m@1", shadow="m@2", inline=False)
     for _ in range(20_000):
         runtime.predict("m", "word001")
-    until(lambda: sum(each.asked + each.shed for each in runtime.shadow_stats()) == 20_000)
+    until(lambda: sum(each.asked + each.shed for each in runtime.routes.shadow_stats()) == 20_000)

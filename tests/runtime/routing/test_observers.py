@@ -49,28 +49,33 @@ def test_observers_and_comparisons_see_the_same_pairs(
 ) -> None:
     seen, other = Seen(), Seen(RuntimeError)
     if first == "observe":
-        runtime.observe("m", other)
-        runtime.observe("m", seen)
-    compared = [runtime.compare("m"), runtime.compare("m", segment="x")]
-    agreed = runtime.agreement("m")
+        runtime.experiments.observe("m", other)
+        runtime.experiments.observe("m", seen)
+    compared = [runtime.experiments.compare("m"), runtime.experiments.compare("m", segment="x")]
+    agreed = runtime.experiments.agreement("m")
     if first == "compare":
-        runtime.observe("m", other)
-        runtime.observe("m", seen)
+        runtime.experiments.observe("m", other)
+        runtime.experiments.observe("m", seen)
     for _ in range(5):
         ask(runtime)
     until(lambda: len(seen.pairs) == 5)
     until(lambda: all(each.counts().pairs == 5 for each in compared))
     assert len(other.pairs) == 5
     assert agreed == (0, 0)
-    assert runtime.agreement("m")[1] == runtime.compare("m").agreement()[1] > 0
+    assert (
+        runtime.experiments.agreement("m")[1] == runtime.experiments.compare("m").agreement()[1] > 0
+    )
     assert "no shadow" not in str(compared[0])
 
 
 def test_ending_one_leaves_the_others(runtime: Runtime) -> None:
     one, two = Seen(), Seen()
-    ended, _ = runtime.observe("m", one), runtime.observe("m", two)
-    runtime.observe("m", two)  # a pair is shown once
-    compared, loose = runtime.compare("m"), runtime.compare("m", tolerance=100.0)
+    ended, _ = runtime.experiments.observe("m", one), runtime.experiments.observe("m", two)
+    runtime.experiments.observe("m", two)  # a pair is shown once
+    compared, loose = (
+        runtime.experiments.compare("m"),
+        runtime.experiments.compare("m", tolerance=100.0),
+    )
     runtime.predict("m", ROW)
     until(lambda: len(two.pairs) == loose.counts().pairs == compared.counts().pairs == 1)
     ended.close()
@@ -79,33 +84,33 @@ def test_ending_one_leaves_the_others(runtime: Runtime) -> None:
     runtime.predict("m", ROW)
     until(lambda: len(two.pairs) == compared.counts().pairs == 2)
     assert (len(one.pairs), loose.counts().pairs) == (1, 1)
-    assert runtime.compare("m") is compared
-    assert runtime.compare("m", tolerance=100.0) is not loose
+    assert runtime.experiments.compare("m") is compared
+    assert runtime.experiments.compare("m", tolerance=100.0) is not loose
     runtime.unregister("m")
     compared.close()
 
 
 def test_a_rollout_has_a_comparison_of_its_own(runtime: Runtime) -> None:
-    loose = runtime.compare("m", tolerance=1e9)
+    loose = runtime.experiments.compare("m", tolerance=1e9)
     runtime.predict("m", ROW)
     until(lambda: loose.counts().pairs == 1)
     assert loose.agreement()[0] > 0
     rollout = runtime.rollout(
         "m", "m@2", steps=(50,), header="x-user", require=("agreement > 98 %",)
     )
-    default = runtime.compare("m")
+    default = runtime.experiments.compare("m")
     for number in range(20):
         runtime.predict("m", ROW + number, headers={"x-user": str(number)})
-    until(lambda: loose.counts().pairs >= 2 and runtime.agreement("m")[1] > 0)
-    until(lambda: runtime.agreement("m") == default.agreement())
+    until(lambda: loose.counts().pairs >= 2 and runtime.experiments.agreement("m")[1] > 0)
+    until(lambda: runtime.experiments.agreement("m") == default.agreement())
     assert default.agreement()[0] < loose.agreement()[0]
     rollout.abort("enough")
-    assert runtime.compare("m") is default
+    assert runtime.experiments.compare("m") is default
 
 
 def test_http_compares_beside_an_observer(runtime: Runtime) -> None:
     seen = Seen()
-    runtime.observe("m", seen)
+    runtime.experiments.observe("m", seen)
     with Server(runtime, ServerSettings(port=0, max_unread=0.0)) as server:
         client = Client(server.port)
         assert client.get("/v2/models/m/compare").json["pairs"] == 0
@@ -117,12 +122,12 @@ def test_http_compares_beside_an_observer(runtime: Runtime) -> None:
 
 def test_observers_come_and_go_under_traffic(runtime: Runtime) -> None:
     stays, over = Seen(), threading.Event()
-    runtime.observe("m", stays)
+    runtime.experiments.observe("m", stays)
 
     def changes() -> None:
         while not over.is_set():
-            runtime.observe("m", Seen(ValueError)).close()
-            runtime.compare("m", tolerance=time.monotonic()).close()
+            runtime.experiments.observe("m", Seen(ValueError)).close()
+            runtime.experiments.compare("m", tolerance=time.monotonic()).close()
 
     thread = threading.Thread(target=changes)
     thread.start()
@@ -141,7 +146,7 @@ def test_a_comparison_forgets_what_becomes_private() -> None:
         runtime.register("m", flow, 1, background=False)
         runtime.register("m", other, 2, activate=False, background=False)
         runtime.route("m", "m@1", shadow="m@2")
-        every = [runtime.compare("m"), runtime.compare("m", segment="ssn")]
+        every = [runtime.experiments.compare("m"), runtime.experiments.compare("m", segment="ssn")]
         runtime.predict("m", {"ssn": 4455667788.5, "amount": 3.0})
         until(lambda: all(each.counts().disagreements == 1 for each in every))
         assert "4455667788.5" in repr([each.disagreements for each in every])

@@ -39,13 +39,13 @@ def answered(outputs: dict[str, Any]) -> str:
 
 
 def test_every_way_to_ask_follows_the_route(runtime: Runtime) -> None:
-    assert runtime.choose("m", ROW).owner == "m@1"
+    assert runtime.routes.choose("m", ROW).owner == "m@1"
     route = runtime.route("m", "m@1", split={"m@2": 50}, header="x-user", tenants={"acme": "m@3"})
     seen = set()
     for user in range(64):
         headers = {"x-user": str(user)}
         expected = route.choose(ROW, headers)
-        assert runtime.choose("m", ROW, headers).owner == expected
+        assert runtime.routes.choose("m", ROW, headers).owner == expected
         assert answered(runtime.predict("m", ROW, headers=headers)) == expected
         assert answered(runtime.submit("m", ROW, headers=headers).result()) == expected
         assert answered(asyncio.run(runtime.apredict("m", ROW, headers=headers))) == expected
@@ -74,13 +74,13 @@ def test_rows_in_every_form_follow_rules_and_keys() -> None:
             plan = oven.bake(flour.outputs(score=x["amount"] * float(number)), background=False)
             made.register("q", plan, version=number)
         made.route("q", "q@1", rules={"amount > 1 and country == 'UK'": "q@2"})
-        assert [made.choose("q", each).owner for each in forms] == ["q@2"] * len(forms)
+        assert [made.routes.choose("q", each).owner for each in forms] == ["q@2"] * len(forms)
         found = [float(np.ravel(made.predict("q", each)["score"])[0]) for each in forms]
         assert found == [10.0] * len(forms)
         made.route("q", "q@1", split={"q@3": 100}, by="user")
-        assert [made.choose("q", each).owner for each in forms] == ["q@3"] * len(forms)
+        assert [made.routes.choose("q", each).owner for each in forms] == ["q@3"] * len(forms)
         with pytest.raises(BadCall, match="one text or number"):
-            made.choose("q", [plain, plain])
+            made.routes.choose("q", [plain, plain])
 
 
 def test_a_rule_reads_a_document() -> None:
@@ -90,8 +90,8 @@ def test_a_rule_reads_a_document() -> None:
             made.register("t", oven.bake(flour.outputs(n=t.lower(), m=t)), version=number)
         made.route("t", "t@1", rules={"t == 'a'": "t@2"})
         rows: list[Any] = ["a", ["a"], {"t": "a"}, np.array(["a"])]
-        assert [made.choose("t", each).owner for each in rows] == ["t@2"] * len(rows)
-        assert made.choose("t", "b").owner == "t@1"
+        assert [made.routes.choose("t", each).owner for each in rows] == ["t@2"] * len(rows)
+        assert made.routes.choose("t", "b").owner == "t@1"
 
 
 @pytest.mark.parametrize(
@@ -111,26 +111,26 @@ def test_parts_of_other_types_are_refused(runtime: Runtime, parts: dict[str, Any
 @pytest.mark.parametrize("tolerance", [-1, float("nan"), "x", True])
 def test_a_tolerance_is_a_number(runtime: Runtime, tolerance: Any) -> None:
     with pytest.raises(BadCall, match="a tolerance is a number"):
-        runtime.compare("m", tolerance=tolerance)
+        runtime.experiments.compare("m", tolerance=tolerance)
 
 
 def test_what_observes_adds_pairs(runtime: Runtime) -> None:
     with pytest.raises(BadCall, match="method `add`"):
-        runtime.observe("m", [])  # type: ignore[arg-type]  # what is refused
+        runtime.experiments.observe("m", [])  # type: ignore[arg-type]  # what is refused
 
 
 def test_a_name_that_is_muted_answers_nothing(runtime: Runtime) -> None:
-    runtime.mute("m", "as a broken file")
+    runtime.routes.mute("m", "as a broken file")
     for call in (runtime.predict, runtime.submit):
         with pytest.raises(UnknownEndpoint, match="as a broken file"):
             call("m", ROW)
     assert answered(runtime.predict("m@2", ROW)) == "m@2"
     runtime.switch("m", 2)
     with pytest.raises(UnknownEndpoint):
-        runtime.find("m")
-    runtime.unmute("m")
+        runtime.endpoints.find("m")
+    runtime.routes.unmute("m")
     assert answered(runtime.predict("m", ROW)) == "m@2"
-    runtime.mute("n", "before there is one")
+    runtime.routes.mute("n", "before there is one")
     runtime.register("n", shift(1.0))
     with pytest.raises(UnknownEndpoint):
         runtime.predict("n", ROW)
@@ -140,16 +140,16 @@ def test_a_name_that_is_muted_answers_nothing(runtime: Runtime) -> None:
 
 def test_a_champion_alone_stands_in_the_table(runtime: Runtime) -> None:
     runtime.route("m", "m@2")
-    assert runtime.routed("m") is None
+    assert runtime.routes.routed("m") is None
     assert answered(runtime.predict("m", ROW)) == "m@2"
-    assert runtime.endpoints()[0].current == "2"
+    assert next(iter(runtime.endpoints)).current == "2"
     runtime.route("m", "m@1", split={"m@2": 100}, header="x")
-    assert runtime.routed("m") is not None
+    assert runtime.routes.routed("m") is not None
     assert answered(runtime.predict("m", ROW)) == "m@1"
-    assert runtime.endpoints()[0].current == "1"
-    assert runtime.find("m").owner == "m@1"
+    assert next(iter(runtime.endpoints)).current == "1"
+    assert runtime.endpoints.find("m").owner == "m@1"
     runtime.promote("m")
-    assert runtime.routed("m") is None
+    assert runtime.routes.routed("m") is None
     assert answered(runtime.predict("m", ROW)) == "m@2"
 
 
@@ -158,11 +158,11 @@ def test_a_new_version_waits_for_the_route(runtime: Runtime, parts: dict[str, An
     runtime.route("m", "m@1", split={"m@2": 50}, header="x")
     runtime.route("m", "m@1", **parts)
     runtime.register("m", shift(4.0), version=4)
-    assert runtime.find("m").owner == "m@1" == answered(runtime.predict("m", ROW))
+    assert runtime.endpoints.find("m").owner == "m@1" == answered(runtime.predict("m", ROW))
     runtime.route("m", "m@1", split={"m@2": 50}, header="x")
     runtime.register("m", shift(10.0), version=1, replace=True)
     assert answered(runtime.predict("m", ROW)) == "m@10"
-    assert runtime.routed("m") is not None
+    assert runtime.routes.routed("m") is not None
     with pytest.raises(BadCall, match="has a route"):
         runtime.switch("m", 2)
     for version in (1, 2):
@@ -175,7 +175,7 @@ def test_a_new_version_waits_for_the_route(runtime: Runtime, parts: dict[str, An
     runtime.register("m", shift(5.0))
     assert answered(runtime.predict("m", ROW)) == "m@5"
     with pytest.raises(UnknownEndpoint, match="has no route"):
-        runtime.history("m")
+        runtime.routes.history("m")
 
 
 def test_a_vector_is_no_key(runtime: Runtime) -> None:
@@ -195,7 +195,7 @@ def test_promotion_and_rollback_keep_a_history(runtime: Runtime) -> None:
     assert runtime.rollback("m", who="eve") == first
     with pytest.raises(BadCall, match="no earlier route"):
         runtime.rollback("m")
-    told = [(each.action, each.who) for each in runtime.history("m")]
+    told = [(each.action, each.who) for each in runtime.routes.history("m")]
     assert told == [
         ("route", "ann"),
         ("promote", "bob"),
@@ -203,7 +203,7 @@ def test_promotion_and_rollback_keep_a_history(runtime: Runtime) -> None:
         ("rollback", ""),
         ("rollback", "eve"),
     ]
-    times = [began, *(each.when for each in runtime.history("m")), time.time()]
+    times = [began, *(each.when for each in runtime.routes.history("m")), time.time()]
     assert times == sorted(times)
 
 
@@ -215,10 +215,14 @@ def test_versions_are_named_by_their_number_too(runtime: Runtime) -> None:
     }
     made = runtime.route("m", "1", split={"2": 5, "m@3": 5}, header="x", **parts)
     assert made.addresses == ("m@1", "m@2", "m@3")
-    assert runtime.history("m")[-1].route == made
+    assert runtime.routes.history("m")[-1].route == made
     for version in ("2", 3, "m@1"):
         made = runtime.promote("m", version)
-        assert answered(runtime.predict("m", ROW)) == made.champion == runtime.find("m").owner
+        assert (
+            answered(runtime.predict("m", ROW))
+            == made.champion
+            == runtime.endpoints.find("m").owner
+        )
     for missing in ("9", 9, "m@9"):
         with pytest.raises(UnknownEndpoint, match="'m' has no version '9'"):
             runtime.promote("m", missing)
@@ -237,8 +241,8 @@ def test_what_cannot_be_routed_changes_nothing(runtime: Runtime) -> None:
     with pytest.raises(BadRegistration, match="no column 'y'") as refused:
         runtime.route("m", "m@1", rules={"y == 1": "m@2"})
     assert "x" in str(refused.value)
-    assert [each.route for each in runtime.history("m")] == [before]
-    assert runtime.routed("m") is None
+    assert [each.route for each in runtime.routes.history("m")] == [before]
+    assert runtime.routes.routed("m") is None
 
 
 def test_a_change_that_cannot_be_written_down_does_not_count(runtime: Runtime) -> None:
@@ -247,10 +251,10 @@ def test_a_change_that_cannot_be_written_down_does_not_count(runtime: Runtime) -
     def full(_name: str, _history: object) -> None:
         raise OSError("no space left")
 
-    runtime.on_route = full
+    runtime.routes.on_route = full
     with pytest.raises(OSError, match="no space"):
         runtime.route("m", "m@2")
-    assert [each.route for each in runtime.history("m")] == [before]
+    assert [each.route for each in runtime.routes.history("m")] == [before]
     assert answered(runtime.predict("m", ROW)) == "m@1"
 
 
@@ -288,7 +292,7 @@ def test_an_input_of_the_model_is_a_key() -> None:
             runtime.register("m", flow, version=number)
         route = runtime.route("m", "m@1", split={"m@2": 50}, by="user")
         rows = [{"user": float(user)} for user in range(32)]
-        chosen = [runtime.choose("m", row).owner for row in rows]
+        chosen = [runtime.routes.choose("m", row).owner for row in rows]
         assert chosen == [route.choose(row) for row in rows]
         assert set(chosen) == {"m@1", "m@2"}
         assert [runtime.predict("m", row)["moved"] for row in rows] == [n + 1.0 for n in range(32)]
@@ -307,14 +311,14 @@ def test_rules_read_the_columns_of_a_row() -> None:
             otherwise="m@1",
         )
         row = {"age": 41.0, "income": 1.0, "city": "Oslo"}
-        assert runtime.choose("m", row).owner == "m@2"
-        assert runtime.choose("m", {**row, "age": 40.0}).owner == "m@1"
-        assert runtime.choose("m", {**row, "age": 40.0, "income": 10.0}).owner == "m@3"
+        assert runtime.routes.choose("m", row).owner == "m@2"
+        assert runtime.routes.choose("m", {**row, "age": 40.0}).owner == "m@1"
+        assert runtime.routes.choose("m", {**row, "age": 40.0, "income": 10.0}).owner == "m@3"
         block = {name: [value] for name, value in row.items()}
-        assert runtime.choose("m", block).owner == "m@2"
-        assert runtime.choose("m", [row]).owner == "m@2"
+        assert runtime.routes.choose("m", block).owner == "m@2"
+        assert runtime.routes.choose("m", [row]).owner == "m@2"
         both = {name: [value] * 2 for name, value in row.items()} | {"age": [41.0, 40.0]}
-        assert runtime.by_version("m", both) == {"m@2": [0], "m@1": [1]}
+        assert runtime.routes.by_version("m", both) == {"m@2": [0], "m@1": [1]}
         assert len(next(iter(runtime.predict("m", both).values()))) == 2
         with pytest.raises(BadRegistration, match="no column 'cite'") as refused:
             runtime.route("m", "m@1", rules={"cite == 'Oslo'": "m@2"})

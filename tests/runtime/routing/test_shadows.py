@@ -37,7 +37,7 @@ def runtime() -> Iterator[Runtime]:
 
 def test_pairs_have_both_answers(runtime: Runtime) -> None:
     seen = Seen()
-    runtime.observe("m", seen)
+    runtime.experiments.observe("m", seen)
     runtime.route("m", "m@1", shadow="m@2")
     data = ROW.copy()
     answers = runtime.predict("m", data)
@@ -62,24 +62,24 @@ def test_pairs_have_both_answers(runtime: Runtime) -> None:
         assert isinstance(each.expected, dict)
         assert "moved" not in each.expected or offset_of(each.expected, ROW) == 1.0
     assert len(single) == 2
-    (stats,) = runtime.shadow_stats()
+    (stats,) = runtime.routes.shadow_stats()
     assert (stats.challenger, stats.asked, stats.failed, stats.shed) == ("m@2", 3, 0, 0)
 
 
 def test_a_sample(runtime: Runtime) -> None:
     seen = Seen()
-    runtime.observe("m", seen)
+    runtime.experiments.observe("m", seen)
     runtime.route("m", "m@1", shadow="m@2", sample=0.25)
     for _ in range(400):
         runtime.predict("m", ROW)
-    until(lambda: sum(each.asked + each.shed for each in runtime.shadow_stats()) >= 40)
+    until(lambda: sum(each.asked + each.shed for each in runtime.routes.shadow_stats()) >= 40)
     time.sleep(0.1)
-    assert 40 <= sum(each.asked + each.shed for each in runtime.shadow_stats()) <= 180
+    assert 40 <= sum(each.asked + each.shed for each in runtime.routes.shadow_stats()) <= 180
 
 
 def test_errors_of_both_sides_are_pairs(runtime: Runtime) -> None:
     seen = Seen()
-    runtime.observe("m", seen)
+    runtime.experiments.observe("m", seen)
     runtime.register("m", shift(3.0, WIDTH + 3), version=3, activate=False)
     runtime.route("m", "m@1", shadow="m@3")
     assert offset_of(runtime.predict("m", ROW), ROW) == 1.0
@@ -90,7 +90,7 @@ def test_errors_of_both_sides_are_pairs(runtime: Runtime) -> None:
     assert isinstance(first.expected, dict)
     assert isinstance(first.found, Exception)
     assert isinstance(second.expected, Exception)
-    assert runtime.shadow_stats()[0].failed >= 1
+    assert runtime.routes.shadow_stats()[0].failed >= 1
 
 
 class Executors:

@@ -29,7 +29,9 @@ def test_computing_is_divided_among_segments_and_stages() -> None:
             counted = {cell.segment: cell.seconds for cell in seen.cells()}
             assert seen.costs is not None
             shares = seen.costs.shares
-            told = {each.name: each.samples for each in families(runtime.versions().values())}
+            told = {
+                each.name: each.samples for each in families(runtime.endpoints.versions().values())
+            }
     assert counted["0",] == pytest.approx(3 * counted["1",])
     assert 0 < sum(counted.values()) < 5
     assert sum(shares.values()) == pytest.approx(1)
@@ -47,5 +49,7 @@ def test_without_costs_nothing_is_timed() -> None:
             seen.fold()
             assert seen.costs is None
             assert not any(cell.seconds for cell in seen.cells())
-            told = {each.name: each.samples for each in families(runtime.versions().values())}
+            told = {
+                each.name: each.samples for each in families(runtime.endpoints.versions().values())
+            }
     assert not told["pretzel_segment_compute_seconds_total"]

@@ -226,7 +226,10 @@ def test_two_rows_alarm_nobody(runtime: Runtime) -> None:
             count = wanted - watch.drift()[0].rows if watch.drift() else wanted
             runtime.predict("m", {**rows(count), "amount": np.full(count, 1e9)}, engine="inline")
             watch.fold()
-            told = {each.name: each.samples for each in with_drift(families([runtime.find("m")]))}
+            told = {
+                each.name: each.samples
+                for each in with_drift(families([runtime.endpoints.find("m")]))
+            }
             assert (len(told["pretzel_drift_psi"]) > 0) is (wanted >= 100)
             assert len(told["pretzel_drift_rows"]) == 2
             assert watch.drift()[0].alarms is (wanted >= 500)

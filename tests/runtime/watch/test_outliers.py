@@ -138,7 +138,7 @@ def test_planted_outliers_are_found_and_kept(runtime: Runtime, form: str) -> Non
         assert len(scores) == 20
         lines = {
             (family.name, dict(labels).get("detector")): value
-            for family in families([runtime.find("m")])
+            for family in families([runtime.endpoints.find("m")])
             for labels, value in family.samples
         }
         assert lines["pretzel_outlier_rows_total", "far"] == 500

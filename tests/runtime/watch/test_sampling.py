@@ -82,7 +82,10 @@ def test_at_a_high_rate_the_cost_is_bounded(runtime: Runtime, clock: Clock, rows
         watch.fold()
         again = watch.drift()[0].rows
         assert 300 <= again <= 300 + 2 * rows + rows * calls / SAMPLE
-    assert (runtime.find("m").entry.rest, runtime.find("m").entry.watched) == (SAMPLE - 1, False)
+    assert (runtime.endpoints.find("m").entry.rest, runtime.endpoints.find("m").entry.watched) == (
+        SAMPLE - 1,
+        False,
+    )
 
 
 def test_short_blocks_are_seen(runtime: Runtime) -> None:
@@ -156,4 +159,4 @@ def test_a_clock_that_jumps_changes_little(clock: Clock) -> None:
 def test_what_is_no_sample_is_refused(runtime: Runtime, options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"sample is a share|so many rows"):
         runtime.watch("m", **options)
-    assert runtime.find("m").watcher is None
+    assert runtime.endpoints.find("m").watcher is None

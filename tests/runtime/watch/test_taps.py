@@ -158,7 +158,7 @@ def test_a_step_is_named() -> None:
 def test_where_values_cannot_go_is_refused(runtime: Runtime, to: Any) -> None:
     with pytest.raises(FlourError, match="a tap"):
         runtime.tap("m", "standardscaler", to=to)
-    assert runtime.find("m").watcher is None
+    assert runtime.endpoints.find("m").watcher is None
 
 
 def test_it_goes_on_with_the_version_that_answers(
@@ -167,7 +167,7 @@ def test_it_goes_on_with_the_version_that_answers(
     with runtime.tap("m", "standardscaler", sample=1.0) as seen:
         runtime.register("m", fitted(StandardScaler(with_mean=False)))
         until(lambda: seen.version.version == "2")
-        assert runtime.find("m@1").watcher is None
+        assert runtime.endpoints.find("m@1").watcher is None
         runtime.predict("m", X, engine="inline")
         seen.flush()
         np.testing.assert_array_equal(
@@ -177,11 +177,11 @@ def test_it_goes_on_with_the_version_that_answers(
         until(lambda: seen.version.version == "3")
         runtime.predict("m", X, engine="inline")
         assert "m@3: the tap has nothing to look at" in caplog.text
-        assert runtime.find("m").watcher is None
+        assert runtime.endpoints.find("m").watcher is None
         seen.ring.clear()
         runtime.switch("m", "1")
         until(lambda: seen.version.version == "1")
         runtime.predict("m", pd.DataFrame(X).to_numpy(), engine="inline")
         seen.flush()
         np.testing.assert_array_equal(np.concatenate(seen.ring), SCALED)
-    assert not any(each.watcher for each in runtime.versions().values())
+    assert not any(each.watcher for each in runtime.endpoints.versions().values())

@@ -42,9 +42,9 @@ def test_calls_count_for_their_tenants(runtime: Runtime) -> None:
         found = counted(seen)
         assert 512 <= found.pop("d") <= 768  # one in 64 calls is looked at, and stands for these
         assert found == {"a": 50, "b": 7, "": 50, "c": 50}
-        assert "m" not in runtime.table
-    assert "m" in runtime.table
-    assert "m" not in runtime.by_tenant or not runtime.by_tenant["m"]
+        assert "m" not in runtime.endpoints.routes
+    assert "m" in runtime.endpoints.routes
+    assert "m" not in runtime.routes.by_tenant or not runtime.routes.by_tenant["m"]
 
 
 def test_with_a_route_and_a_column_beside_it(runtime: Runtime) -> None:
@@ -98,4 +98,4 @@ def test_watches_of_one_endpoint_and_its_end(runtime: Runtime) -> None:
     runtime.unregister("m")
     second.close()
     runtime.register("m", PROGRAM)
-    assert "m" in runtime.table
+    assert "m" in runtime.endpoints.routes

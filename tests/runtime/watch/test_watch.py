@@ -80,7 +80,7 @@ def test_the_column_that_moved_comes_first(runtime: Runtime, frame: pd.DataFrame
         assert (first.column, first.rows) == (column, 3000)
         assert min(first.psi, 0.2) > 0.1 > second.psi
         assert first.unseen == (column == "city")
-    assert runtime.find("fraud").watcher is None
+    assert runtime.endpoints.find("fraud").watcher is None
 
 
 def test_statistics_agree_with_scipy(frame: pd.DataFrame) -> None:
@@ -129,7 +129,7 @@ def test_segments_count_rows_scores_and_labels(runtime: Runtime, frame: pd.DataF
         answers = ask(runtime, frame)
         seen.fold()
         cells = {cell.segment: cell for cell in seen.cells()}
-        text = {family.name: family for family in families([runtime.find("fraud")])}
+        text = {family.name: family for family in families([runtime.endpoints.find("fraud")])}
     decade = (frame["age"] // 10 * 10).map("{:g}".format)
     counts = frame.groupby([frame["city"], decade]).size()
     assert {segment: cell.rows for segment, cell in cells.items()} == counts.to_dict()
@@ -227,7 +227,7 @@ def test_a_tap_gives_what_the_definitions_give(
     flow = flour.Flow({"tap": step_node(plan.flow, "standardscaler")})
     assert np.array_equal(values, flow.reference(frame.iloc[places])["tap"])
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    assert runtime.find("fraud").watcher is None
+    assert runtime.endpoints.find("fraud").watcher is None
     with pytest.raises(FlourError, match="no step 'scaled'"):
         Tap(runtime, "fraud", "scaled")
 
@@ -371,7 +371,7 @@ def test_two_watches_have_series_of_their_own(runtime: Runtime, frame: pd.DataFr
         runtime.predict("fraud", frame, engine="inline")
         one.fold()
         other.fold()
-        found = families([runtime.find("fraud")])
+        found = families([runtime.endpoints.find("fraud")])
         names = [(family.name, labels) for family in found for labels, _ in family.samples]
         assert len(names) == len(set(names)) > 6
 
@@ -435,8 +435,10 @@ def test_a_watch_goes_on_with_the_version_that_answers(
             seen.fold()
             assert seen.drift()[0].rows == before + 100
         assert one.version.version == "1"
-        assert [each.name for each in families(runtime.versions().values()) if each.samples]
-    assert all(each.watcher is None for each in runtime.versions().values())
+        assert [
+            each.name for each in families(runtime.endpoints.versions().values()) if each.samples
+        ]
+    assert all(each.watcher is None for each in runtime.endpoints.versions().values())
     runtime.promote("fraud", "fraud@1")
     seen.follow()
     assert seen.version.version == "2"
@@ -492,7 +494,7 @@ def test_options_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
         runtime.register("m", flour.outputs(score=flour.record(age=float)["age"]))
         with pytest.raises(ParameterError):
             runtime.watch("m", **{"reference": {"age": np.arange(50.0)}, **wrong})
-        assert runtime.find("m").watcher is None
+        assert runtime.endpoints.find("m").watcher is None
 
 
 def test_an_option_that_there_is_not_is_refused_with_those_that_there_are(
@@ -567,5 +569,5 @@ def test_latency_by_segment() -> None:
             found = {cell.segment: cell.latency for cell in seen.cells()}
             assert 0 < (found["Oslo",] or 0) < 0.1
             assert found["Rome",] is None
-            (latency,) = [f for f in families([runtime.find("m")]) if "latency" in f.name]
+            (latency,) = [f for f in families([runtime.endpoints.find("m")]) if "latency" in f.name]
             assert len(latency.samples) == 1

@@ -62,7 +62,7 @@ class Line:
                     for version in each.versions
                 },
             )
-            for each in self.runtime.endpoints()
+            for each in self.runtime.endpoints
         }
 
 

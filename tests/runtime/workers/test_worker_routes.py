@@ -147,12 +147,12 @@ class Hearing(Line):
     def __init__(self, runtime: Runtime, fleet: Fleet) -> None:
         super().__init__(runtime)
         self._fleet = fleet
-        runtime.on_route = self._changed
+        runtime.routes.on_route = self._changed
 
     def _changed(self, name: str, history: History) -> None:
         text = as_toml(name, history)
         self.replica.expect(name, text)
-        self._fleet.put(name, text)
+        self._fleet.follow(name, text)
 
 
 class Waiting(Hearing):
@@ -199,12 +199,12 @@ def test_all_end_with_one_history(folder: Path, seed: int) -> None:
                     accepted += 1
                 except Overtaken:
                     pass
-            now = len(line.runtime.history("m")) if line.runtime.has_route("m") else 0
+            now = len(line.runtime.routes.history("m")) if line.runtime.routes.has_route("m") else 0
             assert now >= length[number]
             length[number] = now
         for line in lines:
             line.follow(1000)
-            assert line.runtime.history("m") == fleet.history("m")
+            assert line.runtime.routes.history("m") == fleet.history("m")
         assert len(fleet.history("m")) == accepted > 5
 
 
@@ -220,15 +220,15 @@ def test_a_version_that_is_named_stays(folder: Path) -> None:
         joined(fleet, Hearing(runtime, fleet))
         for version in ("1", "2", "3"):
             fleet.register("m", folder / "m" / "1" / "model.pretzel", version)
-        runtime.put_route("m", Route("m@1", {"m@2": 5.0}, header="user"))
+        runtime.routes.put_route("m", Route("m@1", {"m@2": 5.0}, header="user"))
         for version in ("1", "2"):
             with pytest.raises(InUse, match="names this version"):
                 fleet.unregister("m", version)
         fleet.unregister("m", "3")
         with pytest.raises(UnknownEndpoint, match="names a version that is not there"):
             fleet.check_route("m", Route("m@3"))
-        runtime.put_route("m", Route("m@1"))
+        runtime.routes.put_route("m", Route("m@1"))
         fleet.unregister("m", "2")
         fleet.unregister("m", "1")
         assert not fleet.has_route("m")
-        assert not runtime.endpoints()
+        assert not runtime.endpoints
