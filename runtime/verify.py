@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from flour.core.types import Record, Text, Type, Vector
 from flour.data.frames import as_column, frame_columns, is_sparse
-from flour.sklearn.importer import warn
-from flour.sklearn.originals import refuse_stand_in
+from flour.sklearn.importer import refuse_stand_in, warn
 from oven import Plan
 from runtime.errors import Unfaithful
 

@@ -16,7 +16,7 @@ from flour.sklearn.stand_ins import Estimator
 _HEAD = b"CONFIG-offset:"
 
 
-class Text(StandIn, names="lightgbm.Booster"):
+class LightGbmBooster(StandIn, names="lightgbm.Booster"):
     """A booster of LightGBM, by the text of its trees."""
 
     def model_to_string(self) -> str:
@@ -57,7 +57,7 @@ class LightGbm(Estimator, packages="lightgbm"):
         return super().__getattr__(name)
 
 
-class Bytes(StandIn, names="xgboost.Booster"):
+class XGBoostBooster(StandIn, names="xgboost.Booster"):
     """A booster of XGBoost, by the bytes of its state."""
 
     def build(self, state: object) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from flour.boosters import ubjson, xgboost_binary
 from flour.boosters.booster_columns import Categories, classified, coded, input_type, kinds
-from flour.boosters.stand_ins import Bytes
+from flour.boosters.stand_ins import XGBoostBooster
 from flour.core.errors import DamagedProgram, UnsupportedSetting
 from flour.core.types import Record, Type, Vector
 from flour.language.adapters import Fitted, Importer, adapts, knows_columns
@@ -99,7 +99,7 @@ def _reading() -> Iterator[None]:
 
 def _data(model: object) -> Any:
     inner = model.get_booster() if hasattr(model, "get_booster") else model
-    if isinstance(inner, Bytes):
+    if isinstance(inner, XGBoostBooster):
         return inner.model
     if hasattr(inner, "save_raw"):
         return ubjson.loads(bytes(inner.save_raw("ubj")))

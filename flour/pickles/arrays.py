@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.pickles.standins import Damaged, Pending, Purse, StandIn
+from flour.pickles.standins import Damaged, Purse, StandIn, Unfinished
 
 Array = NDArray[Any]
 Order = Literal["C", "F"]
@@ -31,10 +31,10 @@ def named(module: str, name: str) -> Any:
 # --- types ---------------------------------------------------------------------------------------
 
 
-def _dtype(world: Purse, code: object, *_: object) -> Pending | np.dtype[Any]:
+def _dtype(world: Purse, code: object, *_: object) -> Unfinished | np.dtype[Any]:
     """The call `numpy.dtype(code, align, copy)`, whose state follows."""
     kind = _simple(code)
-    return Pending(lambda state: _with_state(world, kind, state))
+    return Unfinished(lambda state: _with_state(world, kind, state))
 
 
 def _simple(code: object) -> np.dtype[Any]:
@@ -79,9 +79,9 @@ def dtype_of(value: object) -> np.dtype[Any]:
 # --- arrays --------------------------------------------------------------------------------------
 
 
-def _array(world: Purse, *_: object) -> Pending:
+def _array(world: Purse, *_: object) -> Unfinished:
     """The call `numpy.core.multiarray._reconstruct(ndarray, (0,), b"b")`, whose state follows."""
-    return Pending(lambda state: _of_state(world, state))
+    return Unfinished(lambda state: _of_state(world, state))
 
 
 def _of_state(world: Purse, state: object) -> Array:

@@ -17,7 +17,7 @@ class Purse(Protocol):
         """Account for a copy of so many items."""
 
 
-class Pending:
+class Unfinished:
     """An array, or a type of arrays, that gets its state later."""
 
     __slots__ = ("made",)

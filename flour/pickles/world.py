@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from flour.pickles import arrays
-from flour.pickles.standins import Damaged, Global, Pending, StandIn, class_of
+from flour.pickles.standins import Damaged, Global, StandIn, Unfinished, class_of
 
 _LARGEST_KEY = 1 << 64
 _DEEPEST_KEY = 8
@@ -86,17 +86,17 @@ class World:
 
     def is_pending(self, value: object) -> bool:
         """True if a BUILD replaces this object."""
-        return type(value) is Pending
+        return type(value) is Unfinished
 
     def settled(self, value: object) -> Any:
         """An object that has its state."""
-        if type(value) is Pending:
+        if type(value) is Unfinished:
             raise Damaged("an array has no values")
         return value
 
     def build(self, value: object, state: object) -> Any:
         """The object with its state; another one for arrays."""
-        if type(value) is Pending:
+        if type(value) is Unfinished:
             return value.made(state)
         if isinstance(value, StandIn):
             self.pay(len(state) if hasattr(state, "__len__") else 1)

@@ -151,6 +151,17 @@ def warn(root: object, means: str) -> str:
     return said
 
 
+def refuse_stand_in(model: object) -> None:
+    """Refuse to ask a model that was read as data."""
+    if isinstance(model, StandIn):
+        raise OtherVersion(
+            "a model of another version cannot be asked here: it was read as data",
+            where=type(model).__name__,
+            found=version_caveat(model) or None,
+            hint="verify it where the version that trained it is installed",
+        )
+
+
 def version_caveat(root: object) -> str:
     """Which version made an estimator, if it is known not to be the installed one; else nothing.
 

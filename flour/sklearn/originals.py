@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from flour.core.errors import OtherVersion, UnsupportedSetting
+from flour.core.errors import UnsupportedSetting
 from flour.core.model_formats import FORMATS, importing
 from flour.language.adapters import Fitted
-from flour.pickles.standins import StandIn
-from flour.sklearn.importer import version_caveat
+from flour.sklearn.importer import refuse_stand_in
 
 #: The method of an estimator behind each output.
 _METHODS = {
@@ -50,17 +49,6 @@ def as_frame(data: Any) -> Any:
     import pandas as pd
 
     return pd.DataFrame(data if rows else dict(data))
-
-
-def refuse_stand_in(model: object) -> None:
-    """Refuse to ask a model that was read as data."""
-    if isinstance(model, StandIn):
-        raise OtherVersion(
-            "a model of another version cannot be asked here: it was read as data",
-            where=type(model).__name__,
-            found=version_caveat(model) or None,
-            hint="verify it where the version that trained it is installed",
-        )
 
 
 def estimator_answers(model: Fitted) -> Answers:

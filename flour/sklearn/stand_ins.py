@@ -81,7 +81,7 @@ class Estimator(StandIn, packages="sklearn imblearn"):
 
     def __getattr__(self, name: str) -> Any:
         if name in _OFFERED and _OFFERED[name](self):
-            return _Method(self, name)
+            return _OfferedMethod(self, name)
         if name in _DERIVED:
             with suppress(AttributeError, LookupError, StopIteration):
                 return _DERIVED[name](self)
@@ -89,7 +89,7 @@ class Estimator(StandIn, packages="sklearn imblearn"):
         raise AttributeError(said, name=name, obj=self)
 
 
-class _Method:
+class _OfferedMethod:
     """A method that an estimator has, of which only the name is known."""
 
     __slots__ = ("_name", "_of")
@@ -249,7 +249,7 @@ def takes_nan(estimator: StandIn, version: tuple[int, int]) -> bool:
     return name in _TAKE_NAN and version >= _NAN_SINCE.get(name, (0, 0))
 
 
-class Tree(StandIn, names="sklearn.Tree"):
+class TreeStandIn(StandIn, names="sklearn.Tree"):
     """The nodes of a decision tree."""
 
     nodes: NDArray[Any]
@@ -287,7 +287,7 @@ class Tree(StandIn, names="sklearn.Tree"):
         return int((self.nodes["left_child"] == -1).sum())
 
 
-class Triplet(StandIn, names="sklearn._ImputerTriplet"):
+class TripletStandIn(StandIn, names="sklearn._ImputerTriplet"):
     """One step of an iterative imputer, a tuple with names."""
 
     def begin(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -300,7 +300,7 @@ class Triplet(StandIn, names="sklearn._ImputerTriplet"):
 _SEARCHES = "BallTree BallTree32 BallTree64 KDTree KDTree32 KDTree64 BinaryTree"
 
 
-class Search(StandIn, names=" ".join(f"sklearn.{name}" for name in _SEARCHES.split())):
+class SearchStandIn(StandIn, names=" ".join(f"sklearn.{name}" for name in _SEARCHES.split())):
     """A tree of points, which neighbours are searched in."""
 
     def get_arrays(self) -> tuple[NDArray[Any], ...]:
@@ -310,7 +310,9 @@ class Search(StandIn, names=" ".join(f"sklearn.{name}" for name in _SEARCHES.spl
     _state: tuple[Any, ...]
 
 
-class Sparse(StandIn, names="scipy.csr_matrix scipy.csc_matrix scipy.csr_array scipy.csc_array"):
+class SparseStandIn(
+    StandIn, names="scipy.csr_matrix scipy.csc_matrix scipy.csr_array scipy.csc_array"
+):
     """A sparse matrix of scipy, by rows or by columns."""
 
     _shape: tuple[int, int]
@@ -342,7 +344,7 @@ class Sparse(StandIn, names="scipy.csr_matrix scipy.csc_matrix scipy.csr_array s
         return np.asarray(self.toarray().diagonal())
 
 
-class Diagonal(StandIn, names="scipy.dia_matrix"):
+class DiagonalStandIn(StandIn, names="scipy.dia_matrix"):
     """A sparse matrix of scipy by its diagonals."""
 
     data: NDArray[Any]
@@ -352,7 +354,7 @@ class Diagonal(StandIn, names="scipy.dia_matrix"):
         return np.asarray(self.data[0])
 
 
-class Splines(StandIn, names="scipy.BSpline"):
+class SplineStandIn(StandIn, names="scipy.BSpline"):
     """Splines of scipy over one column."""
 
     def __getattr__(self, name: str) -> Any:

@@ -177,7 +177,7 @@ class Shadowed(Following):
             self._mirrors.ask(self._route, rows, outputs, found, perf_counter() - start)
 
 
-class Kept:
+class KeepingAnswers:
     """Has answers kept, under ids that they carry."""
 
     def __init__(self, inner: Answerer, keeper: Keeper) -> None:

@@ -30,7 +30,7 @@ LOWEST = -(1 << 30)
 _NOTHING: Mapping[str, str] = {}
 
 
-class Serving(Protocol):
+class ServingRuntime(Protocol):
     """A runtime, as those know it who watch it or keep its answers."""
 
     endpoints: Endpoints

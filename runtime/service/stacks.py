@@ -9,7 +9,7 @@ from runtime.routing.route import Route
 from runtime.routing.row import names_by_position
 from runtime.service.answerers import (
     Answerer,
-    Kept,
+    KeepingAnswers,
     Parted,
     Redacted,
     Shadowed,
@@ -113,5 +113,5 @@ class Stacks:
                 made = Shadowed(made, routes.mirrors, route)
         keeper = routes.keeper(version.name)
         if keeper is not None:
-            made = Kept(made, keeper)
+            made = KeepingAnswers(made, keeper)
         return Tenanted(made) if routes.by_tenant[version.name] > 0 else made

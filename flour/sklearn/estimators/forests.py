@@ -94,7 +94,7 @@ def _forest_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _votes(fit, forest(to.floats(x), _shares(fit.estimators_), to, mean=True))
 
 
-class _Shares:
+class _TreeOfShares:
     """A tree whose nodes hold shares of classes."""
 
     def __init__(self, tree: Fitted, value: NDArray[Any]) -> None:
@@ -110,7 +110,7 @@ def _shares(estimators: Sequence[Any]) -> list[Any]:
     for at, tree in enumerate(trees):
         totals = tree.value.sum(axis=2, keepdims=True)
         if (np.abs(totals[totals != 0] - 1) > 1e-6).any():
-            trees[at] = _Shares(tree, tree.value / np.where(totals == 0, 1.0, totals))
+            trees[at] = _TreeOfShares(tree, tree.value / np.where(totals == 0, 1.0, totals))
     return trees
 
 

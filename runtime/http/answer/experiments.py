@@ -98,14 +98,14 @@ def _answered(
         if route is None:  # no condition reads a header
             tenant = request.header(service.settings.tenant_header.lower()) or ""
             headers = {"x-request-id": request.header("x-request-id") or ""}
-        service = service.answered_by(Asking(stack, Asked(headers, tenant, ids)))
+        service = service.answered_by(StackOfRequest(stack, Asked(headers, tenant, ids)))
     answer = handler(service, request)
     if not isinstance(answer, Response):
         return _later(answer, owners, ids)
     return _told(answer, owners, ids)
 
 
-class Asking:
+class StackOfRequest:
     """A stack of answerers, for one request."""
 
     __slots__ = ("_asked", "_stack")
