@@ -38,7 +38,7 @@ from runtime.provenance.why import Plans, Why
 from runtime.repeated import Repeated
 from runtime.routing.shadows import kept
 from runtime.service.private import column_names, drop, without
-from runtime.service.routes import Serving
+from runtime.service.routes import ServingRuntime
 from runtime.service.version import ModelVersion
 
 log = logging.getLogger("pretzel.provenance")
@@ -84,7 +84,7 @@ class AnswerKeeper(Closing):
 
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
-        runtime: Serving,
+        runtime: ServingRuntime,
         name: str,
         folder: str | Path,
         *,

@@ -17,7 +17,7 @@ from runtime.errors import LostPlan
 from runtime.provenance.log import read_record
 from runtime.provenance.values import content_of, id_of, packed
 from runtime.service.engines import shaped
-from runtime.service.routes import Serving
+from runtime.service.routes import ServingRuntime
 
 _NONE = object()
 _FORMS = ("text", "html", "dot")
@@ -119,7 +119,7 @@ class Why:
 class Plans:
     """The plans that have answered: those of a runtime, and files beside the answers."""
 
-    def __init__(self, folder: Path, runtime: Serving | None = None) -> None:
+    def __init__(self, folder: Path, runtime: ServingRuntime | None = None) -> None:
         self.folder, self._runtime = folder, runtime
         self._loaded: dict[str, Plan] = {}
 

@@ -23,7 +23,7 @@ from flour.core.errors import FlourError
 from flour.data.batch import Batch
 from objectstore import Closing
 from oven import Plan
-from runtime.service.routes import Serving
+from runtime.service.routes import ServingRuntime
 from runtime.service.version import ModelVersion
 from runtime.watch.observers import RowQueue, attach, detach
 from runtime.watch.rows import taken
@@ -83,7 +83,7 @@ class Tap(Closing):
 
     def __init__(
         self,
-        runtime: Serving,
+        runtime: ServingRuntime,
         name: str,
         step: str,
         *,

@@ -24,7 +24,7 @@ from runtime.routing.predicate import columns_of
 from runtime.routing.shadows import kept
 from runtime.service.asking import tenant_now
 from runtime.service.private import in_tables
-from runtime.service.routes import Serving
+from runtime.service.routes import ServingRuntime
 from runtime.service.version import ModelVersion
 from runtime.watch.causes import Cause, causes_of
 from runtime.watch.observers import RowQueue, attach, detach, observers_of
@@ -110,7 +110,7 @@ class Watch(Closing):
 
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
-        runtime: Serving,
+        runtime: ServingRuntime,
         name: str,
         *,
         reference: object = None,
