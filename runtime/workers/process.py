@@ -188,13 +188,17 @@ class Worker:
             trust_code=options.trust_code,
             allow_python=options.allow_python,
         )
-        self._replica = ChangeFollower(self._runtime, Path)
+        self._replica = ChangeFollower(self._runtime, self._located)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])
         self._runtime.routes.on_route = self._changed_route
         keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = self._assembled(options, self._listeners[body.get("listener", number)])
+
+    def _located(self, path: str) -> Path:
+        """The file of a plan on this machine."""
+        return Path(path)
 
     def _assembled(
         self, options: WorkerOptions, listener: socket.socket, more: Mapping[str, Any] | None = None
