@@ -80,7 +80,7 @@ def measured(root: Path) -> dict[str, float]:
         "class names with two meanings": len(ambiguous(paths)),
         **_of_class(root / "oven/plans/plan.py", "Plan"),
         "tests: lines": sum(_lines(path) for path in (root / "tests").rglob("*.py")),
-        "Runtime: public methods": public_methods(root / "runtime/runtime.py", "Runtime"),
+        **_of_runtime(root / "runtime/runtime.py"),
         "tests: private reaches": len(private_reaches(root, (*PACKAGES, "bench"))),
         **_of_suite(root / SUITE_TIMES),
     }
@@ -132,6 +132,11 @@ def _of_class(path: Path, name: str) -> dict[str, float]:
     }
     count = sum(not each.startswith("_") for each in methods)
     return {f"{name}: public methods": count}
+
+
+def _of_runtime(path: Path) -> dict[str, float]:
+    count = public_methods(path, "Runtime") if path.exists() else 0
+    return {"Runtime: public methods": count}
 
 
 def _lines(path: Path) -> int:

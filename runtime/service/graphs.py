@@ -16,7 +16,7 @@ from flour.data.batch import Batch, Kind
 from flour.data.coerce import coerce
 from flour.language.flow import Flow
 from oven import Plan
-from runtime.errors import UnknownEndpoint
+from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.service.answerers import after
 from runtime.service.call import Call
 from runtime.service.endpoint import Endpoints
@@ -160,7 +160,7 @@ class Graphs:
         return None if version is None else _known_by(version)
 
     def _version(self, address: str) -> ModelVersion | None:
-        with suppress(UnknownEndpoint):
+        with suppress(UnknownEndpoint, RuntimeClosed):
             return self._endpoints.find(address)
         return None
 

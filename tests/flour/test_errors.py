@@ -12,12 +12,16 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
-from sklearn.cross_decomposition import PLSRegression
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import GenericUnivariateSelect
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    StandardScaler,
+)
 
 import flour
 import oven
@@ -146,10 +150,10 @@ DATA: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
 }
 
 
-def of_another_version() -> PLSRegression:
-    """A model whose coefficients are for scaled columns, as up to scikit-learn 1.4."""
-    fitted = PLSRegression(n_components=1).fit(X, X[:, 0])
-    fitted.coef_ = fitted.coef_ * 2
+def of_another_version() -> MinMaxScaler:
+    """A model without an attribute that the installed version has."""
+    fitted = MinMaxScaler().fit(X)
+    del fitted.min_
     return fitted
 
 

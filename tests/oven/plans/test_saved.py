@@ -416,7 +416,7 @@ def as_file(flow: Flow, path: Path) -> Path:
     """A file of this program, unoptimised, made without baking it."""
     plan = Plan.__new__(Plan)
     plan._program = PlanProgram(lambda: (flow, flow), exact=True)
-    plan.exact, plan._program._stages = True, ()
+    plan.exact, plan.compiler, plan._program._stages = True, "pretzel", ()
     plan._bound, plan._native = Pending(lambda: (), background=False), ()
     plan.save(path)
     return path

@@ -589,10 +589,8 @@ def test_notes_of_a_version_count_without_any_setting(house: House) -> None:
     "notes",
     [
         {"batch_wait": "2"},
-        {"batch_wait": -1},
-        {"cache_bytes": "1M"},
-        {"batch_rows": True},
-        {"batch_objective": nan},
+        *({"batch_wait": -1}, {"cache_bytes": "1M"}),
+        *({"batch_rows": True}, {"batch_objective": nan}),
     ],
 )
 def test_notes_that_do_not_fit_are_refused(house: House, notes: dict[str, object]) -> None:
