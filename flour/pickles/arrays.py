@@ -23,7 +23,8 @@ def named(module: str, name: str) -> Any:
     """A type of numbers or a function of numpy over elements; None for other names."""
     if module not in ("numpy", "numpy.core._multiarray_umath", "numpy._core._multiarray_umath"):
         return None
-    found = getattr(np, {"bool": "bool_", "str": "str_"}.get(name, name), None)
+    # Not getattr, for which numpy imports modules of its own.
+    found = vars(np).get({"bool": "bool_", "str": "str_"}.get(name, name))
     is_number = isinstance(found, type) and issubclass(found, np.generic | np.ndarray)
     return found if is_number or isinstance(found, np.ufunc) or name == "clip" else None
 
