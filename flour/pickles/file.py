@@ -7,7 +7,7 @@ import lzma
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from flour.core.errors import ImportRefused
 from flour.pickles.machine import Machine
@@ -17,26 +17,21 @@ from flour.pickles.world import World
 #: How many times as large as the file its contents may be, and at least so many bytes.
 _RATIO, _AT_LEAST = 200, 1 << 28
 _WRONG = (
-    *(ArithmeticError, AttributeError, IndexError, KeyError, LookupError, TypeError, ValueError),
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
     *(MemoryError, RecursionError, struct.error),
 )
 
 
-class Pickled(NamedTuple):
-    """The object in a file."""
+def read_pickle(data: bytes, where: str | None = None, met: Callable[[str], object] = str) -> Any:
+    """Read the object of a file; nothing in the file is run, and no module is imported.
 
-    root: Any
-
-
-def read_pickle(
-    data: bytes, where: str | None = None, met: Callable[[str], object] = str
-) -> Pickled:
-    """Read the object of a file; nothing in the file is run, and no module is imported."""
+    `met` is called with the name of each module that the file names.
+    """
     machine = None
     try:
         raw = unpacked(data)
         machine = Machine(raw, World(len(raw), met))
-        return Pickled(machine.run())
+        return machine.run()
     except _WRONG as problem:
         at = f" at byte {machine.at}" if machine else ""
         said = str(problem) if isinstance(problem, Damaged) else type(problem).__name__
@@ -69,8 +64,6 @@ def _unpacked(data: bytes, begin: Callable[[], Any], limit: int) -> bytes:
         if size > limit:
             raise Damaged(f"its contents are more than {limit:,} bytes")
         if not stream.eof:
-            if isinstance(stream.unused_data, bytes) and not part:
-                raise Damaged("the file ends within its compression")
             data = getattr(stream, "unconsumed_tail", b"")
             if not data:
                 raise Damaged("the file ends within its compression")

@@ -11,7 +11,7 @@ class Damaged(ValueError):
 
 
 class Purse(Protocol):
-    """Whatever pays for copies."""
+    """An account of the copies that a file may ask for."""
 
     def pay(self, items: int) -> None:
         """Account for a copy of so many items."""
@@ -70,7 +70,7 @@ class StandIn:
                 return
 
     def finished(self) -> Any:
-        """What stands for the object once it has its state."""
+        """The object to use once its state is there."""
         return self
 
     def extend(self, values: list[Any]) -> None:

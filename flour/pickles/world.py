@@ -1,4 +1,4 @@
-"""What the names in a pickle stand for, as data: nothing is imported, and nothing of it is called.
+"""The meaning of names in a pickle, as data: nothing is imported, and nothing of it is called.
 
 Names of numpy that are types or functions of arrays are these; `MAKERS` has what is called to make
 data of the standard library and of numpy. Any other name is a `Global`, and an object of it is a

@@ -71,7 +71,7 @@ def read_as_data(data: bytes, where: str | None = None) -> Any:
         if module.partition(".")[0] in _KINDS:
             adapter_of(_KINDS[module.partition(".")[0]])
 
-    return read_pickle(data, where, met).root
+    return read_pickle(data, where, met)
 
 
 #: Packages -> a class whose adapter's module knows the stand-ins of the package.

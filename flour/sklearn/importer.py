@@ -217,7 +217,7 @@ def _parameters(kind: Fitted) -> frozenset[str]:
 
 #: Parameters that scikit-learn took away: of logistic regressions, ensembles, column transformers.
 _GONE = frozenset(("multi_class", "base_estimator", "force_int_remainder_cols", "normalize"))
-#: What follows of another version: of an object in memory, and of one that was read as data.
+#: The consequence of another version: for an object in memory, and for one read as data.
 _MEANS = (
     "it is read, and answers, as the installed version does where no difference is known",
     "it is read as data, and answers as that version does",

@@ -24,7 +24,7 @@ except (ImportError, OSError):  # it, or a library of its own, is missing: defin
     llvmlite = None
 
 _lock = threading.Lock()
-#: What compiles code: our lowering, or numba.
+#: The compilers of code: our lowering, or numba.
 Compiler = Literal["pretzel", "numba"]
 #: Begins the source that numba is to compile: so its code has keys of its own.
 BY_NUMBA = "# compiled by numba\n"

@@ -108,7 +108,7 @@ class Plan:
         self._background, self._check = background, check
         #: The named inputs and their types.
         self.inputs, self.exact = facts.inputs, facts.exact
-        #: What compiles its stages.
+        #: The compiler of its stages.
         self.compiler = program.compiler
         #: The node of each output, which code computes or looks labels up by.
         self.leaves: Mapping[str, Node] = facts.leaves

@@ -77,7 +77,7 @@ class Endpoints:
 
     @property
     def ready(self) -> bool:
-        """Whether no usual call of any version compiles anything, as all code is there."""
+        """True once no usual call of any version compiles anything."""
         return all(version.ready for version in self.all())
 
     def changed(self) -> None:

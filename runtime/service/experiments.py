@@ -31,7 +31,7 @@ class Experiments:
     ) -> None:
         """`changed` is called when something else follows an endpoint's answers."""
         self._endpoints, self.routes, self._changed = endpoints, routes, changed
-        #: What pairs of answers are handed to, by endpoint.
+        #: The observers of pairs of answers, by endpoint.
         self.pairs: dict[str, tuple[Pairs, ...]] = {}
         #: By endpoint and options; "agreement" is that of a rollout, which begins with it.
         self._comparisons: dict[str, dict[object, Comparison]] = {}

@@ -192,11 +192,11 @@ class Routes(Histories):
     # --- what is done beside each answer -------------------------------------------------------
 
     def keeper(self, name: str) -> Keeper | None:
-        """What keeps the answers of an endpoint."""
+        """The keeper of an endpoint's answers."""
         return self._keepers.get(name)
 
     def why(self, answer: str) -> Any:
-        """What is known of an answer that was kept, by its id."""
+        """The facts about a kept answer, by its id."""
         for keeper in dict.fromkeys(self._keepers.values()):
             if (found := keeper.why(answer)) is not None:
                 return found

@@ -94,14 +94,14 @@ def same(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("name", DATA)
 def test_data_is_what_it_was(name: str, protocol: int) -> None:
-    assert same(DATA[name], read_pickle(pickle.dumps(DATA[name], protocol)).root)
+    assert same(DATA[name], read_pickle(pickle.dumps(DATA[name], protocol)))
 
 
 @pytest.mark.parametrize("compress", [0, 1, ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)])
 def test_files_of_joblib(compress: Any) -> None:
     kept = io.BytesIO()
     joblib.dump(DATA["arrays"], kept, compress=compress)
-    assert same(DATA["arrays"], read_pickle(kept.getvalue()).root)
+    assert same(DATA["arrays"], read_pickle(kept.getvalue()))
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -115,12 +115,12 @@ def test_an_estimator_is_the_same_program(protocol: int, pack: Any) -> None:
 def test_sparse_matrices_and_references_to_oneself() -> None:
     table = sparse.random_array((5, 7), density=0.4, rng=RNG)
     for each in (table.tocsr(), table.tocsc(), sparse.csr_matrix(table)):
-        read = read_pickle(pickle.dumps(each)).root
+        read = read_pickle(pickle.dumps(each))
         assert same(read.toarray(), each.toarray())
         assert read.shape == each.shape
     me: list[Any] = []
     me.append(me)
-    read = read_pickle(pickle.dumps(me)).root
+    read = read_pickle(pickle.dumps(me))
     assert read[0] is read
 
 
@@ -209,7 +209,7 @@ def test_deep_lists_are_read_and_taken_apart() -> None:
 
 def test_names_are_never_what_they_name() -> None:
     for module, name in (("os", "system"), ("builtins", "eval"), ("numpy", "load")):
-        read = read_pickle(f"c{module}\n{name}\n.".encode()).root
+        read = read_pickle(f"c{module}\n{name}\n.".encode())
         assert isinstance(read, Global)
         assert not callable(read)
         with pytest.raises(AttributeError):

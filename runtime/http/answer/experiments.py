@@ -127,7 +127,7 @@ async def _later(coming: Awaitable[Response], owners: str, ids: list[str]) -> Re
 
 
 def _told(answer: Response, owners: str, ids: list[str]) -> Response:
-    """The same answer with the version that gave it, and with the ids of answers that are kept."""
+    """The answer with the version that gave it, and with the ids of answers that are kept."""
     headers = answer.headers
     if owners:
         if not owners.isascii():  # as headers can have it
